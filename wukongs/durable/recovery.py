@@ -288,10 +288,10 @@ class _Replay:
     def _take(self, state: StreamState, piece: Piece) -> None:
         times = piece.encoded.timestamps
         needed = times > self._after_ms.get(state.lsn, times[0] - 1) if len(times) else np.zeros(0, np.bool_)
+        state.begin_with(times)
         if needed.all():
             take_piece(self._core, state, piece)
         else:
-            state.begin(int(times[0]))
             state.count(times[~needed])
             state.ring.arrivals.skip(int((~needed).sum()))
             lost_to = batch_number(int(times[~needed][-1]), state.batch_ms)

@@ -478,10 +478,12 @@ def _columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
 
 
 def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
-    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held."""
+    """Make the terms of a piece known, and queue its tuples under their stream batches. Called with the lock held.
+
+    The stream begins with them (`StreamState.begin_with`) once they are safe, as others move on then: the replay of a
+    log does both in the order of its records."""
     if len(piece.encoded):
         encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
-        state.begin(int(encoded.timestamps[0]))
         state.take(encoded, piece.timing, transient_ids, piece.partition)
     state.ledgers[piece.partition].taken(piece)
 

@@ -181,6 +181,7 @@ class MadeStream:
         """Close the stream up to what was taken, if no join does it, and let what is timeless join the stored graph,
         unless a checkpoint holds it already."""
         core, state, sn = self._core, self.state, pushed.sn
+        state.begin_with(pushed.piece.encoded.timestamps)
         if sn is not None and sn < core.arrangement.trace.upper:
             core.pass_to(sn + 1)
         elif sn is not None:

@@ -171,7 +171,12 @@ class CoreSink:
                 core.journal.prepare()
                 take_piece(core, state, taken)
                 state.promise(PUSH_PARTITION, complete_ms)
-                lsn = core.journal.note(taken, lambda: self._complete(state, complete_ms))
+
+                def complete() -> None:
+                    state.begin_with(encoded.timestamps)
+                    self._complete(state, complete_ms)
+
+                lsn = core.journal.note(taken, complete)
         core.journal.wait(lsn)
         return late
 
@@ -222,10 +227,11 @@ def take_call(core: Core, injector: Injector, state: StreamState, piece: Callabl
         call = sort_in(pushed, lateness_ms)
 
     def complete() -> None:
+        state.begin_with(call.piece.encoded.timestamps)
         if partition == PUSH_PARTITION:
             state.complete(partition, call.complete_ms)
-            core.progress.moved(core)
-            injector.wake()
+        core.progress.moved(core)
+        injector.wake()
 
     if call.late is not None:
         lsn = core.journal.commit(pushed)

@@ -316,9 +316,11 @@ class StreamState:
         first = runs.pop()[0] if follows else number
         self.refused = (*runs, (first, number))
 
-    def begin(self, time_ms: int) -> None:
-        """Note that a tuple of this time has come: from then on others wait for the stream."""
-        self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
+    def begin_with(self, timestamps: Int64Array) -> None:
+        """Note that tuples with these times, in order, are safe: from then on others wait for the stream."""
+        if len(timestamps):
+            time_ms = int(timestamps[0])
+            self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
 
     def promise(self, partition: str, complete_ms: int) -> None:
         """Refuse what comes at or before complete_ms from a partition; `complete` follows once that is safe."""

@@ -53,7 +53,7 @@ class IngestService:
                     self._checked(state, piece)
                     self._core.journal.prepare()
                     take_piece(self._core, state, piece)
-                    lsn = self._core.journal.note(piece, lambda: None)
+                    lsn = self._core.journal.note(piece, lambda: self._begin(state, piece))
         self._core.journal.wait(lsn)  # also for a repeat: the first one may not be safe yet
 
     def _checked(self, state: StreamState, piece: Piece) -> Piece:
@@ -81,6 +81,10 @@ class IngestService:
                 state.promise(message.partition, message.complete_ms)
                 lsn = self._core.journal.note(message, lambda: self._complete(state, message))
         self._core.journal.wait(lsn)
+
+    def _begin(self, state: StreamState, piece: Piece) -> None:
+        state.begin_with(piece.encoded.timestamps)
+        self._core.progress.moved(self._core)
 
     def _complete(self, state: StreamState, message: Close) -> None:
         state.complete(message.partition, message.complete_ms)

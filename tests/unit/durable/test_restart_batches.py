@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
+
+import pytest
 
 import wukongs
+from tests.inside import core_of
 
 EX = "http://ex/"
 
@@ -27,3 +31,25 @@ def test_a_checkpoint_in_the_middle_of_a_longer_stream_batch_loses_none_of_it(tm
     with wukongs.Engine(tmp_path) as engine:
         engine.settle(60)
         assert engine.query("ASK { ?s ?p ?o }").boolean
+
+
+def test_streams_begin_in_the_order_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first tuple of one stream is logged behind the first advance of the other, and both become safe together."""
+    with wukongs.Engine(tmp_path / "one") as engine:
+        first, second = (engine.stream(EX + name, batch_ms=100) for name in "ab")
+        journal = core_of(engine).journal
+        with monkeypatch.context() as patched:
+            patched.setattr(journal, "wait", lambda lsn=None: None)
+            first.advance(100)
+            second.push([(f"<{EX}s>", f"<{EX}p>", f"<{EX}o>", 1)])
+            second.advance(100)
+        journal.wait()
+        engine.settle(60)
+        before = engine.stats()
+        assert before["stored_triples"] == 1
+        copytree(tmp_path / "one", tmp_path / "two")
+    with wukongs.Engine(tmp_path / "two") as engine:
+        engine.settle(60)
+        after = engine.stats()
+    assert [(found["sn"], found["stored_triples"]) for found in (before, after)] == [(before["sn"], 1)] * 2
+    assert after["durability"]["lsn"] - before["durability"]["lsn"] == 1, "the head of a segment, and no join"

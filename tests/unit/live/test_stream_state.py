@@ -39,7 +39,7 @@ def take(
     tuples = encoded(times)
     state.open_partition(partition)
     state.check_timestamps(tuples.timestamps, partition)
-    state.begin(times[0])
+    state.begin_with(tuples.timestamps)
     state.take(tuples, np.full(len(tuples), state.timing), np.array(transient or [], np.int64))
 
 
