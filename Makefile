@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-nodes scale soak lock clean faults fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-nodes scale soak lock clean faults fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make lint        ruff and mypy'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
+	@echo 'make bench-paced from tuple to answer at the rates of the paper; MINUTES=20 for one long run with 50 aggregates'
 	@echo 'make bench-nodes L1-L6 and S1-S6 on clusters of 1, 2, 4 and 8 processes here (10 minutes)'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
 	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
@@ -107,6 +108,9 @@ bench: $(READY)
 
 bench-continuous: $(READY)
 	@$(PY) -m wukongs.bench continuous --report build/continuous
+
+bench-paced: $(READY)
+	@$(PY) -m wukongs.bench paced --report build/paced $(if $(MINUTES),--minutes $(MINUTES))
 
 bench-nodes: $(READY)
 	@$(PY) -m wukongs.bench nodes --report build/nodes

@@ -12,6 +12,7 @@ from wukongs.bench.compare import ROUNDS, compare
 BENCHMARKS = (
     "lsbench",
     "continuous",
+    "paced",
     "kernels",
     "store",
     "citybench",
@@ -33,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
-    parser.add_argument("--stored", type=int, metavar="N", help="of continuous: about so many stored triples")
+    parser.add_argument("--stored", type=int, metavar="N", help="of continuous, paced: about so many stored triples")
+    parser.add_argument("--minutes", type=float, metavar="M", help="of paced: one run of this length, drawn")
     parser.add_argument("--only", nargs="+", default=(), metavar="QUESTION", help="of store: these questions only")
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
@@ -43,7 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.against is not None:
         return _against(parser, options)
     wanted = [name for name in BENCHMARKS if name != "all"] if options.benchmark == "all" else [options.benchmark]
-    return max(run(name, options.report, options.data, options.quick, options.only, options.stored) for name in wanted)
+    return max(
+        run(name, options.report, options.data, options.quick, options.only, options.stored, options.minutes)
+        for name in wanted
+    )
 
 
 def _against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
@@ -63,12 +68,17 @@ def run(
     quick: bool,
     only: Sequence[str] = (),
     stored_count: int | None = None,
+    minutes: float | None = None,
 ) -> int:
     """Run one benchmark; the modules are only imported for it."""
     if name == "continuous":
         from wukongs.bench.continuous.run import main as run_continuous
 
         return run_continuous(report, quick, stored_count)
+    if name == "paced":
+        from wukongs.bench.paced.run import main as run_paced
+
+        return run_paced(report, quick, stored_count, minutes)
     if name == "kernels":
         from wukongs.bench.kernels.run import main as run_kernels
 

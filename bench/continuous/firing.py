@@ -42,17 +42,17 @@ class Replay:
     number: int = 0
     advanced_at_s: float = 0.0
     """perf_counter just before the last advance."""
+    advanced_s: dict[str, float] = field(default_factory=dict)
+    """The same of each stream."""
 
     def step(self) -> int:
         """Push one stream batch and advance all streams; wait until it has fired. Return the time, in ms."""
         self.number += 1
         for name, table in self.workload.tables(self.number).items():
             self.streams[name].push_arrow(table)
-        *others, last = self.streams.values()
-        for stream in others:
+        for name, stream in self.streams.items():
+            self.advanced_at_s = self.advanced_s[name] = time.perf_counter()
             stream.advance(self.number * BATCH_MS)
-        self.advanced_at_s = time.perf_counter()
-        last.advance(self.number * BATCH_MS)
         self.engine.settle(SETTLE_TIMEOUT_S)
         return self.number * BATCH_MS
 

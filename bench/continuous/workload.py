@@ -1,6 +1,6 @@
 """The data of the continuous benchmark: a generated network, and its five streams cut at the paper's rates.
 
-Each stream batch of 100 ms holds as many tuples as the paper's rates say, all with the time at which it ends. L1-L3 are
+Each stream batch of 100 ms holds as many tuples as the paper's rates say, all with the time at which it ends. L1-L6 are
 also answered here, from the text of the data, with sets and dictionaries.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,11 +56,20 @@ class Workload:
 
     @cached_property
     def _posts(self) -> list[list[tuple[bytes, ...]]]:
-        found = []
-        for batch in self.batches:
-            lines = batch["PO"].lines.splitlines()
-            found.append([tuple(line[:-2].split(b" ", 2)) for line in lines])
+        return [_tuples(batch["PO"]) for batch in self.batches]
+
+    def _window(self, stream: str, end_number: int, predicate: bytes) -> dict[bytes, set[bytes]]:
+        """Return the objects of each subject in the window that ends with a stream batch."""
+        found = defaultdict(set)
+        for batch in self.batches[max(0, end_number - WINDOW_BATCHES) : end_number]:
+            for subject, one, object_ in _tuples(batch[stream]):
+                if one.endswith(predicate + b">"):
+                    found[subject].add(object_)
         return found
+
+    @cached_property
+    def _subscribers(self) -> dict[bytes, list[bytes]]:
+        return self._stored(b"subscriber_of", is_inverse=True)
 
     @cached_property
     def _accounts(self) -> dict[bytes, list[bytes]]:
@@ -77,7 +87,10 @@ class Workload:
         return found
 
     def answer(self, query: str, user: str, end_number: int) -> Rows:
-        """Return the rows of L1, L2 or L3 for a user, in the window that ends with a stream batch, sorted."""
+        """Return the rows of one of L1 to L6 for a user, in the window that ends with a stream batch, sorted."""
+        large = {"L4": self._same_tags, "L5": self._liked_photos, "L6": self._liked_posts}
+        if query in large:
+            return sorted(large[query](end_number))
         window = {row for batch in self._posts[max(0, end_number - WINDOW_BATCHES) : end_number] for row in batch}
         account = _SIB % (b"user", user.encode())
         if query == "L1":
@@ -92,8 +105,32 @@ class Workload:
         assert query == "L3", query
         return sorted((friend, post) for one in users for friend in self._friends[one] for post in posts[friend])
 
+    def _same_tags(self, end_number: int) -> Iterator[tuple[bytes, ...]]:
+        tags = self._window("PO", end_number, b"hashtag")
+        for posts in self._window("PO", end_number, b"creator_of").values():
+            for post1, post2 in product(posts, repeat=2):
+                yield from ((post1, post2, tag) for tag in tags.get(post1, set()) & tags.get(post2, set()))
 
-def make_workload(stored_count: int, batch_count: int, divisor: int = 1) -> Workload:
+    def _liked_photos(self, end_number: int) -> Iterator[tuple[bytes, ...]]:
+        likes = self._window("PH-L", end_number, b"like")
+        for photo, friends in self._window("PH", end_number, b"usertag").items():
+            for friend1, friend2 in ((one, other) for one in friends for other in set(self._friends.get(one, ()))):
+                if photo in likes.get(friend2, ()):
+                    yield photo, friend1, friend2
+
+    def _liked_posts(self, end_number: int) -> Iterator[tuple[bytes, ...]]:
+        likes = self._window("PO-L", end_number, b"like")
+        for channel, posts in self._window("PO", end_number, b"container_of").items():
+            for user in set(self._subscribers.get(channel, ())):
+                for friend in set(self._friends.get(user, ())):
+                    yield from ((user, friend, post, channel) for post in posts & likes.get(friend, set()))
+
+
+def _tuples(stream: StreamData) -> list[tuple[bytes, ...]]:
+    return [tuple(line[:-2].split(b" ", 2)) for line in stream.lines.splitlines()]
+
+
+def make_workload(stored_count: int, batch_count: int, divisor: float = 1) -> Workload:
     """Generate about so many stored triples, and stream batches at the paper's rates divided by `divisor`."""
     seconds = 1 + batch_count * BATCH_MS // 1000
     data = generate_lsbench(
@@ -108,7 +145,7 @@ def make_workload(stored_count: int, batch_count: int, divisor: int = 1) -> Work
             positions_per_s=4400 / divisor,
         )
     )
-    sizes = {name: max(1, rate * BATCH_MS // 1000 // divisor) for name, rate in RATES.items()}
+    sizes = {name: max(1, int(rate * BATCH_MS / 1000 / divisor)) for name, rate in RATES.items()}
     lines = {name: stream_lines(data, name, 1, size) for name, size in sizes.items()}
     batches = []
     for number in range(1, batch_count + 1):

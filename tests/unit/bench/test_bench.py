@@ -59,6 +59,31 @@ def test_continuous_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_paced_checks_rows_and_reports_every_part(tmp_path: Path) -> None:
+    found = run(tmp_path, "paced")
+    in_memory, in_folder, execution, ranges, one_shot, taken = found["tables"].values()
+    for rows in (in_memory, in_folder):
+        assert [row["query"] for row in rows] == ["L1", "L2", "L3", "L4", "L5", "L6"]
+        assert all(0 < row["latency p50"] <= row["latency p99"] for row in rows)
+    assert [(row["query"], row["rate"]) for row in execution][:3] == [("L4", 0.25), ("L5", 0.25), ("L6", 0.25)]
+    assert {row["query"] for row in ranges} == {"L4", "L5", "L6", "GROUP BY"}
+    assert [row["query"] for row in one_shot] == ["S1", "S2", "S3", "S4", "S5", "S6"]
+    assert [row["way"] for row in taken] == ["in memory", "data folder"]
+    for query in ("L1", "L2", "L3", "L4", "L5", "L6"):
+        assert any(check["value"] for check in found["checks"] if check["what"].startswith(f"{query}, rows")), query
+    assert (tmp_path / "paced.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_long_run_is_drawn(tmp_path: Path) -> None:
+    assert main(["paced", "--quick", "--minutes", "0.1", "--report", str(tmp_path)]) == 0
+    (rows,) = json.loads((tmp_path / "paced-long.json").read_text())["tables"].values()
+    assert len(rows) == 1
+    assert rows[0]["resident MB"] > 0
+    assert (tmp_path / "paced-long.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_kernels_check_and_report_every_structure(tmp_path: Path) -> None:
     found = run(tmp_path, "kernels")
     assert [title.split(" over")[0] for title in found["tables"]] == ["Plans", "find_key", "build_batch", "Merge"]

@@ -1,0 +1,364 @@
+"""All five streams of LSBench at the paper's rates, from tuple to answer: one stream batch each 100 ms of the clock.
+
+What counts is the time from the last advance that a window waits for until its columns are ready. Beside it stand
+the time that firings take by themselves, how it grows with rates and with the windows, what streams cost one-shot
+queries, and what a data folder costs. Answers of L1-L6 are compared with those that sets and dictionaries give.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import wukongs
+from wukongs.bench.continuous.firing import Replay, Windows, text_of
+from wukongs.bench.continuous.probe import Probe
+from wukongs.bench.continuous.workload import Workload, make_workload, rows_of
+from wukongs.bench.harness import Report, WrongAnswer, summary
+from wukongs.bench.lsbench.data import IRI, TIMING
+from wukongs.bench.lsbench.queries import QUERIES
+from wukongs.bench.memory import resident_bytes
+from wukongs.bench.scale.queries import one_shot_queries
+from wukongs.bench.store.injection import BATCH_MS
+
+STORED, FEW_STORED = 3_000_000, 300_000
+BATCHES = 320
+LATENCY = "L1-L6 in one engine: last advance to columns ready, microseconds"
+EXECUTION = "L4-L6, each alone, at multiples of the paper's rates, microseconds"
+RANGES = "One query alone, STEP 100 ms, a twentieth of the rates: a firing in microseconds"
+ONE_SHOT = "S1-S6 while L1-L6 are fed, by turns with silence, microseconds"
+FOLDER = "Stream batches as fast as they are taken, L1-L6 registered"
+LONG = "A long run at the paper's rates, L1-L6 and aggregates"
+LARGE = ("L4", "L5", "L6")
+RATES = (0.25, 1.0, 4.0)
+RANGES_S, RANGE_DIVISOR = (1, 10, 60, 600), 20
+CHECKED = 2
+AGGREGATES = 50
+GOALS_US = {"L1": 30, "L2": 15, "L3": 30, "L4": 100, "L5": 150, "L6": 200}
+LATENCY_GOALS_US = (1000, 3000)
+_PREFIXES = "PREFIX sioc: <http://rdfs.org/sioc/ns#> PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/> "
+
+
+def main(
+    report: Path | None = None, quick: bool = False, stored_count: int | None = None, minutes: float | None = None
+) -> int:
+    """Run the benchmark. stored_count: about so many stored triples; quick: tiny data; minutes: the length of a run
+    that is drawn, in place of everything else.
+
+    Returns the exit status: 1 for a wrong answer, after one line on standard error."""
+    windows, warm_up, divisor = (4, 11, 50) if quick else (200, 30, 1)
+    workload = make_workload(stored_count or (5_000 if quick else STORED), 60 if quick else BATCHES, divisor)
+    results = Report("paced" if minutes is None else "paced-long", workload.describe())
+    try:
+        if minutes is not None:
+            run_long(results, workload, minutes)
+        else:
+            for way in ("in memory", "data folder"):
+                bench_latency(results, workload, way, windows, warm_up)
+            bench_execution(results, quick, windows, warm_up)
+            bench_ranges(results, (1, 2) if quick else RANGES_S, quick, windows)
+            bench_one_shot(results, workload, 2 if quick else 12, 0.3 if quick else 1.0)
+            bench_folder(results, workload, 20 if quick else 250)
+    except WrongAnswer as error:
+        print(f"wukongs: bench paced: {error}", file=sys.stderr)
+        return 1
+    results.publish(report)
+    if report is not None:
+        (plot if minutes is None else plot_long)(results, report / f"{results.name}.png")
+    return 0
+
+
+@contextmanager
+def _replaying(workload: Workload, folder: Path | None = None, history_ms: int = 1000) -> Iterator[Replay]:
+    """Load the stored graph and declare the streams."""
+    with wukongs.Engine(folder) as engine:
+        engine.load(io.BytesIO(workload.data.stored), format="nt")
+        streams = {
+            name: engine.stream(IRI[name], timing=name in TIMING, batch_ms=BATCH_MS, history_ms=history_ms)
+            for name in workload.batches[0]
+        }
+        for stream in streams.values():
+            stream.advance(0)
+        yield Replay(engine, streams, workload)
+
+
+def _paced(step: Callable[[], object], count: int) -> int:
+    """Call a function each 100 ms; return how often it came too late for that."""
+    began, late = time.perf_counter(), 0
+    for number in range(count):
+        left = began + number * BATCH_MS / 1000 - time.perf_counter()
+        if left > 0:
+            time.sleep(left)
+        late += left < 0
+        step()
+    return late
+
+
+def _check(report: Report, workload: Workload, query: str, user: str, windows: Windows) -> None:
+    for window in windows.windows[-CHECKED:]:
+        expected = workload.answer(query, user, window.end_ms // BATCH_MS)
+        what = f"{query}, rows of the window ending at {window.end_ms} ms"
+        report.check(f"{what}, as sets", True, rows_of(window.serialize("tsv")) == expected)
+        report.check(what, len(expected), len(window))
+
+
+def bench_latency(report: Report, workload: Workload, way: str, window_count: int, warm_up: int) -> None:
+    """Add a row for each of L1-L6, which are registered together."""
+    user = workload.posters[0]
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "data" if way == "data folder" else None
+        with _replaying(workload, folder) as replay, Probe() as probe:
+            windows = {query.name: Windows() for query in QUERIES}
+            registered = {
+                query.name: replay.engine.register(text_of(query, user, query.name), windows[query.name])
+                for query in QUERIES
+            }
+            latency_us: dict[str, list[float]] = {query.name: [] for query in QUERIES}
+            visible_us: list[float] = []
+
+            def step() -> None:
+                probe.clear()
+                replay.step()
+                visible_us.append((time.perf_counter() - replay.advanced_at_s) * 1e6)
+                for query in QUERIES:
+                    own = replay.streams if query.is_stored else query.streams
+                    advanced_s = max(replay.advanced_s[name] for name in own)
+                    (times,) = probe.firings[query.name]
+                    latency_us[query.name].append((times.ended_s - advanced_s) * 1e6)
+
+            _paced(step, warm_up)
+            gc.collect()
+            for times_us in (visible_us, *latency_us.values()):
+                times_us.clear()
+            late = _paced(step, window_count)
+            stats = {name: query.stats() for name, query in registered.items()}
+    for name, found in windows.items():
+        _check(report, workload, name, user, found)
+    for name, found_us in latency_us.items():
+        of_all = summary(found_us)
+        report.add(
+            f"{LATENCY} ({way})",
+            {
+                "query": name,
+                "latency p50": of_all["median"],
+                "latency p99": of_all["p99"],
+                "execution p50": stats[name]["execution_us_p50"],
+                "execution p99": stats[name]["execution_us_p99"],
+                "rows median": summary([len(window) for window in windows[name].windows[warm_up:]])["median"],
+                "settled p50": summary(visible_us)["median"],
+                "stream batches behind time": late,
+            },
+        )
+
+
+def bench_execution(report: Report, quick: bool, window_count: int, warm_up: int) -> None:
+    """Add a row for each of L4-L6 and each rate."""
+    for rate in RATES:
+        workload = make_workload(5_000 if quick else FEW_STORED, warm_up + window_count, (50 if quick else 1) / rate)
+        user = workload.posters[0]
+        for query in (one for one in QUERIES if one.name in LARGE):
+            with _replaying(workload) as replay, Probe() as probe:
+                windows = Windows()
+                registered = replay.engine.register(text_of(query, user, query.name), windows)
+                for _ in range(warm_up + window_count):
+                    replay.step()
+                stats, took = registered.stats(), _took(probe, window_count)
+            _check(report, workload, query.name, user, windows)
+            row = {"query": query.name, "rate": rate, "execution p50": took["median"], "execution p99": took["p99"]}
+            row |= {"rows": len(windows.windows[-1])}
+            report.add(EXECUTION, {**row, "by deltas": stats.get("firings_by_deltas", 0)})
+
+
+def _took(probe: Probe, count: int) -> dict[str, float]:
+    """Return a summary of the newest firings of the only query, in microseconds."""
+    return summary([times.firing_us for times in probe.all_times()[-count:]])
+
+
+def _grouped(name: str, range_: str, variable: str = "?user", function: str = "COUNT(?post)") -> str:
+    """Return the text of an aggregate over the posts."""
+    return (
+        f"REGISTER QUERY {name} AS {_PREFIXES} SELECT {variable} ({function} AS ?n) "
+        f"FROM NAMED STREAM <{IRI['PO']}> [RANGE {range_} STEP 100ms] "
+        f"WHERE {{ GRAPH <{IRI['PO']}> {{ ?user sioc:creator_of ?post . ?post sib:hashtag ?tag }} }} "
+        f"GROUP BY {variable}"
+    )
+
+
+def bench_ranges(report: Report, ranges_s: Sequence[int], quick: bool, window_count: int) -> None:
+    """Add a row for each query and RANGE. The stream batches of a minute come again and again."""
+    distinct = 20 if quick else 600
+    workload = make_workload(5_000, distinct, 50 if quick else RANGE_DIVISOR)
+    texts = {
+        query.name: query.register_text("{range}", "100ms", "u1", "p1") for query in QUERIES if query.name in LARGE
+    }
+    texts["GROUP BY"] = _grouped("g", "{range}")
+    for name, text in texts.items():
+        for range_s in ranges_s:
+            with _replaying(workload, history_ms=1000 * range_s) as replay, Probe() as probe:
+                registered = replay.engine.register(text.replace("{range}", f"{range_s}s"))
+                for number in range(1, range_s * 1000 // BATCH_MS + window_count + 1):
+                    for stream, one in workload.batches[(number - 1) % distinct].items():
+                        shifted = type(one)(one.lines, np.full(len(one), number * BATCH_MS, np.int64))
+                        replay.streams[stream].push_arrow(shifted.table())
+                    for each in replay.streams.values():
+                        each.advance(number * BATCH_MS)
+                    replay.engine.settle()
+                stats, took = registered.stats(), _took(probe, window_count)
+            report.check(f"{name}, RANGE {range_s} s: windows", True, took["count"] == window_count)
+            row = {"query": name, "RANGE s": range_s, "execution p50": took["median"], "execution p99": took["p99"]}
+            report.add(RANGES, {**row, "by deltas": stats.get("firings_by_deltas", 0)})
+
+
+def bench_one_shot(report: Report, workload: Workload, turns: int, turn_s: float) -> None:
+    """Add a row for each of S1-S6: asked while streams come and L1-L6 are registered, and while all is silent."""
+    user = workload.posters[0]
+    asked = one_shot_queries(int(user[1:]), 1)
+    times: dict[tuple[str, bool], list[float]] = {(name, fed): [] for name in asked for fed in (True, False)}
+    with _replaying(workload) as replay:
+        for query in QUERIES:
+            replay.engine.register(text_of(query, user, query.name), lambda window: None)
+        for text in asked.values():
+            replay.engine.query(text)
+        for _ in range(turns):
+            for is_fed in (True, False):
+                feeder = threading.Thread(target=_paced, args=(replay.step, int(turn_s * 1000 / BATCH_MS)))
+                if is_fed and replay.number + turn_s * 1000 / BATCH_MS <= len(workload.batches):
+                    feeder.start()
+                until = time.perf_counter() + turn_s
+                while time.perf_counter() < until:
+                    for name, text in asked.items():
+                        began = time.perf_counter()
+                        replay.engine.query(text)
+                        times[name, is_fed].append((time.perf_counter() - began) * 1e6)
+                if feeder.ident is not None:
+                    feeder.join()
+    for name in asked:
+        fed, silent = summary(times[name, True]), summary(times[name, False])
+        row = {"query": name, "silence p50": silent["median"], "fed p50": fed["median"], "fed p99": fed["p99"]}
+        report.add(ONE_SHOT, {**row, "slowed by %": 100 * (fed["median"] / silent["median"] - 1)})
+
+
+def bench_folder(report: Report, workload: Workload, count: int) -> None:
+    """Add a row for an engine in memory and one with a data folder."""
+    user = workload.posters[0]
+    tuples = sum(len(stream) for stream in workload.batches[0].values())
+    for way in ("in memory", "data folder"):
+        with TemporaryDirectory() as temporary:
+            folder = Path(temporary) / "data" if way == "data folder" else None
+            with _replaying(workload, folder) as replay:
+                for query in QUERIES:
+                    replay.engine.register(text_of(query, user, query.name), lambda window: None)
+                took_ms = []
+                for _ in range(count):
+                    began = time.perf_counter()
+                    replay.step()
+                    took_ms.append((time.perf_counter() - began) * 1e3)
+        of_all = summary(took_ms)
+        row = {"way": way, "K tuples/s": count * tuples / sum(took_ms), "stream batch p50 ms": of_all["median"]}
+        report.add(FOLDER, {**row, "stream batch p99 ms": of_all["p99"]})
+
+
+def run_long(report: Report, workload: Workload, minutes: float) -> None:
+    """Add a row for each tenth of a minute: memory, latency, and how far behind time it is."""
+    user = workload.posters[0]
+    functions = ("COUNT(?post)", "COUNT(DISTINCT ?tag)", "MIN(?post)", "MAX(?tag)", "SAMPLE(?tag)")
+    with _replaying(workload) as replay, Probe() as probe:
+        for query in QUERIES:
+            replay.engine.register(text_of(query, user, query.name), lambda window: None)
+        for number in range(AGGREGATES):
+            variable = ("?user", "?tag")[number % 2]
+            text = _grouped(f"a{number}", f"{1 + number % 10}s", variable, functions[number % len(functions)])
+            replay.engine.register(text, lambda window: None)
+        latency_us: list[float] = []
+        number = 0
+
+        def step() -> None:
+            nonlocal number
+            number += 1
+            probe.clear()
+            for stream, one in workload.batches[(number - 1) % len(workload.batches)].items():
+                shifted = type(one)(one.lines, np.full(len(one), number * BATCH_MS, np.int64))
+                replay.streams[stream].push_arrow(shifted.table())
+            for each in replay.streams.values():
+                replay.advanced_at_s = time.perf_counter()
+                each.advance(number * BATCH_MS)
+            replay.engine.settle()
+            latency_us.extend((times.ended_s - replay.advanced_at_s) * 1e6 for times in probe.all_times())
+
+        report.check(
+            "L1-L6 and aggregates are registered", len(QUERIES) + AGGREGATES, len(replay.engine.stats()["queries"])
+        )
+        for part in range(int(minutes * 10)):
+            latency_us.clear()
+            late = _paced(step, 6000 // BATCH_MS)
+            found, stats = summary(latency_us), replay.engine.stats()
+            row = {"minute": (part + 1) / 10, "resident MB": resident_bytes() / 1e6, "stored": stats["stored_triples"]}
+            row |= {"terms": stats["terms"], "latency p50": found["median"], "latency p99": found["p99"]}
+            report.add(LONG, {**row, "stream batches behind time": late})
+            print(f"\r{part + 1} of {int(minutes * 10)} parts", end="", file=sys.stderr, flush=True)
+
+
+def plot(found: Report, path: Path) -> None:
+    """Draw latency and execution beside their goals, execution by rate, and by RANGE."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (latency, rates, ranges) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
+    for at, way in enumerate(("in memory", "data folder")):
+        rows = found.tables[f"{LATENCY} ({way})"]
+        for place, column in enumerate(("latency p50", "latency p99", "execution p50")):
+            offset = (2 * place + at) * 0.14
+            latency.bar(
+                [n + offset for n in range(len(rows))], [row[column] for row in rows], 0.13, label=f"{column}, {way}"
+            )
+    for n, row in enumerate(rows):
+        latency.plot(
+            n + 0.63, GOALS_US[row["query"]], "r_", markersize=14, label="goal of execution" if n == 0 else None
+        )
+    for goal in LATENCY_GOALS_US:
+        latency.axhline(goal, color="red", linestyle=":")
+    latency.set_xticks([n + 0.35 for n in range(len(rows))], [row["query"] for row in rows])
+    latency.set(yscale="log", ylabel="microseconds", title=f"{found.data['stored']:,} stored; dotted: goals p50, p99")
+    for axes, table, column in ((rates, EXECUTION, "rate"), (ranges, RANGES, "RANGE s")):
+        for name in dict.fromkeys(row["query"] for row in found.tables[table]):
+            rows = [row for row in found.tables[table] if row["query"] == name]
+            axes.plot([row[column] for row in rows], [row["execution p50"] for row in rows], "o-", label=name)
+        axes.set(xscale="log", yscale="log", ylabel="execution p50, microseconds")
+    rates.set(xlabel="times the paper's rates", title="1 s every 100 ms")
+    ranges.set(xlabel="RANGE, seconds", title="STEP 100 ms, a twentieth of the rates")
+    for each in (latency, rates, ranges):
+        each.legend(fontsize="x-small", ncols=2)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def plot_long(found: Report, path: Path) -> None:
+    """Draw memory and latency over time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = found.tables[LONG]
+    minutes = [row["minute"] for row in rows]
+    figure, (memory, latency) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    memory.plot(minutes, [row["resident MB"] for row in rows], label="resident MB")
+    memory.set(xlabel="minutes", ylabel="MB", ylim=(0, None))
+    for column in ("latency p50", "latency p99"):
+        latency.plot(minutes, [row[column] / 1000 for row in rows], label=column)
+    latency.set(xlabel="minutes", ylabel="last advance to columns ready, ms", yscale="log")
+    for each in (memory, latency):
+        each.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
