@@ -14,7 +14,7 @@ import wukongs
 from tests import strategies as make
 from tests.clusters import PATIENT, cluster
 from tests.differential.scenario import Advance, Harness, Register, Scenario, clauses, scenarios
-from tests.fuzz import fuzzed
+from tests.fuzz import first_and_slow, fuzzed
 from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import iri
@@ -80,7 +80,7 @@ def live(engine: wukongs.Engine, scenario: Scenario) -> int:
     return sum(handle.stats()["explored_together"] for handle in harness.handles.values())
 
 
-@pytest.mark.parametrize("alone_max", [0, 8])
+@pytest.mark.parametrize("alone_max", first_and_slow([0, 8]))
 def test_every_window_of_an_engine(alone_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """alone_max: so many queries of a shape are not put into a group when they are registered."""
     monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)

@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.differential.test_joined_queries import NODES, SHAPES, S, T, nodes_of, plain, read, text_of
-from tests.fuzz import SEED, scaled
+from tests.fuzz import SEED, first_and_slow, scaled
 from tests.inside import core_of
 from wukongs.live import joined_queries
 
@@ -173,7 +173,7 @@ def live(events: Events, folder: Path, settings: wukongs.Settings) -> dict[str, 
         life.engine.close()
 
 
-@pytest.mark.parametrize("group_max", [3, 1 << 16])
+@pytest.mark.parametrize("group_max", first_and_slow([3, 1 << 16]))
 def test_lives_in_a_folder(group_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_queries, "GROUP_MAX", group_max)
     together = 0

@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.clusters import PATIENT, cluster
-from tests.fuzz import SEED, scaled
+from tests.fuzz import SEED, first_and_slow, scaled
 from wukongs.live import joined_queries
 
 NODES = [f"<http://e/n{number}>" for number in range(6)]
@@ -172,7 +172,7 @@ def divided() -> Iterator[Sequence[Any]]:
         yield [node.engine for node in nodes]
 
 
-@pytest.mark.parametrize("group_max", [3, 1 << 16])
+@pytest.mark.parametrize("group_max", first_and_slow([3, 1 << 16]))
 def test_queries_of_a_shape_report_what_each_reports_alone(group_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_queries, "GROUP_MAX", group_max)
     together = 0

@@ -147,8 +147,10 @@ def test_each_rule_of_dropping_is_needed(rule: str, violated: str, steps: int) -
 @pytest.mark.parametrize(
     ("rules", "size", "violated", "steps"),
     [
-        (("brings_what_has_ended",), (3, 1), "what is shown of a stream never falls", 15),
         (("brings_stable", "shows_stable"), (2, 1), "what is shown of a late stream is on every node", 4),
+        pytest.param(
+            *(("brings_what_has_ended",), (3, 1), "what is shown of a stream never falls", 15), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_rules_of_late_are_needed(rules: tuple[str, ...], size: tuple[int, int], violated: str, steps: int) -> None:

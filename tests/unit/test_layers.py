@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,7 @@ def is_module(name: str) -> bool:
     return name in MODULES
 
 
+@cache
 def imports_in(file: str) -> list[Import]:
     package = imported_as(file if file.endswith("__init__.py") else file.rpartition("/")[0])
     return imports_of((ROOT / file).read_text("utf-8"), package)

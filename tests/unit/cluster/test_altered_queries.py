@@ -10,6 +10,7 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, READY_S, cluster, start_again
 from tests.engine_helpers import A, B, at, names, register_text, windows
+from tests.fuzz import first_and_slow
 from tests.unit.cluster.test_counting import client_of
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node_payloads import read_registration
@@ -152,7 +153,7 @@ def test_a_query_that_moves_keeps_its_other_text_and_its_pause() -> None:
         assert windows(second) == {500: ["s4", "s5"], 600: ["s5", "s6"]}
 
 
-@pytest.mark.parametrize("comes_back", [False, True])
+@pytest.mark.parametrize("comes_back", first_and_slow([False, True]))
 def test_a_query_is_altered_while_its_node_is_away(comes_back: bool) -> None:
     with cluster(3, 2) as nodes:
         stream = begun(nodes)

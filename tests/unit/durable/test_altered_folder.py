@@ -12,6 +12,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import at, rows
+from tests.fuzz import first_and_slow
 
 STREAM = "http://ex/s"
 OTHER = "http://ex/other"
@@ -75,7 +76,7 @@ def answers(folder: Path) -> Any:
         return declared, stored, queries, told
 
 
-@pytest.mark.parametrize("leave", [closed, killed])
+@pytest.mark.parametrize("leave", first_and_slow([closed, killed]))
 def test_a_byte_that_has_changed_is_named_or_harmless(
     leave: Callable[[wukongs.Engine, Path, Path], int], tmp_path: Path
 ) -> None:
