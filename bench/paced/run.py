@@ -1,6 +1,6 @@
-"""All five streams of LSBench at the paper's rates, from tuple to answer: one stream batch each 100 ms of the clock.
+"""Continuous queries from tuple to answer: LSBench's five streams at the paper's rates, by the clock.
 
-What counts is the time from the last advance that a window waits for until its columns are ready. Beside it stand
+The time from the last advance that a window waits for until its columns are ready comes first. Beside it stand
 the time that firings take by themselves, how it grows with rates and with the windows, what streams cost one-shot
 queries, and what a data folder costs. Answers of L1-L6 are compared with those that sets and dictionaries give.
 """
