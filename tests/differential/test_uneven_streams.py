@@ -400,7 +400,6 @@ def tell_durably(life: Life, folder: Path) -> None:
         told.engine.close()
 
 
-@pytest.mark.xfail(strict=False, reason="a node knows the first tuple of a stream when its stream batch is closed")
 @pytest.mark.slow
 @pytest.mark.parametrize(("node_count", "replica_count"), [(1, 1), (3, 2)])
 @pytest.mark.parametrize("reads_stored", [False, True], ids=["windows alone", "with stored graphs"])

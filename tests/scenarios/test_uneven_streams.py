@@ -539,6 +539,31 @@ def test_the_clock_stands_between_ends_of_the_longer_stream_batches(life: Life) 
     assert life.windows("stored")[2000] == ["a11", "a19", "a20", "b20", "loaded"]
 
 
+@story
+def test_a_stream_has_begun_while_its_first_stream_batch_is_open(life: Life) -> None:
+    """B brings a tuple at 3030, so it has closed 3000, and covers all up to 3999. C brings one at 50: it has closed
+    what ends at 0, and covers all up to 999."""
+    life.stream(A)
+    life.stream(B, batch_ms=1000)
+    life.stream(C, batch_ms=1000)
+    life.register("b", over("b", (A, TICK), (B, "RANGE 1s STEP 1s"), every="100ms"))
+    life.register("c", over("c", (A, TICK), (C, "RANGE 1s STEP 1s"), every="100ms"))
+    life.push(A, ("a1", 80), ("a2", 180))
+    life.advance(A, 300)
+    assert (life.windows("b"), life.windows("c")) == ({}, {})
+    life.push(B, ("b31", 3030))
+    life.push(C, ("c1", 50))
+    expected = {100: ["a1"], 200: ["a2"], 300: []}
+    assert (life.windows("b"), life.windows("c")) == (expected, expected)
+    life.pause("b")
+    life.push(A, ("a3", 380))
+    life.advance(A, 400)
+    life.resume("b")
+    life.advance(A, 500)
+    assert life.windows("b") == {**expected, 500: []}
+    assert life.windows("c") == {**expected, 400: ["a3"], 500: []}
+
+
 # --- streams that end -------------------------------------------------------------------------------------------------
 
 
@@ -575,6 +600,36 @@ def test_the_last_firing_reads_what_was_loaded_before_it(life: Life) -> None:
     life.load("loaded")
     life.end(A)
     assert life.windows("stored") == {2100: ["loaded"]}
+
+
+@story
+def test_nothing_fires_behind_the_end_of_long_stream_batches(life: Life) -> None:
+    """While the stream goes on, it covers all up to 5999 once it has closed 5000. With its end nothing covers more."""
+    life.stream(B, batch_ms=1000)
+    life.register("q", over("q", (B, "RANGE 1s STEP 1s"), every="150ms"))
+    life.push(B, ("b48", 4802))
+    assert life.windows("q") == {4950: []}
+    life.end(B)
+    assert life.windows("q") == {4950: [], 5100: ["b48"]}
+
+
+@story
+def test_firings_behind_the_end_of_a_late_stream_read_what_it_has_brought(life: Life) -> None:
+    life.stream(A, timing=False)
+    life.stream(B, batch_ms=200, timing=False)
+    life.push(A, ("a20", 1930))
+    life.register("stored", over("stored", (A, TICK), (B, "RANGE 600ms STEP 400ms"), also=STORED, every="700ms"))
+    life.push(B, ("b3", 250), ("b5", 500))
+    life.advance(B, 591)
+    life.push(B, ("b10", 943))
+    life.push(A, ("a27", 2632))
+    life.advance(B, 1043)
+    life.load("loaded")
+    life.end(A)
+    assert life.windows("stored") == {}
+    life.end(B)
+    held = ["a20", "a27", "b10", "b3", "b5", "loaded"]
+    assert life.windows("stored") == {2100: held, 2800: held}
 
 
 @story

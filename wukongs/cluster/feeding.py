@@ -29,8 +29,9 @@ class Fed:
 
     pieces: their rows tile. complete_ms: all rows before end_offset were sent, and nothing at or before this time comes
     any more; None: it does not say so. is_last: the partition is at its end. is_idle: nothing was brought for so long
-    that the writer itself closes it so far (idleness.py). late_count, dropped_count: how many tuples have come late
-    to the stream so far, and how many of them are nowhere."""
+    that the writer itself closes it so far (idleness.py). first_ms: the time of its first row, or of an advance; all
+    nodes are to know from when on the stream is there, and few have that row. late_count, dropped_count: how many
+    tuples have come late to the stream so far, and how many of them are nowhere."""
 
     stream: str
     partition: str
@@ -40,6 +41,7 @@ class Fed:
     complete_ms: int | None = None
     is_last: bool = False
     is_idle: bool = False
+    first_ms: int | None = None
     late_count: int = 0
     dropped_count: int = 0
 
@@ -62,6 +64,8 @@ class Fed:
         if self.complete_ms is not None:
             fields |= {"end_offset": self.end_offset, "complete_ms": self.complete_ms}
         fields |= {name: True for name in ("is_last", "is_idle") if getattr(self, name)}
+        if self.first_ms is not None:
+            fields["first_ms"] = self.first_ms
         return pieces_packet(FEED, self.pieces, **fields)
 
     @staticmethod
@@ -69,7 +73,8 @@ class Fed:
         """Raises DataError: anything that is no such message."""
         is_last, is_idle = (packet.fields.get(name) is True for name in ("is_last", "is_idle"))
         late, dropped = (count_of(packet, name) if name in packet.fields else 0 for name in _LATE)
-        fed = Fed(*_writer_in(packet), pieces_in(packet), 0, None, is_last, is_idle, late, dropped)
+        first_ms = time_of(packet, "first_ms") if "first_ms" in packet.fields else None
+        fed = Fed(*_writer_in(packet), pieces_in(packet), 0, None, is_last, is_idle, first_ms, late, dropped)
         if packet.fields.get("complete_ms") is None:
             return fed
         return replace(fed, end_offset=count_of(packet, "end_offset"), complete_ms=time_of(packet, "complete_ms"))

@@ -141,8 +141,15 @@ class Intake:
 
     def finish_partition(self, message: Finish) -> None:
         known = self._partition(message.stream, message.partition)
-        # The protocol closes the last piece's stream batch as well.
-        self._mark(message, known.closed, known.offset, is_last=True)
+        others = self._others(message.stream, message.partition)
+        state = self._store.stream(message.stream)
+        state.is_ending = all(one.is_ended for one in others)
+        try:
+            # The protocol closes the last piece's stream batch as well.
+            self._mark(message, known.closed, known.offset, is_last=True)
+        except BaseException:
+            state.is_ending = False
+            raise
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of FEED: a message of another node's writer; answered when all of it is safe here."""
@@ -164,12 +171,15 @@ class Intake:
         return Packet(FEED, {VIEW: self._host.node.control.view, **standing._asdict()})
 
     def _note(self, fed: Fed) -> None:
-        """Note what the writer of what is pushed says beside the protocol: whether the stream is idle, up to where it
-        has closed it so, and what was late. The next writer goes on from there."""
+        """Note what the writer of what is pushed says beside the protocol: from when on the stream is there, whether it
+        is idle, up to where it has closed it so, and what was late. The next writer goes on from there."""
         state = self._store.stream(fed.stream)
         state.late_count = max(state.late_count, fed.late_count)
         state.dropped_count = max(state.dropped_count, fed.dropped_count)
         state.is_idle = fed.is_idle
+        if fed.first_ms is not None:
+            is_alone = not self._others(fed.stream, PUSH_PARTITION)
+            self._store.take_beginning(fed.stream, fed.first_ms, fed.complete_ms if is_alone else None)
         if fed.is_idle and fed.complete_ms is not None:
             closed_ms = state.floor(fed.complete_ms)
             state.idle_ms = closed_ms if state.idle_ms is None else max(closed_ms, state.idle_ms)
@@ -242,6 +252,12 @@ class Intake:
     def _sealed(self, stream: str) -> int:
         intake = self._host.node.intakes.get(self._key(stream))
         return intake.sealed if intake is not None else 0
+
+    def _others(self, stream: str, partition: str) -> list[Partition]:
+        """Return the other partitions of a stream, as they stand here."""
+        found = self._host.node.control.stream_named(stream)
+        names = () if found is None else found.partitions
+        return [self._partition(stream, name) for name in names if name != partition]
 
     def _partition(self, stream: str, partition: str) -> Partition:
         intake = self._host.node.intakes.get(self._key(stream))

@@ -186,7 +186,7 @@ class NodeRecords:
             case EndStream(stream=name, last_batch=last_batch) if name in self.streams:
                 ending = self.streams[name]
                 ending.end_with(last_batch)
-                return lambda: self._end(ending), _ready
+                return lambda: ending.end(self._core, self._exposure.exposed_ms(), packed(sn)), _ready
             case DropStream(stream=name) if name in self.streams:
                 dropped = self.streams[name]
                 if dropped.began_ms is None:
@@ -272,10 +272,6 @@ class NodeRecords:
             return stream.has(batch) or stream.key not in self.streams
 
         return lambda: stream.join(self._core, batch, packed(sn), counts=counts), is_ready
-
-    def _end(self, stream: NodeStream) -> None:
-        stream.ends = True
-        stream.show(self._exposure.exposed_ms())
 
     def _drop(self, stream: NodeStream) -> None:
         """Free the name of a stream. Its tuples are still sealed, as on other nodes, until it is gone."""

@@ -170,6 +170,13 @@ class NodeStore:
                 stream.come()
                 self.injector.wake()
 
+    def take_beginning(self, name: str, first_ms: int, complete_ms: int | None) -> None:
+        """Note from when on a stream is there, as its writer says (NodeStream.begin_with)."""
+        with self.core.lock:
+            stream = self._stream(self.key_of(name))
+            if stream.begin_with(first_ms, complete_ms):
+                self.injector.wake()
+
     def seal(self, action: SealBatch) -> bool:
         """Give the rows of all stream batches up to this one their final ids (SealBatch). They are inserted when this
         returns; readers see them when they are exposed."""

@@ -48,9 +48,11 @@ _STANDING = (
     "stands_ms",
     "_first_advance_ms",
     "_first_piece",
+    "_was_told",
 )
 _SHOWN = (
     "is_ended",
+    "is_ending",
     "is_dropped",
     "closed_ms",
     "first_ms",
@@ -106,6 +108,8 @@ class NodeStream:
     """The earliest stream batch with a piece. `_first_advance_ms` is the earliest time of the partitions that began
     with a marker."""
     _first_whole_ms: int | None = None
+    _was_told: bool = False
+    """Whether the writer of what is pushed has said from when on the stream is there."""
 
     def __post_init__(self) -> None:
         self.state.whole = {}
@@ -235,6 +239,19 @@ class NodeStream:
         if message.partition == PUSH_PARTITION:
             stands_ms = self.stands_ms
             self.stands_ms = message.complete_ms if stands_ms is None else max(stands_ms, message.complete_ms)
+
+    def begin_with(self, first_ms: int, complete_ms: int | None) -> bool:
+        """Note from when on the stream is there: the time of a first row or advance. complete_ms: up to where it is
+        complete by the same message; None: other partitions have a say in that. Return whether that is news."""
+        state, known = self.state, (self.state.first_ms, self.state.closed_ms)
+        is_exact = self._was_told or self.is_home  # else it was a guess from what was closed first
+        if state.first_ms is None or first_ms < state.first_ms or not is_exact:
+            state.first_ms = first_ms
+        self._was_told = True
+        before_ms = self.before * state.batch_ms
+        if state.closed_ms is None and complete_ms is not None and complete_ms >= before_ms:
+            state.closed_ms = before_ms  # no stream batch up to there has a number
+        return known != (state.first_ms, state.closed_ms)
 
     # --- inserted -----------------------------------------------------------------------------------------------------
 
@@ -403,7 +420,16 @@ class NodeStream:
         if counts:
             state.counts, state.record_to = True, self.brought
         self.show(self.brought * state.batch_ms)
-        core.join(state, self.brought, sn)
+        core.join(state, _EVERY_BATCH if self.is_over else self.brought, sn)
+
+    def end(self, core: Core, shown_ms: int, sn: int) -> None:
+        """Let readers see that the stream ends, at an SN: what is left of it has come, or comes until then. shown_ms:
+        the time that they see. A late stream has joined the stored graph up to any time once all of it has come."""
+        was_late = self.began_ms is not None and not self.state.counts
+        self.ends = True
+        self.show(shown_ms)
+        if was_late and self.is_over:
+            core.join(self.state, _EVERY_BATCH, sn)
 
     def _first_at(self, number: int) -> int | None:
         """Return the time of the first tuple or advance, None while the stream batches up to this one do not say."""

@@ -115,7 +115,7 @@ class StreamWriter:
         if len(places):
             newest_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1
             complete_ms = newest_ms if complete_ms is None else max(newest_ms, complete_ms)
-        told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms)
+        told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms, first_ms=first_ms)
         if len(late):
             dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())
             told = replace(told, late_count=told.late_count + len(late), dropped_count=dropped_count)
@@ -131,7 +131,7 @@ class StreamWriter:
             self._store.stream(self._stream).check_range(time_ms)
             self._be_active(deadline)
             if self._promised_ms is None or time_ms > self._promised_ms:
-                self._deliver(self._told((), self._offset, complete_ms=time_ms), deadline)
+                self._deliver(self._told((), self._offset, time_ms, first_ms=time_ms), deadline)
 
     def finish(self, timeout_s: float) -> None:
         """End what is pushed, and with it the stream if no pipeline's partition goes on. Raises as advance."""
@@ -158,7 +158,8 @@ class StreamWriter:
                 time_ms = None
             if not self._is_closed and (time_ms is not None or not self._is_idle):
                 self._is_idle = True
-                self._deliver(replace(self._told((), self._offset, time_ms), is_idle=True), deadline)
+                first_ms = None if time_ms is None else self._store.stream(self._stream).floor(time_ms)
+                self._deliver(replace(self._told((), self._offset, time_ms, first_ms=first_ms), is_idle=True), deadline)
         finally:
             self._lock.release()
 
@@ -322,11 +323,16 @@ class StreamWriter:
         return pieces
 
     def _told(
-        self, pieces: Sequence[Piece] = (), end_offset: int = 0, complete_ms: int | None = None, is_last: bool = False
+        self,
+        pieces: Sequence[Piece] = (),
+        end_offset: int = 0,
+        complete_ms: int | None = None,
+        is_last: bool = False,
+        first_ms: int | None = None,
     ) -> Fed:
         state = self._store.stream(self._stream)
         fed = Fed(self._stream, PUSH_PARTITION, self._epoch, pieces, end_offset, complete_ms, is_last)
-        return replace(fed, late_count=state.late_count, dropped_count=state.dropped_count)
+        return replace(fed, first_ms=first_ms, late_count=state.late_count, dropped_count=state.dropped_count)
 
     def _send(self, shares: Mapping[int, Fed], deadline: float, view: int | None = None) -> None:
         """Send every node its share of a message, until all members have it. A node that has some of it already knows

@@ -129,6 +129,8 @@ class StreamState:
     last_ms: int | None = None
     """The newest timestamp that has come."""
     is_ended: bool = False
+    is_ending: bool = False
+    """Its end is known at this node of a cluster, though its readers do not see it yet."""
     is_dropped: bool = False
     is_made: bool = False
     """A query makes it (wukongs.live.made_streams): it never counts for the clock, and nobody else pushes to it."""
@@ -372,7 +374,10 @@ class StreamState:
         """The time up to which each stream batch that ends by then is closed. None: nothing is closed."""
         if self.is_ended:
             return FOREVER_MS
-        return None if self.closed_ms is None else self.floor(self.closed_ms) + self.batch_ms - 1
+        if self.closed_ms is None:
+            return None
+        # Where it ends says which firing is the last one.
+        return self.floor(self.closed_ms) + (0 if self.is_ending else self.batch_ms - 1)
 
     @property
     def joined_ms(self) -> int | None:
