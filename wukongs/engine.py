@@ -23,7 +23,7 @@ from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.query_group import Bindings, bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
-from wukongs.live.stream import Stream
+from wukongs.live.stream import Pushable, Stream, not_declared, push_many
 from wukongs.query.execution.bindings import bind
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import limits_of
@@ -65,6 +65,8 @@ class Engine:
     def _put_together(self, core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> None:
         self._core, self._injector, self._prepared, self._backend = core, injector, prepared, backend
         self._sockets: list[ClientSocket] = []
+        self._streams: dict[str, Stream] = {}
+        """The streams that were declared by this object."""
 
     def __enter__(self) -> Engine:
         return self
@@ -230,7 +232,25 @@ class Engine:
             on_late,
             idle_timeout_ms,
         )
-        return self._backend.declare(name, options, LateTuples(name, on_late))
+        declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))
+        return declared
+
+    def push_many(self, tables: Mapping[str, Pushable], advance_ms: int | None = None) -> dict[str, int]:
+        """Add tuples to several streams, then let all of them advance to a time, in one call; return how many were
+        added, by stream.
+
+        tables: by the IRI of a stream, a table as Stream.push_arrow takes it, tuples as Stream.push does, or None: the
+        stream only advances. advance_ms: as Stream.advance; None: they do not. Everything is checked before the first
+        tuple is taken, and a durable engine waits for its log once. Raises as Stream.push_arrow and Stream.advance;
+        StreamError for a stream that was not declared here. Nothing of the call was applied then. On a cluster each
+        stream's writer judges its own: an error names the streams whose tuples were taken before."""
+        return push_many({self._declared(name): pushed for name, pushed in tables.items()}, advance_ms)
+
+    def _declared(self, stream_iri: str) -> Stream:
+        found = self._streams.get(graph_term(stream_iri).text[1:-1])
+        if found is None:
+            raise not_declared(stream_iri, self._streams)
+        return found
 
     def drop_stream(self, stream_iri: str) -> None:
         """Forget a stream and its slices; what it added to the stored graph stays, and so does what it has closed by
@@ -238,6 +258,7 @@ class Engine:
 
         Raises StreamError (unknown, or a registered query reads it)."""
         self._backend.drop(stream_iri)
+        self._streams.pop(graph_term(stream_iri).text[1:-1], None)
 
     def register(
         self,

@@ -276,10 +276,17 @@ class Told:
     def do(self, event: Event) -> None:
         match event:
             case Push(stream, tuples):
-                Harness.push(self.streams[stream], tuples)
+                if sum(t for _, t in tuples) % 2:
+                    rows = [(*map(ntriples, triple), t) for triple, t in tuples]
+                    assert self.engine.push_many({stream: rows}) == {stream: len(rows)}
+                else:
+                    Harness.push(self.streams[stream], tuples)
                 self.oracle.push(stream, list(tuples))
             case Advance(stream, t):
-                self.streams[stream].advance(t)
+                if t % 2:
+                    self.engine.push_many({stream: None}, t)
+                else:
+                    self.streams[stream].advance(t)
                 self.oracle.advance(stream, t)
             case End(stream):
                 self.streams[stream].close()

@@ -27,6 +27,7 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
+from wukongs.live.stream import Calls, partly_taken
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
@@ -479,10 +480,26 @@ class ClusterSink:
     def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, str | None], object]) -> None:
         self._core, self._writers, self._store = core, writers, store
 
-    def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
-        self._check_is_open(state)
-        if not len(encoded):
-            return _NO_ROWS
+    def take_all(self, calls: Calls, advance_ms: int | None = None) -> list[Int64Array]:
+        """One stream after the other: each writer judges its own. If one refuses, the error names the streams that have
+        their tuples already."""
+        for state, _ in calls:
+            self._check_is_open(state)
+        late, taken = list[Int64Array](), list[str]()
+        try:
+            for state, encoded in calls:
+                late.append(self._take(state, encoded) if encoded is not None and len(encoded) else _NO_ROWS)
+                taken += [state.iri] if encoded is not None and len(encoded) else []
+            if advance_ms is not None:
+                for state, _ in calls:
+                    self._writers.advance(state.iri, advance_ms, PUSH_S)
+        except StreamError as error:
+            raise partly_taken(error, taken) from error
+        except NodeUnavailable as error:
+            raise partly_taken(error, taken) from error
+        return late
+
+    def _take(self, state: StreamState, encoded: Encoded) -> Int64Array:
         late = self._writers.push(state.iri, encoded, PUSH_S)
         timeless = late[~timing_mask(encoded, state.timing)[late]]
         if len(timeless):
@@ -495,10 +512,6 @@ class ClusterSink:
                     f"in the stored graph: load them. {error}"
                 ) from error
         return late
-
-    def advance(self, state: StreamState, time_ms: int) -> None:
-        self._check_is_open(state)
-        self._writers.advance(state.iri, time_ms, PUSH_S)
 
     def end(self, state: StreamState) -> None:
         """A stream that pipelines feed as well goes on until they are at their end."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from wukongs.errors import StreamError
+from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.live.core import Core, take_piece
 from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
@@ -16,7 +16,7 @@ from wukongs.live.lateness import LateTuples, Sorted, sort_in
 from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.query.terms.rdf_terms import from_python
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
 
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
 TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
 """The columns of a table that is pushed; it may also have a graph."""
+Columns: TypeAlias = tuple[Any, ...]
+"""Columns as encode_columns takes them."""
+Pushable: TypeAlias = "pyarrow.Table | Iterable[tuple[Any, Any, Any, int]] | None"
+"""A table for Stream.push_arrow, tuples for Stream.push, or nothing."""
 
 
-def columns_of(
-    stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]
-) -> tuple[list[str], list[str], list[str], Int64Array] | None:
+def columns_of(stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]) -> Columns | None:
     """Return what is pushed as columns, terms as N-Triples; None if it is nothing. Raises DataError, StreamError."""
     rows = list(tuples)
     if not rows:
@@ -66,15 +68,18 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
         )
 
 
+Refusal = TypeVar("Refusal", StreamError, NodeUnavailable)
+Calls: TypeAlias = Sequence[tuple[StreamState, Encoded | None]]
+"""The tuples that are pushed to each of some streams; None: nothing."""
+
+
 class Sink(Protocol):
     """Takes what is pushed to streams: a CoreSink, or the writers of a cluster. Raises as the methods of Stream."""
 
-    def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
-        """Add tuples, in order of time if the stream does not sort them; they are safe when it returns. Return the
-        numbers of those that are late."""
-
-    def advance(self, state: StreamState, time_ms: int) -> None:
-        """Close the stream batches up to a time."""
+    def take_all(self, calls: Calls, advance_ms: int | None = None) -> list[Int64Array]:
+        """Add tuples to streams, each in order of time if the stream does not sort them, then close the stream batches
+        of all these streams up to a time (None: of none). Everything is safe when it returns. Return the numbers of the
+        late tuples of each stream. All calls are checked before the first is taken."""
 
     def end(self, state: StreamState) -> None:
         """End a stream. Allowed twice."""
@@ -108,35 +113,76 @@ class Stream:
         returns when the tuples are safe; StorageError says that they are not. On a full disk they are kept in memory,
         and become safe with the next write once there is room.
         """
-        columns = columns_of(self.iri, tuples)
-        return self._encode_and_take(*columns) if columns is not None else 0
+        return self._push(columns_of(self.iri, tuples))
 
     def push_arrow(self, table: pyarrow.Table) -> int:
         """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
         tuple names its graph, graph; in order of time. Returns and raises as push."""
-        check_table(self.iri, table)
-        subjects, predicates, objects, times = (table.column(name) for name in TABLE_COLUMNS)
-        graphs = table.column("graph") if "graph" in table.column_names else None
-        return self._encode_and_take(subjects, predicates, objects, times, graphs)
+        return self._push(_table_columns(self.iri, table))
 
     def advance(self, timestamp_ms: int) -> None:
         """Promise that nothing at or before this time comes any more: stream batches up to there close.
 
         Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
         check_timestamp(self.iri, timestamp_ms)
-        self._sink.advance(self._state, int(timestamp_ms))
+        self._sink.take_all([(self._state, None)], int(timestamp_ms))
 
     def close(self) -> None:
         """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
         self._sink.end(self._state)
 
-    def _encode_and_take(self, *columns: Any) -> int:
-        """Encode the columns of encode_columns, blank nodes in the scope of this stream, and take the tuples."""
-        encoded = encode_columns(*columns, scope=self.iri.encode(), hash_bits=self._hash_bits)
-        late = self._sink.take(self._state, encoded)
-        if len(late):
-            self._late.give(columns, late)
-        return len(encoded) - len(late)
+    def _push(self, columns: Columns | None) -> int:
+        return _take([(self, columns)], None)[self.iri] if columns is not None else 0
+
+
+def push_many(tables: Mapping[Stream, Pushable], advance_ms: int | None) -> dict[str, int]:
+    """Do what Engine.push_many does. All streams are of one engine."""
+    if advance_ms is not None:
+        for stream in tables:
+            check_timestamp(stream.iri, advance_ms)
+        advance_ms = int(advance_ms)
+    return _take([(stream, _columns(stream.iri, pushed)) for stream, pushed in tables.items()], advance_ms)
+
+
+def not_declared(stream_iri: str, known: Iterable[str]) -> StreamError:
+    """Return the error of a push by name to a stream that its caller has not declared."""
+    names = ", ".join(sorted(known)) or "none"
+    return StreamError(f"stream {stream_iri} was not declared here: call Engine.stream first. Declared here: {names}")
+
+
+def _columns(stream_iri: str, pushed: Pushable) -> Columns | None:
+    if pushed is None:
+        return None
+    return _table_columns(stream_iri, pushed) if hasattr(pushed, "column_names") else columns_of(stream_iri, pushed)
+
+
+def _table_columns(stream_iri: str, table: pyarrow.Table) -> Columns:
+    check_table(stream_iri, table)
+    graphs = table.column("graph") if "graph" in table.column_names else None
+    return *(table.column(name) for name in TABLE_COLUMNS), graphs
+
+
+def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None) -> dict[str, int]:
+    """Encode columns, blank nodes in the scopes of their streams, and take the tuples. Return how many, by stream."""
+    if not calls:
+        return {}
+    encoded = [
+        None if columns is None else encode_columns(*columns, scope=stream.iri.encode(), hash_bits=stream._hash_bits)
+        for stream, columns in calls
+    ]
+    sink, states = calls[0][0]._sink, [stream._state for stream, _ in calls]
+    found = sink.take_all(list(zip(states, encoded, strict=True)), advance_ms)
+    counts = {}
+    for (stream, columns), one, late in zip(calls, encoded, found, strict=True):
+        if len(late) and columns is not None:
+            stream._late.give(columns, late)
+        counts[stream.iri] = (0 if one is None else len(one)) - len(late)
+    return counts
+
+
+def partly_taken(error: Refusal, taken: Sequence[str]) -> Refusal:
+    """Return the same error of one of several streams, with the names of those whose tuples were taken before."""
+    return type(error)(f"{error}. The tuples of this call for {', '.join(taken)} were taken") if taken else error
 
 
 class CoreSink:
@@ -145,54 +191,65 @@ class CoreSink:
     def __init__(self, core: Core, injector: Injector) -> None:
         self._core, self._injector = core, injector
 
-    def take(self, state: StreamState, encoded: Encoded) -> Int64Array:
+    def take_all(self, calls: Calls, advance_ms: int | None = None) -> list[Int64Array]:
         core = self._core
-        if not len(encoded):
-            with core.lock:
-                core.check_is_open()
-            return _NO_ROWS
-        timing = timing_mask(encoded, state.timing)
+        timings = [None if tuples is None else timing_mask(tuples, state.timing) for state, tuples in calls]
+        late, lsn = [_NO_ROWS] * len(calls), None
+        with core.lock:
+            core.check_is_open()
+            touched = [one for one in calls if advance_ms is not None or (one[1] is not None and len(one[1]))]
+            for state, _ in touched:
+                state.check_is_open()
+                if advance_ms is not None:
+                    state.check_range(advance_ms)
+            for state, tuples in touched:
+                be_active(core, state)
+                _check(state, tuples)
+            taken: list[str] = []
+            for at, ((state, tuples), timing) in enumerate(zip(calls, timings, strict=True)):
+                if tuples is not None and timing is not None and len(tuples):
+                    try:
+                        lsn, late[at] = self._take(state, tuples, timing)
+                    except StreamError as error:  # late tuples let go of the lock
+                        raise partly_taken(error, taken) from error
+                    taken.append(state.iri)
+            if advance_ms is not None:
+                for state, _ in calls:
+                    lsn = self._advance(state, advance_ms)
+        if lsn is not None:
+            core.journal.wait(lsn)
+        return late
+
+    def _take(self, state: StreamState, encoded: Encoded, timing: BoolArray) -> tuple[int, Int64Array]:
+        """Take tuples that were checked. Return the record, to wait for, and the numbers of those that are late."""
+        core = self._core
 
         def piece() -> Piece:
             core.check_is_open()
-            state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
-            state.check_room(len(encoded))
+            _check(state, encoded)
             first = state.open_partition(PUSH_PARTITION).end_offset
             return Piece(state.iri, PUSH_PARTITION, 0, first, first + len(encoded), 0, 0, encoded, timing)
 
-        with core.lock:
-            core.check_is_open()
-            state.check_is_open()
-            be_active(core, state)
-            if state.may_be_late:
-                lsn, late = take_call(core, self._injector, state, piece)
-            else:
-                taken, complete_ms, late = piece(), int(encoded.timestamps[-1]) - 1, _NO_ROWS
-                core.journal.prepare()
-                take_piece(core, state, taken)
-                state.promise(PUSH_PARTITION, complete_ms)
+        if state.may_be_late:
+            return take_call(core, self._injector, state, piece)
+        taken, complete_ms = piece(), int(encoded.timestamps[-1]) - 1
 
-                def complete() -> None:
-                    state.begin_with(encoded.timestamps)
-                    self._complete(state, complete_ms)
+        def complete() -> None:
+            state.begin_with(encoded.timestamps)
+            self._complete(state, complete_ms)
 
-                lsn = core.journal.note(taken, complete)
-        core.journal.wait(lsn)
-        return late
+        core.journal.prepare()
+        take_piece(core, state, taken)
+        state.promise(PUSH_PARTITION, complete_ms)
+        return core.journal.note(taken, complete), _NO_ROWS
 
-    def advance(self, state: StreamState, time_ms: int) -> None:
+    def _advance(self, state: StreamState, time_ms: int) -> int:
         core = self._core
-        with core.lock:
-            core.check_is_open()
-            state.check_timestamps(_NO_ROWS, PUSH_PARTITION)
-            state.check_range(time_ms)
-            be_active(core, state)
-            core.journal.prepare()
-            end_offset = state.open_partition(PUSH_PARTITION).end_offset
-            state.promise(PUSH_PARTITION, time_ms)
-            close = Close(state.iri, PUSH_PARTITION, 0, end_offset, time_ms)
-            lsn = core.journal.note(close, lambda: self._complete(state, time_ms))
-        core.journal.wait(lsn)
+        core.journal.prepare()
+        end_offset = state.open_partition(PUSH_PARTITION).end_offset
+        state.promise(PUSH_PARTITION, time_ms)
+        close = Close(state.iri, PUSH_PARTITION, 0, end_offset, time_ms)
+        return core.journal.note(close, lambda: self._complete(state, time_ms))
 
     def end(self, state: StreamState) -> None:
         core = self._core
@@ -210,6 +267,13 @@ class CoreSink:
         state.complete(PUSH_PARTITION, complete_ms)
         self._core.progress.moved(self._core)
         self._injector.wake()
+
+
+def _check(state: StreamState, encoded: Encoded | None) -> None:
+    """Raise StreamError for tuples that a stream does not take as it stands now."""
+    if encoded is not None and len(encoded):
+        state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
+        state.check_room(len(encoded))
 
 
 def take_call(core: Core, injector: Injector, state: StreamState, piece: Callable[[], Piece]) -> tuple[int, Int64Array]:

@@ -26,7 +26,7 @@ from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
 from wukongs.live.query_group import bindings_table, bindings_text
-from wukongs.live.stream import Stream
+from wukongs.live.stream import Stream, push_many
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term
 from wukongs.remote.columns import Outgoing
@@ -156,6 +156,8 @@ class Calls:
             return partial(self._load, args, upload)
         if method == "stream.push":
             return partial(self._push, session, args, arrays)
+        if method == "push_many":
+            return partial(self._push_many, session, args, arrays)
         if method in self._own:
             return partial(self._own[method], session, args)
         if method in _PLAIN:
@@ -272,6 +274,17 @@ class Calls:
 
     def _push(self, session: Session, args: Args, arrays: Arrays) -> Packet:
         return _value(_stream_of(session, args).push_arrow(_table(arrays)))
+
+    def _push_many(self, session: Session, args: Args, arrays: Arrays) -> Packet:
+        numbers = args.get("streams")
+        if not isinstance(numbers, list):
+            raise DataError(f"push_many: expected the numbers of streams, found {numbers!r:.100}")
+        streams = [_stream_of(session, {"stream": number}) for number in numbers]
+        tables = {
+            stream: _table({"table": arrays[name]}) if (name := f"table {at}") in arrays else None
+            for at, stream in enumerate(streams)
+        }
+        return _value(push_many(tables, args.get("advance_ms")))
 
     def _advance(self, session: Session, args: Args) -> Packet:
         _stream_of(session, args).advance(args["timestamp_ms"])

@@ -21,6 +21,7 @@ from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
 from wukongs.live.query_group import Bindings, bindings_text
+from wukongs.live.stream import Pushable, check_timestamp, not_declared
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -29,7 +30,7 @@ from wukongs.remote.listening import Listener
 from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
-from wukongs.remote.stream import RemoteStream
+from wukongs.remote.stream import RemoteStream, table_bytes
 from wukongs.store.encoded import MalformedLine
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.transport import check_address
@@ -87,6 +88,7 @@ class RemoteEngine:
         self._connection.on_new_session = self._name_again
         self._using = threading.Lock()
         self._used: list[weakref.ref[RemoteStream | RemoteQuery]] = []
+        self._streams: dict[str, RemoteStream] = {}
         """The streams and queries to name in a new session, in the order of their declaration."""
         self._listener = Listener(self._connection)
         self._malformed_count = 0
@@ -222,11 +224,35 @@ class RemoteEngine:
         }
         stream = RemoteStream(self._connection, options)
         self._use(stream)
+        self._streams[stream.iri] = stream
         return stream
+
+    def push_many(self, tables: Mapping[str, Pushable], advance_ms: int | None = None) -> dict[str, int]:
+        """Do the same as Engine.push_many, for streams that this client has declared; one request. Also raises
+        NodeUnavailable, as RemoteStream.push."""
+        if advance_ms is not None:
+            for name in tables:
+                check_timestamp(name, advance_ms)
+        streams, arrays = list[RemoteStream](), dict[str, Any]()
+        for at, (name, pushed) in enumerate(tables.items()):
+            known = self._streams.get(graph_term(name).text[1:-1])
+            if known is None:
+                raise not_declared(name, self._streams)
+            streams.append(known)
+            content = table_bytes(known.iri, pushed)
+            if content is not None:
+                arrays[f"table {at}"] = content
+
+        def args(joined: Joined) -> dict[str, Any]:
+            return {"streams": [stream.number_in(joined) for stream in streams], "advance_ms": advance_ms}
+
+        answer, _ = self._connection.call("push_many", args, arrays, is_write=True)
+        return dict(answer.fields["value"])
 
     def drop_stream(self, stream_iri: str) -> None:
         """Do the same as Engine.drop_stream."""
         self._call("drop_stream", {"stream_iri": str(stream_iri)}, is_write=True)
+        self._streams.pop(graph_term(str(stream_iri)).text[1:-1], None)
 
     def register(
         self,

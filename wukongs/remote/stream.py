@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wukongs.live.stream import TABLE_COLUMNS, check_table, check_timestamp, columns_of
+from wukongs.live.stream import TABLE_COLUMNS, Pushable, check_table, check_timestamp, columns_of
 from wukongs.remote.connection import Connection, Joined
+from wukongs.store.dtypes import UInt8Array
 
 if TYPE_CHECKING:
     import pyarrow
@@ -33,20 +34,12 @@ class RemoteStream:
     def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
         """Do the same as Stream.push; also NodeUnavailable: whether the tuples were taken is then not known, unless it
         says so."""
-        columns = columns_of(self.iri, tuples)
-        if columns is None:
-            return 0
-        import pyarrow as pa
-
-        *terms, times = columns
-        texts = [pa.array(column, pa.large_string()) for column in terms]
-        return self._push(pa.table([*texts, pa.array(times)], names=list(TABLE_COLUMNS)))
+        return self._push(tuples)
 
     def push_arrow(self, table: pyarrow.Table) -> int:
         """Do the same as Stream.push_arrow; also NodeUnavailable, as push."""
         check_table(self.iri, table)
-        kept = [name for name in (*TABLE_COLUMNS, "graph") if name in table.column_names]
-        return self._push(table.select(kept))
+        return self._push(table)
 
     def advance(self, timestamp_ms: int) -> None:
         """Do the same as Stream.advance."""
@@ -58,26 +51,21 @@ class RemoteStream:
         if not self._connection.is_closed:
             self._call("stream.close", {})
 
-    def _push(self, table: pyarrow.Table) -> int:
-        import pyarrow as pa
-
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = np.frombuffer(sink.getvalue(), np.uint8)
-        return int(self._call("stream.push", {}, {"table": content}))
+    def _push(self, pushed: Pushable) -> int:
+        content = table_bytes(self.iri, pushed)
+        return 0 if content is None else int(self._call("stream.push", {}, {"table": content}))
 
     def _call(self, method: str, args: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Any:
         answer, _ = self._connection.call(
-            method, lambda joined: {**args, "stream": self._in(joined)}, arrays, is_write=True
+            method, lambda joined: {**args, "stream": self.number_in(joined)}, arrays, is_write=True
         )
         return answer.fields.get("value")
 
     def name_again(self, joined: Joined) -> None:
         """Declare the stream in a session that does not have it, unless it was dropped."""
-        self._in(joined)
+        self.number_in(joined)
 
-    def _in(self, joined: Joined) -> int:
+    def number_in(self, joined: Joined) -> int:
         """Return how a session calls the stream; a new one has to be told of it."""
         known, number = self._number
         if known.token != joined.token:
@@ -85,3 +73,25 @@ class RemoteStream:
             number = answer.fields["value"]["stream"]
             self._number = joined, number
         return number
+
+
+def table_bytes(stream_iri: str, pushed: Pushable) -> UInt8Array | None:
+    """Return what is pushed to a stream as an Arrow IPC stream, None for nothing. Raises DataError, StreamError."""
+    import pyarrow as pa
+
+    if pushed is None:
+        return None
+    if isinstance(pushed, pa.Table):
+        check_table(stream_iri, pushed)
+        table = pushed.select([name for name in (*TABLE_COLUMNS, "graph") if name in pushed.column_names])
+    else:
+        columns = columns_of(stream_iri, pushed)
+        if columns is None:
+            return None
+        *terms, times = columns
+        texts = [pa.array(column, pa.large_string()) for column in terms]
+        table = pa.table([*texts, pa.array(times)], names=list(TABLE_COLUMNS))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(sink.getvalue(), np.uint8)
