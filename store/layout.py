@@ -109,3 +109,25 @@ ENTRY_BEFORE = 3
 """The last one with it up to the epoch, if ENTRY_NEWEST is behind that; else it means nothing."""
 ENTRY_WIDTH = 4
 NEVER = -(1 << 62)
+
+# The head of a Membership: int64[MEMBERSHIP_WIDTH].
+MEMBERSHIP_ENTRIES = 0
+"""The address of its entries, and how many there are."""
+MEMBERSHIP_COUNT = 1
+MEMBERSHIP_EPOCH = 2
+MEMBERSHIP_AGAIN = 3
+"""The address of int64[2, AGAIN_WORDS]: a bit for each tuple that has come again, and the same of a while ago."""
+MEMBERSHIP_WAITING = 4
+"""The address of the slices behind the epoch that are not noted yet, and how many there are."""
+MEMBERSHIP_WAITING_COUNT = 5
+MEMBERSHIP_WIDTH = 6
+AGAIN_BITS = 16
+AGAIN_WORDS = (1 << AGAIN_BITS) >> 6
+
+# A slice that waits: int64[WAITING_WIDTH].
+WAITING_DESCRIPTOR = 0
+"""The address of its descriptor."""
+WAITING_ROW = 1
+"""The directory row of the predicate in it."""
+WAITING_NUMBER = 2
+WAITING_WIDTH = 3

@@ -3,12 +3,41 @@
 
 from __future__ import annotations
 
-from wukongs.store.addresses import int64_array
+import numpy as np
+
+from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.jit import njit, njit_uncounted
-from wukongs.store.layout import ENTRY_BEFORE, ENTRY_NEWEST, ENTRY_OBJECT, ENTRY_SUBJECT, NEVER
-from wukongs.store.lookup_kernels import directory_row, key_range, keys_at, value_range, values_at
+from wukongs.store.layout import (
+    AGAIN_BITS,
+    AGAIN_WORDS,
+    DESCRIPTOR_WIDTH,
+    ENTRY_BEFORE,
+    ENTRY_NEWEST,
+    ENTRY_OBJECT,
+    ENTRY_SUBJECT,
+    ENTRY_WIDTH,
+    MEMBERSHIP_AGAIN,
+    MEMBERSHIP_COUNT,
+    MEMBERSHIP_ENTRIES,
+    MEMBERSHIP_EPOCH,
+    MEMBERSHIP_WAITING,
+    MEMBERSHIP_WAITING_COUNT,
+    MEMBERSHIP_WIDTH,
+    NEVER,
+    WAITING_DESCRIPTOR,
+    WAITING_NUMBER,
+    WAITING_ROW,
+    WAITING_WIDTH,
+)
+from wukongs.store.lookup_kernels import directory_row, key_range, keys_at, row_has_edge, value_range, values_at
 from wukongs.store.slot_kernels import mix_id
+
+
+@njit_uncounted
+def _mixed(subject, object_):
+    """Return 32 bits that depend on all bits of both ids; the top ones are the best."""
+    return mix_id(subject ^ (mix_id(object_) << 15))
 
 
 @njit_uncounted
@@ -17,12 +46,49 @@ def entry_of(table, subject, object_):
 
     table : int64[2 ** n, ENTRY_WIDTH], n < 32, with a free row."""
     last = table.shape[0] - 1
-    at = (mix_id(subject ^ (mix_id(object_) << 15)) * table.shape[0]) >> 32
+    at = (_mixed(subject, object_) * table.shape[0]) >> 32
     while table[at, ENTRY_NEWEST] != NEVER and (
         table[at, ENTRY_SUBJECT] != subject or table[at, ENTRY_OBJECT] != object_
     ):
         at = (at + 1) & last
     return at
+
+
+@njit_uncounted
+def times_of(at, subject, object_):
+    """Return the last stream batch with a tuple, and the last one up to the epoch; NEVER if there is none.
+
+    at: the address of a Membership's head."""
+    head = int64_array(at, MEMBERSHIP_WIDTH)
+    table = int64_table(head[MEMBERSHIP_ENTRIES], head[MEMBERSHIP_COUNT], ENTRY_WIDTH)
+    entry = entry_of(table, subject, object_)
+    newest = table[entry, ENTRY_NEWEST]
+    before = newest if newest <= head[MEMBERSHIP_EPOCH] else table[entry, ENTRY_BEFORE]
+    return max(newest, _waits_in(head, subject, object_)), before
+
+
+@njit_uncounted
+def _waits_in(head, subject, object_):
+    """Return the last slice that waits with a tuple, NEVER if none has it."""
+    waiting = int64_table(head[MEMBERSHIP_WAITING], head[MEMBERSHIP_WAITING_COUNT], WAITING_WIDTH)
+    for i in range(waiting.shape[0] - 1, -1, -1):
+        descriptor = int64_array(waiting[i, WAITING_DESCRIPTOR], DESCRIPTOR_WIDTH)
+        if row_has_edge(descriptor, waiting[i, WAITING_ROW], subject, object_):
+            return waiting[i, WAITING_NUMBER]
+    return NEVER
+
+
+@njit_uncounted
+def may_have_come_again(at, subject, object_):
+    """Tell whether a tuple may have come again of late: True for each that has.
+
+    at: the address of a Membership's head."""
+    head = int64_array(at, MEMBERSHIP_WIDTH)
+    again = int64_table(head[MEMBERSHIP_AGAIN], 2, AGAIN_WORDS)
+    bit = _mixed(subject, object_) >> (32 - AGAIN_BITS)
+    if ((again[0, bit >> 6] | again[1, bit >> 6]) >> (bit & 63)) & 1 == 1:
+        return True
+    return _waits_in(head, subject, object_) != NEVER
 
 
 @njit
@@ -36,11 +102,12 @@ def count_tuples(descriptor, predicate):
 
 
 @njit
-def note_slice(table, descriptor, predicate, number, epoch):
+def note_slice(table, again, descriptor, predicate, number, epoch):
     """Note the tuples of a predicate in the slice of a stream batch, the newest so far.
 
-    table : int64[2 ** n, ENTRY_WIDTH], with room for all of them. epoch: what came last up to this stream batch is kept
-    as ENTRY_BEFORE. Returns how many have come for the first time."""
+    table : int64[2 ** n, ENTRY_WIDTH], with room for all of them; again : int64[AGAIN_WORDS], the bits of those that
+    come again. epoch: what came last up to this stream batch is kept as ENTRY_BEFORE. Returns how many have come for
+    the first time."""
     row = directory_row(descriptor, predicate, WINDOW_GRAPH)
     if row < 0:
         return 0
@@ -60,8 +127,11 @@ def note_slice(table, descriptor, predicate, number, epoch):
                 table[at, ENTRY_OBJECT] = values[v]
                 table[at, ENTRY_BEFORE] = NEVER
                 count += 1
-            elif newest <= epoch:
-                table[at, ENTRY_BEFORE] = newest
+            else:
+                bit = _mixed(keys[k], values[v]) >> (32 - AGAIN_BITS)
+                again[bit >> 6] |= np.int64(1) << (bit & 63)
+                if newest <= epoch:
+                    table[at, ENTRY_BEFORE] = newest
             table[at, ENTRY_NEWEST] = number
     return count
 

@@ -128,9 +128,11 @@ class EngineWindows:
 
     def look_ahead(self) -> None:
         """Write down what is there already of windows that close next, and of the stored graph: then only their last
-        stream batch is left to write when they are read."""
+        stream batch is left to write when they are read. Note the tuples that have waited for that."""
         for window in self._known.values():
             if window.number is not None and (ahead := window.ahead()) is not None:
                 self._table.foresee(window.number, ahead)
+        for membership in self._memberships.values():
+            membership.note()
         if self._sn is not None and self._sn >= self._arrangement.trace.since:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

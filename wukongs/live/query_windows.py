@@ -22,7 +22,7 @@ from wukongs.live.windows import Interval, firing_step, interval, matched_in, re
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
-from wukongs.query.plans.deltas import DeltaClause, Deltas, Member, is_worth_it
+from wukongs.query.plans.deltas import DeltaClause, Deltas, is_worth_it
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -51,12 +51,12 @@ class Reading:
 
 @dataclass(slots=True)
 class Changes:
-    """All that a query reads which only looks for what is new. new: the windows of that; tables: of its members;
-    stored: as DeltaClause.stored; sn: at which the stored graph was read last."""
+    """All that a query reads which only looks for what is new. new: the windows of that; tables: of its members, with
+    the widest window of each; stored: as DeltaClause.stored; sn: at which the stored graph was read last."""
 
     deltas: Deltas
     new: list[EngineWindow]
-    tables: dict[Member, Membership]
+    tables: list[tuple[Membership, StreamState, StreamWindow]]
     stored: tuple[tuple[int | None, int], ...]
     sn: int | None = None
 
@@ -174,13 +174,12 @@ class QueryWindows:
             self._may_change = False
             return None
         self._changes, plans.deltas = changes, changes.deltas
-        for window in changes.new:
-            window.move(at_ms)
+        for new in changes.new:
+            new.move(at_ms)
         self._core.windows.write(changes.new, None)
         is_known = not is_partial
-        for member, table in changes.tables.items():
-            state = self.states[member.window.stream]
-            span = interval(member.window, state.batch_ms, at_ms)
+        for table, state, window in changes.tables:
+            span = interval(window, state.batch_ms, at_ms)
             is_known = table.stand(state.ring, span.after, span.to) and is_known
         sn, before, trace = self.sn_at(at_ms), changes.sn, self._core.arrangement.trace
         is_same = sn is None or (
@@ -197,14 +196,16 @@ class QueryWindows:
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
         new = {window: core.windows.shared(window, states[window.stream]) for window in found.new}
-        tables = {
-            member: core.windows.membership(states[member.window.stream], step_ms, member.predicate)
-            for member in found.members
-        }
+        widest: dict[tuple[str, int], StreamWindow] = {}
+        for member in sorted(found.members, key=lambda member: member.window.range_ms):
+            widest[member.window.stream, member.predicate] = member.window
+        known = {kind: core.windows.membership(states[kind[0]], step_ms, kind[1]) for kind in widest}
+        tables = {member: known[member.window.stream, member.predicate] for member in found.members}
         windows = core.windows.numbered({**shared, **new}, reads_stored=self.reads_stored)
         batch_ms = {stream: state.batch_ms for stream, state in states.items()}
         deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace)
-        return Changes(deltas, list(new.values()), tables, found.stored)
+        read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
+        return Changes(deltas, list(new.values()), read, found.stored)
 
     def _shared_windows(self) -> list[tuple[StreamWindow, StreamState, EngineWindow | None]]:
         if not self._shared:
@@ -218,7 +219,7 @@ class QueryWindows:
         """Read no window any more. Called with the lock held."""
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
         if (changes := self._changes) is not None:
-            self._core.windows.leave([*changes.new, *changes.tables.values()])
+            self._core.windows.leave([*changes.new, *(table for table, _, _ in changes.tables)])
         self._shared, self._changes = [], None
 
     def sn_at(self, at_ms: int) -> int | None:

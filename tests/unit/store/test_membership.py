@@ -7,9 +7,9 @@ import pytest
 
 from tests.fuzz import SEED
 from wukongs.store import membership
-from wukongs.store.layout import ENTRY_BEFORE, ENTRY_NEWEST, NEVER
+from wukongs.store.layout import NEVER
 from wukongs.store.membership import Membership
-from wukongs.store.membership_kernels import entry_of
+from wukongs.store.membership_kernels import may_have_come_again, times_of
 from wukongs.store.slice_ring import SliceRing
 
 pytestmark = pytest.mark.nojit
@@ -24,22 +24,24 @@ def add(ring: SliceRing, number: int, tuples: list[tuple[int, int, int]]) -> Non
     ring.add(number, subjects, predicates, objects, np.full(len(subjects), number, np.int64), NONE)
 
 
-def times_of(table: Membership, subject: int, object_: int) -> tuple[int | None, int | None]:
-    at = entry_of(table.table, np.int64(subject), np.int64(object_))
-    newest, before = (int(table.table[at, column]) for column in (ENTRY_NEWEST, ENTRY_BEFORE))
-    if newest == NEVER:
-        return None, None
-    return newest, None if table.epoch is None or newest <= table.epoch or before == NEVER else before
+def found_of(table: Membership, subject: int, object_: int) -> tuple[int | None, int | None]:
+    newest, before = times_of(table.address, np.int64(subject), np.int64(object_))
+    return None if newest == NEVER else int(newest), None if before == NEVER else int(before)
 
 
-def test_random_streams() -> None:
-    """Windows move by one to four stream batches at a time; most are looked at, few tuples make repeats likely."""
+@pytest.mark.parametrize("waiting_min", [0, 8, 1000])
+def test_random_streams(monkeypatch: pytest.MonkeyPatch, waiting_min: int) -> None:
+    """Windows move by one to four stream batches at a time; most are looked at, few tuples make repeats likely. Tables
+    are small, so that entries are forgotten; slices wait, are noted in idle time or with the next one."""
+    monkeypatch.setattr(membership, "ENTRIES_MIN", 2)
+    monkeypatch.setattr(membership, "WAITING_TUPLES_MIN", waiting_min)
     rng = np.random.default_rng(SEED)
     for _ in range(20):
         ring, table = SliceRing(), Membership(P)
         came: dict[tuple[int, int], list[int]] = {}
         reach, number = int(rng.integers(1, 12)), 0
         before: int | None = None
+        noted: dict[tuple[int, int], int | None] = {}
         for _ in range(60):
             for _ in range(int(rng.integers(1, 5))):
                 number += 1
@@ -57,7 +59,11 @@ def test_random_streams() -> None:
             for subject in range(1, 6):
                 for object_ in range(1, 6):
                     numbers = [one for one in came.get((subject, object_), []) if one > after]
-                    newest, earlier = times_of(table, subject, object_)
+                    newest, earlier = found_of(table, subject, object_)
+                    last = noted.get((subject, object_))
+                    if before is not None and last is not None and newest != last > before - reach:
+                        assert may_have_come_again(table.address, subject, object_)
+                    noted[subject, object_] = newest
                     assert (newest if newest is not None and newest > after else None) == max(numbers, default=None)
                     if before is not None and numbers and max(numbers) > before:
                         held = [one for one in came[subject, object_] if table.since < one <= before]
@@ -65,6 +71,8 @@ def test_random_streams() -> None:
                         if held and held[-1] > before - reach:
                             assert earlier == held[-1]
             assert table.epoch == before
+            if rng.random() < 0.5:
+                table.note()
             before = number
 
 
@@ -76,7 +84,7 @@ def test_a_window_that_reaches_back_further_begins_anew() -> None:
     assert (table.since, table.epoch) == (6, None)
     assert table.stand(ring, 2, 8)
     assert (table.since, table.epoch) == (2, None)
-    assert [times_of(table, number, 1)[0] for number in range(1, 9)] == [None, None, 3, 4, 5, 6, 7, 8]
+    assert [found_of(table, number, 1)[0] for number in range(1, 9)] == [None, None, 3, 4, 5, 6, 7, 8]
 
 
 def test_tables_are_bounded_by_what_windows_reach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -182,7 +182,8 @@ class CompiledQuery:
     is_void: bool = field(init=False, default=False)
     """Whether there is no match, whatever the data: no term of the data can be one of its constants."""
     _conditions: tuple[Condition, ...] = field(init=False)
-    _columns: list[int] = field(init=False, default_factory=list)
+    columns_of: list[int] = field(init=False, default_factory=list)
+    """The columns of the plan's rows that its variables are."""
     _start: tuple[Sequence[Int64Array], int] = field(init=False, default=((), 0))
     """The columns of the rows to start from, and how many there are."""
     _version: int = field(init=False, default=-1)
@@ -260,7 +261,7 @@ class CompiledQuery:
         return self._projected(self.steps.rows(out, count))
 
     def _projected(self, rows: Int64Array) -> Columns:
-        return tuple([rows[at] for at in self._columns])
+        return tuple([rows[at] for at in self.columns_of])
 
     def _nothing(self) -> Columns:
         return (_NO_IDS,) * len(self.variables)
@@ -281,7 +282,7 @@ class CompiledQuery:
         if not CompiledSteps.fits(plan):
             return
         assert plan.variables[: len(self.seeds)] == self.seeds, (plan.variables, self.seeds)
-        self._columns = [plan.variables.index(variable) for variable in self.variables]
+        self.columns_of = [plan.variables.index(variable) for variable in self.variables]
         self.steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace, self._conditions)
         if count:
             self.steps.start_from(columns, count)

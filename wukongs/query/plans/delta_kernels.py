@@ -3,43 +3,89 @@
 
 from __future__ import annotations
 
+from wukongs.query.plans.compiled_kernels import run_call
 from wukongs.query.plans.plan_layout import (
+    CALL_OUT,
+    CALL_PLAN,
     MEMBER_BATCH_MS,
-    MEMBER_COUNT,
-    MEMBER_EPOCH,
+    MEMBER_BEFORE,
+    MEMBER_HEAD,
+    MEMBER_LAST_OBJECT,
+    MEMBER_LAST_SUBJECT,
+    MEMBER_NEWEST,
     MEMBER_OBJECT,
     MEMBER_OBJECT_COLUMN,
     MEMBER_PATTERN,
     MEMBER_RANGE_MS,
     MEMBER_SUBJECT,
     MEMBER_SUBJECT_COLUMN,
-    MEMBER_TABLE,
+    PLAN_COLUMNS,
+    PLAN_HEAD,
 )
-from wukongs.store.addresses import int64_table
+from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.jit import njit, njit_uncounted
-from wukongs.store.layout import ENTRY_BEFORE, ENTRY_NEWEST, ENTRY_WIDTH, NEVER
-from wukongs.store.membership_kernels import entry_of
+from wukongs.store.layout import MEMBERSHIP_EPOCH, MEMBERSHIP_WIDTH, NEVER
+from wukongs.store.membership_kernels import may_have_come_again, times_of
 
 ALWAYS = 1 << 62
+NO_PLAN = -1
 
 
 @njit_uncounted
-def ends_ms(members, rows, r):
+def subject_of(member, rows, r):
+    """Return the subject of the tuple that a match has in a window."""
+    column = member[MEMBER_SUBJECT_COLUMN]
+    return rows[r, column] if column >= 0 else member[MEMBER_SUBJECT]
+
+
+@njit_uncounted
+def object_of(member, rows, r):
+    """Return its object."""
+    column = member[MEMBER_OBJECT_COLUMN]
+    return rows[r, column] if column >= 0 else member[MEMBER_OBJECT]
+
+
+@njit_uncounted
+def end_ms(members, rows, r, plan, before_ms):
     """Return the first closing at which a match has ended: the least over the patterns, of the latest over the windows
-    of a pattern."""
+    of a pattern. NEVER for a match that the delta plan of a pattern has found although it is there already: all of its
+    tuples were there at the firing before, or the plan of an earlier pattern has found it, too.
+
+    plan: NO_PLAN if it is not asked whether the match is there already."""
     least = ALWAYS
+    was_there = True
     m = 0
     while m < members.shape[0]:
         pattern = members[m, MEMBER_PATTERN]
         latest = NEVER
+        was_held = False
         while m < members.shape[0] and members[m, MEMBER_PATTERN] == pattern:
             member = members[m]
-            newest, _ = _times_of(member, rows, r)
+            _look_up(member, rows, r)
+            newest, before = member[MEMBER_NEWEST], member[MEMBER_BEFORE]
+            if pattern < plan and newest > int64_array(member[MEMBER_HEAD], MEMBERSHIP_WIDTH)[MEMBERSHIP_EPOCH]:
+                return NEVER
             if newest != NEVER:
                 latest = max(latest, _left_ms(member, newest))
+            if before != NEVER and _left_ms(member, before) > before_ms:
+                was_held = True
             m += 1
+        was_there = was_there and was_held
         least = min(least, latest)
-    return least
+    return NEVER if plan != NO_PLAN and was_there else least
+
+
+@njit_uncounted
+def _look_up(member, rows, r):
+    """Write down when the tuple that a match has in a window has come last. Matches that follow each other share
+    some."""
+    subject, object_ = subject_of(member, rows, r), object_of(member, rows, r)
+    if member[MEMBER_LAST_SUBJECT] != subject or member[MEMBER_LAST_OBJECT] != object_:
+        newest, before = times_of(member[MEMBER_HEAD], subject, object_)
+        member[MEMBER_LAST_SUBJECT] = subject
+        member[MEMBER_LAST_OBJECT] = object_
+        member[MEMBER_NEWEST] = newest
+        member[MEMBER_BEFORE] = before
 
 
 @njit_uncounted
@@ -49,80 +95,75 @@ def _left_ms(member, number):
 
 
 @njit_uncounted
-def _times_of(member, rows, r):
-    """Return ENTRY_NEWEST and ENTRY_BEFORE of the tuple that a match has in a window."""
-    table = int64_table(member[MEMBER_TABLE], member[MEMBER_COUNT], ENTRY_WIDTH)
-    subject, object_ = member[MEMBER_SUBJECT], member[MEMBER_OBJECT]
-    if member[MEMBER_SUBJECT_COLUMN] >= 0:
-        subject = rows[r, member[MEMBER_SUBJECT_COLUMN]]
-    if member[MEMBER_OBJECT_COLUMN] >= 0:
-        object_ = rows[r, member[MEMBER_OBJECT_COLUMN]]
-    at = entry_of(table, subject, object_)
-    return table[at, ENTRY_NEWEST], table[at, ENTRY_BEFORE]
+def _start(members):
+    """Forget what was looked up at another firing."""
+    for m in range(members.shape[0]):
+        members[m, MEMBER_LAST_SUBJECT] = -1
 
 
 @njit_uncounted
-def is_known(members, rows, r, plan, before_ms):
-    """Tell whether a match that the delta plan of a pattern has found is there already: all of its tuples were there at
-    the firing before, or the plan of an earlier pattern has found it, too."""
-    was_there = True
-    m = 0
-    while m < members.shape[0]:
-        pattern = members[m, MEMBER_PATTERN]
-        was_held = False
-        while m < members.shape[0] and members[m, MEMBER_PATTERN] == pattern:
-            member = members[m]
-            newest, before = _times_of(member, rows, r)
-            if newest > member[MEMBER_EPOCH]:
-                if pattern < plan:
-                    return True
-            else:
-                before = newest
-            if before != NEVER and _left_ms(member, before) > before_ms:
-                was_held = True
-            m += 1
-        was_there = was_there and was_held
-    return was_there
-
-
-@njit
-def keep_new(members, rows, plan, before_ms, held, ends, count):
-    """Put the matches that a delta plan has found, and that are new, behind those that are held.
-
-    Parameters
-    ----------
-    members : int64[n, MEMBER_WIDTH], by their patterns; rows : int64[m, width], what the plan of pattern `plan` found.
-    before_ms : int                  The firing before.
-    held : int64[k, width], ends : int64[k]: the matches that are held, and when they end; written from `count` on.
-
-    Returns the count of those held then."""
+def _keep(members, rows, columns, plan, before_ms, held, ends, count):
+    """Put the matches that a plan has found, and that are new, behind those that are held; return their count then."""
     for r in range(rows.shape[0]):
-        if not is_known(members, rows, r, plan, before_ms):
-            for column in range(rows.shape[1]):
-                held[count, column] = rows[r, column]
-            ends[count] = ends_ms(members, rows, r)
+        for column in range(held.shape[1]):
+            held[count, column] = rows[r, columns[column]]
+        ends[count] = end_ms(members, held, count, plan, before_ms)
+        if ends[count] != NEVER:
             count += 1
     return count
 
 
 @njit
-def keep_all(members, rows, held, ends):
-    """Hold these matches, and nothing else: as keep_new."""
-    for r in range(rows.shape[0]):
-        for column in range(rows.shape[1]):
-            held[r, column] = rows[r, column]
-        ends[r] = ends_ms(members, rows, r)
-    return rows.shape[0]
+def keep(members, rows, columns, plan, before_ms, held, ends, count):
+    """Put the matches that a plan has found, and that are new, behind those that are held.
+
+    Parameters
+    ----------
+    members : int64[n, MEMBER_WIDTH], by their patterns; rows : int64[m, any width], what the plan has found; columns :
+        int64[width], the column of `rows` for each column of a match.
+    plan : int                       The pattern whose delta plan it is; NO_PLAN: all matches are new.
+    before_ms : int                  The firing before.
+    held : int64[k, width], ends : int64[k]: the matches that are held, and when they end; written from `count` on, with
+        room for all, and for one more.
+
+    Returns the count of those held then."""
+    _start(members)
+    return _keep(members, rows, columns, plan, before_ms, held, ends, count)
+
+
+@njit
+def go_on(calls, plans, columns, first, members, before_ms, held, ends, count):
+    """Run the delta plans from `first` on, and keep what is new, as `keep` does.
+
+    Parameters
+    ----------
+    calls : int64[n, CALL_WIDTH]; one without a plan finds nothing.
+    plans : int64[n], their patterns; columns : int64[n, width], as for `keep`.
+
+    Returns how many plans are done and the count of the matches that are held then. Plans are left if the next one did
+    not end with DONE, or has found more than there is room for: it has to be run in another way."""
+    _start(members)
+    for i in range(first, calls.shape[0]):
+        if calls[i, CALL_PLAN] == 0:
+            continue
+        found = run_call(calls[i])
+        if found < 0 or count + found >= ends.shape[0]:
+            return i, count
+        width = int64_array(calls[i, CALL_PLAN], PLAN_HEAD)[PLAN_COLUMNS]
+        rows = int64_table(calls[i, CALL_OUT], found, width)
+        count = _keep(members, rows, columns[i], plans[i], before_ms, held, ends, count)
+    return calls.shape[0], count
 
 
 @njit
 def drop_ended(members, held, ends, count, at_ms):
     """Drop the matches that have ended by a time; tuples of them may have come again since `ends` was written. Others
     take their places. Returns the count of those held then."""
+    _start(members)
     r = 0
     while r < count:
-        if ends[r] <= at_ms:
-            ends[r] = ends_ms(members, held, r)
+        if ends[r] <= at_ms and _may_go_on(members, held, r):
+            ends[r] = end_ms(members, held, r, NO_PLAN, ALWAYS)
         if ends[r] > at_ms:
             r += 1
             continue
@@ -131,3 +172,13 @@ def drop_ended(members, held, ends, count, at_ms):
         for column in range(held.shape[1]):
             held[r, column] = held[count, column]
     return count
+
+
+@njit_uncounted
+def _may_go_on(members, rows, r):
+    """Tell whether a tuple of a match may have come again."""
+    for m in range(members.shape[0]):
+        member = members[m]
+        if may_have_come_again(member[MEMBER_HEAD], subject_of(member, rows, r), object_of(member, rows, r)):
+            return True
+    return False

@@ -25,7 +25,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
-from wukongs.query.plans.delta_kernels import drop_ended, keep_all, keep_new
+from wukongs.query.plans.delta_kernels import NO_PLAN, drop_ended, go_on, keep
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import ADVICE
 from wukongs.store.batch_set import EMPTY
@@ -135,8 +135,15 @@ class Deltas:
             (number, CompiledQuery(found.clause, variables, wanted, (), windows, whole.resolve, PlanMemo(), workspace))
             for number, wanted in found.plans
         ]
-        rows = [_row(member, variables, whole.resolve, batch_ms[member.window.stream]) for member in found.members]
+        rows = [_row(one, variables, whole.resolve, batch_ms[one.window.stream], tables[one]) for one in found.members]
         self._members: Int64Array = np.array(rows, np.int64).reshape(-1, layout.MEMBER_WIDTH)
+        self._batch_ms: list[int] = self._members[:, layout.MEMBER_BATCH_MS].tolist()
+        self._numbers: Int64Array = np.array([number for number, _ in self._plans], np.int64)
+        self._calls: Int64Array = np.zeros((len(self._plans), layout.CALL_WIDTH), np.int64)
+        self._columns_of: Int64Array = np.zeros((len(self._plans), len(variables)), np.int64)
+        self._as_they_are: Int64Array = np.arange(len(variables))
+        self._version = -1
+        """That of the table of windows for which the calls are."""
         self._held: Int64Array = np.empty((HELD_MIN, len(variables)), np.int64)
         self._ends: Int64Array = np.empty(HELD_MIN, np.int64)
         self.count = 0
@@ -171,11 +178,9 @@ class Deltas:
         if not self._is_known:
             self.forget()
             return None
-        members, before_ms = self._members, self._at_ms - self._step_ms
-        for member, table in zip(members, self._tables, strict=True):
-            member[layout.MEMBER_TABLE], member[layout.MEMBER_COUNT] = table.table.ctypes.data, len(table.table)
-            member[layout.MEMBER_EPOCH] = epoch = before_ms // int(member[layout.MEMBER_BATCH_MS])
-            goes_on = goes_on and table.epoch == epoch
+        before_ms = self._at_ms - self._step_ms
+        for table, batch_ms in zip(self._tables, self._batch_ms, strict=True):
+            goes_on = goes_on and table.epoch == before_ms // batch_ms
         if not (self._go_on(limits, before_ms) if goes_on else self._begin(limits)):
             self.forget()
             return None
@@ -193,27 +198,48 @@ class Deltas:
         if found is None:
             return False
         self.count = 0
-        self._make_room(len(found[0]))
-        self.count = keep_all(self._members, np.stack(found, axis=1), self._held, self._ends)
+        self._keep(found, NO_PLAN, 0)
         return True
 
     def _go_on(self, limits: Callable[[], Limits], before_ms: int) -> bool:
         """Find what is new, and drop what has ended; tell whether kernels could."""
+        if self._version != self._whole.windows.table.version and not self._renew():
+            return False
         self.ran += 1
-        for number, plan in self._plans:
-            found = plan.run(limits)
-            if found is None:
-                return False
-            if len(found[0]):
-                self._make_room(len(found[0]))
-                rows = np.stack(found, axis=1)
-                self.count = keep_new(self._members, rows, number, before_ms, self._held, self._ends, self.count)
-        self.count = drop_ended(self._members, self._held, self._ends, self.count, self._at_ms)
+        members, calls, done = self._members, self._calls, 0
+        while done < len(calls):
+            done, self.count = go_on(
+                calls, self._numbers, self._columns_of, done, members, before_ms, self._held, self._ends, self.count
+            )
+            if done < len(calls):  # it has found very much, or there is no room
+                number, plan = self._plans[done]
+                found = plan.run(limits)
+                if found is None:
+                    return False
+                self._keep(found, number, before_ms)
+                done += 1
+        self.count = drop_ended(members, self._held, self._ends, self.count, self._at_ms)
         return True
+
+    def _renew(self) -> bool:
+        """Take over the calls of the plans, as they are for the sizes of now; tell whether kernels can run them."""
+        are_current = [plan.is_current() for _, plan in self._plans]
+        self._version = self._whole.windows.table.version if all(are_current) else -1
+        for call, columns, (_, plan) in zip(self._calls, self._columns_of, self._plans, strict=True):
+            call[:] = 0
+            if plan.steps is not None:
+                call[:], columns[:] = plan.steps.call, plan.columns_of
+                call[layout.CALL_ROOM] = OUT_CELLS // plan.steps.width
+        return all(plan.steps is not None or plan.is_void for _, plan in self._plans)
+
+    def _keep(self, found: Columns, plan: int, before_ms: int) -> None:
+        self._make_room(len(found[0]))
+        rows = np.stack(found, axis=1)
+        self.count = keep(self._members, rows, self._as_they_are, plan, before_ms, self._held, self._ends, self.count)
 
     def _make_room(self, count: int) -> None:
         """Have room for so many more matches, and not for very many more."""
-        wanted = max(HELD_MIN, self.count + count)
+        wanted = max(HELD_MIN, self.count + count + 1)
         if wanted > len(self._held) or 8 * wanted < len(self._held):
             room = 1 << (wanted - 1).bit_length()
             held, ends = np.empty((room, self._held.shape[1]), np.int64), np.empty(room, np.int64)
@@ -221,7 +247,9 @@ class Deltas:
             self._held, self._ends = held, ends
 
 
-def _row(member: Member, variables: Sequence[Variable], resolve: Resolve, batch_ms: int) -> Int64Array:
+def _row(
+    member: Member, variables: Sequence[Variable], resolve: Resolve, batch_ms: int, table: Membership
+) -> Int64Array:
     row: Int64Array = np.zeros(layout.MEMBER_WIDTH, np.int64)
     row[layout.MEMBER_PATTERN] = member.number
     ends = (
@@ -234,4 +262,5 @@ def _row(member: Member, variables: Sequence[Variable], resolve: Resolve, batch_
         else:
             row[column], row[constant] = -1, resolve(end)
     row[layout.MEMBER_BATCH_MS], row[layout.MEMBER_RANGE_MS] = batch_ms, member.window.range_ms
+    row[layout.MEMBER_HEAD] = table.address
     return row

@@ -181,9 +181,11 @@ MEMBER_OBJECT_COLUMN = 3
 MEMBER_OBJECT = 4
 MEMBER_BATCH_MS = 5
 MEMBER_RANGE_MS = 6
-MEMBER_TABLE = 7
-"""The address of the table of the Membership, and its count of entries."""
-MEMBER_COUNT = 8
-MEMBER_EPOCH = 9
-"""The stream batch with which the firing before this one ended."""
-MEMBER_WIDTH = 10
+MEMBER_HEAD = 7
+"""The address of the head of the Membership."""
+MEMBER_LAST_SUBJECT = 8
+"""The tuple that was looked up last, and what was found: times_of of the Membership. Below 0: none was."""
+MEMBER_LAST_OBJECT = 9
+MEMBER_NEWEST = 10
+MEMBER_BEFORE = 11
+MEMBER_WIDTH = 12
