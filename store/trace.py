@@ -240,6 +240,12 @@ class Trace:
                     return True
         return False
 
+    def between(self, after_sn: int, sn: int) -> tuple[TraceEntry, ...] | None:
+        """Return the entries of the SNs after_sn < s <= sn, in order; None if merging has put others beside them."""
+        found = [entry for entry in self._entries if entry.upper > after_sn + 1 and entry.lower <= sn]
+        is_apart = all(after_sn < entry.lower and entry.upper <= sn + 1 for entry in found)
+        return tuple(found) if is_apart else None
+
     def restore(self, entries: Iterable[TraceEntry], upper: int) -> None:
         """Take the entries and the `upper` that another trace had; this one is still empty."""
         assert not self._entries, self.upper

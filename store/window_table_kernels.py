@@ -32,6 +32,7 @@ from wukongs.store.layout import (
     HEAD_FILTERS,
     HEAD_PROBE_COUNT,
     HEAD_PROBES,
+    HEAD_WIDTH,
     HEAD_WINDOW_COUNT,
     HEAD_WINDOWS,
     KEYS,
@@ -48,13 +49,15 @@ from wukongs.store.layout import (
     PROBE_WIDTH,
     SIDE_WIDTH,
     SIDES,
+    TOMBSTONE_COUNT,
     WINDOW_COUNT,
     WINDOW_FIRST,
     WINDOW_HIDES,
     WINDOW_OVERLAPS,
     WINDOW_WIDTH,
 )
-from wukongs.store.lookup_kernels import directory_row, key_range, lower_bound
+from wukongs.store.lookup_kernels import directory_row, key_range, lower_bound, row_has_edge
+from wukongs.store.tombstone_kernels import next_hidden
 
 
 @njit_uncounted
@@ -203,6 +206,28 @@ def widen_filter(access, probes, words):
     for i in range(keys.size):
         bit = keys[i] >> access[ACCESS_SHIFT]
         words[bit >> 6] |= np.int64(1) << (bit & 63)
+
+
+@njit_uncounted
+def window_holds(at, number, graph, predicate, subject, object_):
+    """Tell whether a window holds a triple of a graph, and no tombstone hides it. at: the address of the head.
+
+    Cost: directory, key and value look-ups in each batch."""
+    head = int64_array(at, HEAD_WIDTH)
+    window = int64_table(head[HEAD_WINDOWS], head[HEAD_WINDOW_COUNT], WINDOW_WIDTH)[number]
+    descriptors = int64_table(head[HEAD_DESCRIPTORS], head[HEAD_DESCRIPTOR_COUNT], DESCRIPTOR_WIDTH)
+    for batch in range(window[WINDOW_FIRST], window[WINDOW_FIRST] + window[WINDOW_COUNT]):
+        row = directory_row(descriptors[batch], predicate, graph)
+        if (
+            row >= 0
+            and row_has_edge(descriptors[batch], row, subject, object_)
+            and (
+                descriptors[batch, TOMBSTONE_COUNT] == 0
+                or next_hidden(descriptors[batch], 0, row, subject, object_) != object_
+            )
+        ):
+            return True
+    return False
 
 
 @njit_uncounted

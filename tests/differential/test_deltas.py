@@ -18,6 +18,7 @@ S, T = "http://e/s", "http://e/t"
 NODES = [f"<http://e/n{number}>" for number in range(5)]
 PREDICATES = ["p", "q", "k"]
 STORED = "FROM <urn:x-wukongs:default>"
+G = "http://e/g"
 
 
 def text_of(rng: random.Random, name: str) -> str:
@@ -38,9 +39,12 @@ def text_of(rng: random.Random, name: str) -> str:
                 case _:
                     clause.append(f"FROM NAMED WINDOW <{own}> ON <{stream}> {size}")
                     graphs.append(f"GRAPH <{own}> {{ %s }}")
-    if rng.random() < 0.4:
+    if rng.random() < 0.5:
         clause.append(STORED)
         graphs.append("{ %s }")
+    if rng.random() < 0.3:
+        clause.append(rng.choice([f"FROM <{G}>", f"FROM NAMED <{G}>"]))
+        graphs.append("{ %s }" if "NAMED" not in clause[-1] else f"GRAPH <{G}> {{ %s }}")
     where = " ".join(rng.choice(graphs) % pattern(rng) for _ in range(rng.randint(1, 4)))
     if rng.random() < 0.3:
         where += f" FILTER(?a != {rng.choice(['?b', *NODES])})"
@@ -64,7 +68,7 @@ def story(seed: int) -> list[tuple[Any, ...]]:
     times = {S: 0, T: 0}
     for _ in range(rng.randint(25, 50)):
         what = rng.choice(
-            ["push"] * 8 + ["advance"] * 8 + ["insert", "delete", "pause", "resume", "replace", "register"]
+            ["push"] * 8 + ["advance"] * 8 + ["insert"] * 3 + ["delete", "pause", "resume", "replace", "register"]
         )
         stream = rng.choice([S, T])
         if what == "push":
@@ -80,6 +84,8 @@ def story(seed: int) -> list[tuple[Any, ...]]:
             done.append((what, stream, times[stream]))
         elif what in ("insert", "delete"):
             triple = f"{rng.choice(NODES)} <http://e/{rng.choice(PREDICATES)}> {rng.choice(NODES)}"
+            if rng.random() < 0.3:
+                triple = f"GRAPH <{G}> {{ {triple} }}"
             done.append(("update", f"{what.upper()} DATA {{ {triple} }}"))
         elif what == "register":
             done.append((what, text_of(rng, f"m{len(done)}")))
@@ -172,3 +178,31 @@ def test_a_window_that_lacks_slices_is_evaluated_anew(monkeypatch: pytest.Monkey
         stats = query.stats()
         assert stats["matches_kept"] == 5
         assert stats["matches_bytes"] <= 64 * 3 * 8
+
+
+@pytest.mark.parametrize("clause", ["FROM NAMED STREAM <http://e/s>", "FROM STREAM <http://e/s>"])
+def test_what_is_stored_is_no_reason_to_evaluate_anew(monkeypatch: pytest.MonkeyPatch, clause: str) -> None:
+    """A stream of timeless tuples changes the stored graph at each tick; a deletion is a reason, for one firing."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    text = f"SELECT ?a ?b ?c {clause} [RANGE 300ms STEP 100ms] {STORED} WHERE"
+    likes = "?b <http://e/likes> ?c" if "NAMED" not in clause else f"GRAPH <{S}> {{ ?b <http://e/likes> ?c }}"
+    with wukongs.Engine() as engine:
+        stream, other = engine.stream(S, timing=True, batch_ms=100), engine.stream(T, timing=False, batch_ms=100)
+        query: Any = engine.register(f"REGISTER QUERY q AS {text} {{ ?a <http://e/knows> ?b . {likes} }}")
+        ran = []
+        for number in range(1, 9):
+            node, friend = f"<http://e/n{number}>", f"<http://e/n{number - 1}>"
+            stream.push([(node, "<http://e/likes>", "<http://e/o>", 100 * number)])
+            other.push([("<http://e/me>", "<http://e/knows>", friend, 100 * number)])
+            for one in (stream, other):
+                one.advance(100 * number)
+            engine.settle(60)
+            if number == 6:
+                engine.update("DELETE DATA { <http://e/me> <http://e/knows> <http://e/n5> }")
+            ran.append(query.stats()["firings_by_deltas"])
+        found = {one.end_ms // 100: sorted(row[1] for row in one.texts()) for one in query.results(timeout_s=0)}
+    assert found == {
+        number: [f"<http://e/n{one}>" for one in range(max(1, number - 2), number) if number < 7 or one != 5]
+        for number in range(1, 9)
+    }
+    assert ran == [0, 1, 2, 3, 4, 5, 5, 6]

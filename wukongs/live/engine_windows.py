@@ -21,6 +21,7 @@ from wukongs.query.plans.compiled import Windows, Workspace
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.membership import Membership
+from wukongs.store.trace import Handle, TraceEntry
 from wukongs.store.window_table import WindowTable
 
 _NOTHING = Interval(0, 0, 0, 0)
@@ -60,6 +61,59 @@ class EngineWindow:
         return ring.window(span.after, span.to - 1) if ring.closed_to == span.to - 1 else None
 
 
+@dataclass(slots=True, eq=False)
+class StoredSince:
+    """What the stored graph was given since the firing before, for all queries that fire with a step. number: its row
+    in the table; sn, before: the snapshot numbers of this firing and of that one; entries: what was sealed in between,
+    None if that is not known; users: how many queries read it.
+
+    A handle keeps merging from putting what comes beside what was there."""
+
+    arrangement: Arrangement
+    table: WindowTable
+    number: int
+    users: int = 0
+    sn: int | None = None
+    before: int | None = None
+    entries: tuple[TraceEntry, ...] | None = None
+    _handle: Handle | None = None
+    _largest: int = 0
+
+    def move(self, sn: int) -> None:
+        """Stand at the snapshot number of a firing."""
+        if sn == self.sn:
+            return
+        self.before, self.sn, self.entries = self.sn, sn, None
+        if self.before is not None and self.before < sn:
+            self.entries = self.arrangement.trace.between(self.before, sn)
+        before, self._handle = self._handle, self.arrangement.open(sn, "registered queries")
+        if before is not None:
+            before.close()
+        batches = BatchSet.of(tuple([entry.batch for entry in self.entries or ()]), disjoint=True) or EMPTY
+        if batches.count > self._largest:  # plans do not change whenever something has come or not
+            self._largest = batches.count
+            self.table.set(self.number, batches)
+        else:
+            self.table.foresee(self.number, batches)
+
+    def brings(self, kinds: Iterable[tuple[int | None, int]]) -> bool:
+        """Tell whether it has triples of one of some predicates (None: any) and graphs."""
+        return any(entry.batch.has_row(*kind) for entry in self.entries or () for kind in kinds)
+
+    def takes(self, kinds: Iterable[tuple[int | None, int]]) -> bool:
+        """Tell whether such triples were deleted, or may have been."""
+        if self.entries is None:
+            return True
+        gone = [entry.tombstones for entry in self.entries if entry.tombstones is not None]
+        return any(batch.has_row(*kind) for batch in gone for kind in kinds)
+
+    def close(self) -> None:
+        """Hold merging back no more."""
+        if self._handle is not None:
+            self._handle.close()
+        self.table.remove(self.number)
+
+
 class EngineWindows:
     """arrangement: the stored graph; workspace: the memory in which the thread that fires runs compiled queries."""
 
@@ -73,6 +127,7 @@ class EngineWindows:
         """The snapshot number at which the stored graph stands in the table."""
         self._known: dict[tuple[StreamState, int, int], EngineWindow] = {}
         self._memberships: dict[tuple[StreamState, int, int], Membership] = {}
+        self._stored_since: dict[int, StoredSince] = {}
 
     def shared(self, window: StreamWindow, state: StreamState) -> EngineWindow:
         """Return the window that all queries share whose windows are equal to this one."""
@@ -92,8 +147,16 @@ class EngineWindows:
         found.users += 1
         return found
 
+    def stored_since(self, step_ms: int) -> StoredSince:
+        """Return what tells all queries that fire with a step what was stored since the firing before."""
+        found = self._stored_since.get(step_ms)
+        if found is None:
+            found = self._stored_since[step_ms] = StoredSince(self._arrangement, self._table, self._table.add())
+        found.users += 1
+        return found
+
     @staticmethod
-    def leave(windows: Iterable[EngineWindow | Membership]) -> None:
+    def leave(windows: Iterable[EngineWindow | Membership | StoredSince]) -> None:
         """Note that a query has gone. Called with the engine's lock held."""
         for window in windows:
             window.users -= 1
@@ -124,6 +187,8 @@ class EngineWindows:
                     self._table.remove(window.number)
         for key in [key for key, membership in self._memberships.items() if not membership.users]:
             del self._memberships[key]
+        for step_ms in [step_ms for step_ms, found in self._stored_since.items() if not found.users]:
+            self._stored_since.pop(step_ms).close()
         self.look_ahead()
 
     def look_ahead(self) -> None:

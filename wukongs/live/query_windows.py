@@ -11,7 +11,7 @@ from wukongs.csparql.terms import Term
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.live.core import NOT_YET_MS, Core
-from wukongs.live.engine_windows import EngineWindow
+from wukongs.live.engine_windows import EngineWindow, StoredSince
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
@@ -22,7 +22,7 @@ from wukongs.live.windows import Interval, firing_step, interval, matched_in, re
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
-from wukongs.query.plans.deltas import DeltaClause, Deltas, is_worth_it
+from wukongs.query.plans.deltas import DeltaClause, Deltas, Kind, is_worth_it
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -52,12 +52,14 @@ class Reading:
 @dataclass(slots=True)
 class Changes:
     """All that a query reads which only looks for what is new. new: the windows of that; tables: of its members, with
-    the widest window of each; stored: as DeltaClause.stored; sn: at which the stored graph was read last."""
+    the widest window of each; stored: as DeltaClause.stored; since: what was stored since the firing before, None if it
+    reads no stored graph; sn: at which the stored graph was read last."""
 
     deltas: Deltas
     new: list[EngineWindow]
     tables: list[tuple[Membership, StreamState, StreamWindow]]
-    stored: tuple[tuple[int | None, int], ...]
+    stored: tuple[Kind, ...]
+    since: StoredSince | None
     sn: int | None = None
 
 
@@ -181,13 +183,25 @@ class QueryWindows:
         for table, state, window in changes.tables:
             span = interval(window, state.batch_ms, at_ms)
             is_known = table.stand(state.ring, span.after, span.to) and is_known
-        sn, before, trace = self.sn_at(at_ms), changes.sn, self._core.arrangement.trace
-        is_same = sn is None or (
-            before is not None and not any(trace.touches(before, *kind) for kind in changes.stored)
-        )
-        changes.sn = sn
-        changes.deltas.stand(at_ms, is_known=is_known, is_same=is_same)
+        goes_on, comes = self._stored_goes_on(changes, at_ms)
+        changes.deltas.stand(at_ms, is_known=is_known, goes_on=goes_on, comes=comes)
         return changes.deltas
+
+    def _stored_goes_on(self, changes: Changes, at_ms: int) -> tuple[bool, bool]:
+        """Tell whether all that has changed since the firing before in what is read of the stored graph is known to
+        deltas, and whether something has come."""
+        sn, before, since, trace = self.sn_at(at_ms), changes.sn, changes.since, self._core.arrangement.trace
+        if sn is None or since is None:
+            return True, False
+        since.move(sn)
+        changes.sn = sn
+        if before is None:
+            return False, False
+        touched = [kind for kind in changes.stored if trace.touches(before, *kind)]
+        if not touched:
+            return True, False
+        is_any = any(predicate is None for predicate, _ in touched)
+        return since.before == before and not is_any and not since.takes(touched), True
 
     def _compile_deltas(self, whole: CompiledQuery) -> Changes | None:
         core, states, step_ms = self._core, self.states, self._step_ms
@@ -196,16 +210,21 @@ class QueryWindows:
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
         new = {window: core.windows.shared(window, states[window.stream]) for window in found.new}
+        since = core.windows.stored_since(step_ms) if found.stored else None
         widest: dict[tuple[str, int], StreamWindow] = {}
-        for member in sorted(found.members, key=lambda member: member.window.range_ms):
-            widest[member.window.stream, member.predicate] = member.window
+        over_windows = [(member, member.window) for member in found.members if member.window is not None]
+        for member, window in sorted(over_windows, key=lambda pair: pair[1].range_ms):
+            widest[window.stream, member.predicate] = window
         known = {kind: core.windows.membership(states[kind[0]], step_ms, kind[1]) for kind in widest}
-        tables = {member: known[member.window.stream, member.predicate] for member in found.members}
+        tables = {member: known[window.stream, member.predicate] for member, window in over_windows}
         windows = core.windows.numbered({**shared, **new}, reads_stored=self.reads_stored)
+        if since is not None:
+            numbers = {**windows.numbers, **dict.fromkeys(found.since, since.number)}
+            windows = replace(windows, numbers=numbers, graphs=found.since)
         batch_ms = {stream: state.batch_ms for stream, state in states.items()}
         deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace)
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
-        return Changes(deltas, list(new.values()), read, found.stored)
+        return Changes(deltas, list(new.values()), read, found.stored, since)
 
     def _shared_windows(self) -> list[tuple[StreamWindow, StreamState, EngineWindow | None]]:
         if not self._shared:
@@ -220,6 +239,8 @@ class QueryWindows:
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
         if (changes := self._changes) is not None:
             self._core.windows.leave([*changes.new, *(table for table, _, _ in changes.tables)])
+            if changes.since is not None:
+                self._core.windows.leave([changes.since])
         self._shared, self._changes = [], None
 
     def sn_at(self, at_ms: int) -> int | None:

@@ -51,11 +51,12 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The numbers of a query's windows in a table, and of the stored graph."""
+    """The numbers of a query's windows in a table, and of the stored graph. graphs: as that of Dataset."""
 
     table: WindowTable
     stored: int
     numbers: Mapping[StreamWindow, int]
+    graphs: Mapping[StreamWindow, int] = field(default_factory=dict)
 
     @property
     def all_numbers(self) -> tuple[int, ...]:
@@ -72,7 +73,7 @@ class Windows:
         sets = {number: replace(self.table.batches(number)) for number in self.all_numbers}
         windows = {window: sets[number] for window, number in self.numbers.items()}
         numbers = {id(batches): number for number, batches in sets.items()}
-        return Dataset(clause, sets[self.stored], windows, resolve), numbers
+        return Dataset(clause, sets[self.stored], windows, resolve, graphs=self.graphs), numbers
 
 
 class CompiledSteps:

@@ -119,7 +119,8 @@ class Dataset:
 
     stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
     the stored graph that is the default graph if there is no clause (WITH of an update); completion: reads the other
-    nodes' share of the stored graph, None if it is all here.
+    nodes' share of the stored graph, None if it is all here; graphs: of the windows that stand for a part of the stored
+    graph, the graph there.
     """
 
     clause: DatasetClause
@@ -128,6 +129,7 @@ class Dataset:
     resolve: Resolve
     with_graph: Term | None = None
     completion: Completion | None = None
+    graphs: Mapping[StreamWindow, int] = field(default_factory=dict)
     default_graph: int = field(init=False)
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
@@ -244,7 +246,8 @@ class Dataset:
         return Part(self.stored, graph, graph)
 
     def _window(self, window: StreamWindow) -> Part:
-        return Part(self.windows[window], WINDOW_GRAPH, self.resolve(iri(window.name)))
+        graph = self.graphs.get(window, WINDOW_GRAPH)
+        return Part(self.windows[window], graph, self.resolve(iri(window.name)))
 
     def window_parts(self) -> list[Part]:
         """Return all windows of the clause."""

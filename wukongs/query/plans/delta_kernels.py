@@ -3,22 +3,31 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from wukongs.query.plans.compiled_kernels import run_call
 from wukongs.query.plans.plan_layout import (
     CALL_OUT,
     CALL_PLAN,
     MEMBER_BATCH_MS,
     MEMBER_BEFORE,
+    MEMBER_COMES,
+    MEMBER_GRAPH,
     MEMBER_HEAD,
+    MEMBER_IS_SURE,
     MEMBER_LAST_OBJECT,
     MEMBER_LAST_SUBJECT,
     MEMBER_NEWEST,
     MEMBER_OBJECT,
     MEMBER_OBJECT_COLUMN,
     MEMBER_PATTERN,
+    MEMBER_PREDICATE,
     MEMBER_RANGE_MS,
+    MEMBER_SINCE,
+    MEMBER_STORED,
     MEMBER_SUBJECT,
     MEMBER_SUBJECT_COLUMN,
+    MEMBER_WINDOWS,
     PLAN_COLUMNS,
     PLAN_HEAD,
 )
@@ -26,6 +35,7 @@ from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.layout import MEMBERSHIP_EPOCH, MEMBERSHIP_WIDTH, NEVER
 from wukongs.store.membership_kernels import may_have_come_again, times_of
+from wukongs.store.window_table_kernels import window_holds
 
 ALWAYS = 1 << 62
 NO_PLAN = -1
@@ -63,13 +73,20 @@ def end_ms(members, rows, r, plan, before_ms):
             member = members[m]
             _look_up(member, rows, r)
             newest, before = member[MEMBER_NEWEST], member[MEMBER_BEFORE]
+            m += 1
+            if member[MEMBER_HEAD] == 0:
+                if pattern < plan and newest > before:
+                    return NEVER
+                if newest == 1:
+                    latest = ALWAYS
+                was_held = was_held or before == 1
+                continue
             if pattern < plan and newest > int64_array(member[MEMBER_HEAD], MEMBERSHIP_WIDTH)[MEMBERSHIP_EPOCH]:
                 return NEVER
             if newest != NEVER:
                 latest = max(latest, _left_ms(member, newest))
             if before != NEVER and _left_ms(member, before) > before_ms:
                 was_held = True
-            m += 1
         was_there = was_there and was_held
         least = min(least, latest)
     return NEVER if plan != NO_PLAN and was_there else least
@@ -81,11 +98,24 @@ def _look_up(member, rows, r):
     some."""
     subject, object_ = subject_of(member, rows, r), object_of(member, rows, r)
     if member[MEMBER_LAST_SUBJECT] != subject or member[MEMBER_LAST_OBJECT] != object_:
-        newest, before = times_of(member[MEMBER_HEAD], subject, object_)
+        if member[MEMBER_HEAD] == 0:
+            is_new = member[MEMBER_COMES] == 1 and _is_in(member, MEMBER_SINCE, subject, object_)
+            is_there = is_new or member[MEMBER_IS_SURE] == 1 or _is_in(member, MEMBER_STORED, subject, object_)
+            newest, before = np.int64(is_there), np.int64(is_there and not is_new)
+        else:
+            newest, before = times_of(member[MEMBER_HEAD], subject, object_)
         member[MEMBER_LAST_SUBJECT] = subject
         member[MEMBER_LAST_OBJECT] = object_
         member[MEMBER_NEWEST] = newest
         member[MEMBER_BEFORE] = before
+
+
+@njit_uncounted
+def _is_in(member, column, subject, object_):
+    """Tell whether a tuple is in the stored graph, or in what came since the firing before."""
+    return window_holds(
+        member[MEMBER_WINDOWS], member[column], member[MEMBER_GRAPH], member[MEMBER_PREDICATE], subject, object_
+    )
 
 
 @njit_uncounted
@@ -176,9 +206,13 @@ def drop_ended(members, held, ends, count, at_ms):
 
 @njit_uncounted
 def _may_go_on(members, rows, r):
-    """Tell whether a tuple of a match may have come again."""
+    """Tell whether a tuple of a match may have come again, or may have come elsewhere."""
     for m in range(members.shape[0]):
         member = members[m]
-        if may_have_come_again(member[MEMBER_HEAD], subject_of(member, rows, r), object_of(member, rows, r)):
+        if member[MEMBER_IS_SURE] == 0:
             return True
+        if member[MEMBER_HEAD] != 0:
+            subject, object_ = subject_of(member, rows, r), object_of(member, rows, r)
+            if may_have_come_again(member[MEMBER_HEAD], subject, object_):
+                return True
     return False

@@ -6,9 +6,12 @@ the firing before, with all other patterns as they stand. A match that a plan fi
 there before, or the plan of an earlier pattern finds it, too. It ends when a window leaves the last tuple behind that
 one of its patterns needs; Membership tells when that is. If the tuple has come again by then, the match is kept.
 
+A pattern may be matched in stored graphs, too, or in these alone. What has come there since the firing before is one
+more place to explore from, and a tuple that is stored never ends.
+
 The query is evaluated anew when that does not suffice: at the first firing, after one that was left out or has failed,
-when the stored graph has changed under a pattern that reads it, when a window has lost slices. Then the matches are
-held from there on.
+when triples that a pattern may match were deleted from the stored graph, when a window has lost slices. Then the
+matches are held from there on.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ from wukongs.query.plans.delta_kernels import NO_PLAN, drop_ended, go_on, keep
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import ADVICE
 from wukongs.store.batch_set import EMPTY
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import WINDOW_GRAPH, Int64Array
 from wukongs.store.membership import Membership
 
+Kind = tuple[int | None, int]
+"""The id of a predicate, None: any, and that of a graph."""
 ROWS_MIN = 1000.0
 """A query is evaluated anew if its plan is estimated to make fewer rows, all steps together."""
 HELD_MIN = 64
@@ -39,27 +44,30 @@ HELD_MIN = 64
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A pattern in one of the windows in which it is matched. number: of the pattern; predicate: the id of its
-    predicate."""
+    """A pattern in one of the places in which it is matched. number: of the pattern; predicate: the id of its
+    predicate; window: None in a stored graph; graph: that; is_sure: the pattern is matched nowhere else."""
 
     number: int
     pattern: TriplePattern
     predicate: int
-    window: StreamWindow
+    window: StreamWindow | None
+    graph: int
+    is_sure: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaClause:
     """The way in which deltas go over a query's windows. members: by the numbers of their patterns; plans: for each
-    pattern over windows, its number and the patterns with this one over what is new; clause: the query's, and `new`,
-    the windows of what is new; stored: the ids of the predicates (None: any) and graphs that are read of the stored
-    graph."""
+    pattern, its number and the patterns with this one over what is new; clause: the query's, and `new`, the windows of
+    what is new; since: what is new in stored graphs, as windows, and the graph of each; stored: the ids of the
+    predicates (None: any) and graphs that are read of the stored graph."""
 
     members: tuple[Member, ...]
     plans: tuple[tuple[int, FilteredBgp], ...]
     clause: DatasetClause
     new: tuple[StreamWindow, ...]
-    stored: tuple[tuple[int | None, int], ...]
+    since: dict[StreamWindow, int]
+    stored: tuple[Kind, ...]
 
     @staticmethod
     def of(clause: DatasetClause, wanted: FilteredBgp, step_ms: int, resolve: Resolve) -> DeltaClause | None:
@@ -70,8 +78,9 @@ class DeltaClause:
             return None
         sets = {window: replace(EMPTY) for window in clause.windows}  # so that parts tell of which window they are
         dataset = Dataset(clause, replace(EMPTY), sets, resolve)
-        members, plans, stored = list[Member](), list[tuple[int, FilteredBgp]](), list[tuple[int | None, int]]()
+        members, plans, stored = list[Member](), list[tuple[int, FilteredBgp]](), list[Kind]()
         new: dict[GraphRef, tuple[StreamWindow, ...]] = {}
+        since: dict[StreamWindow, int] = {}
         patterns = wanted.bgp.patterns
         for number, pattern in enumerate(patterns):
             graph, predicate = pattern.graph, None
@@ -81,23 +90,34 @@ class DeltaClause:
                 predicate = resolve(pattern.predicate)
             parts = dataset.source(graph).parts
             windows = [window for window, batches in sets.items() if any(part.batches is batches for part in parts)]
-            stored += [(predicate, part.graph) for part in parts if part.batches is dataset.stored]
-            if not windows:
+            graphs = [part.graph for part in parts if part.batches is dataset.stored]
+            stored += [(predicate, one) for one in graphs]
+            if predicate is None:
+                if windows:
+                    return None
                 continue
-            if len(windows) < len(parts) or predicate is None:
-                return None
-            members += [Member(number, pattern, predicate, window) for window in windows]
+            places = [*((window, WINDOW_GRAPH) for window in windows), *((None, one) for one in graphs)]
+            members += [Member(number, pattern, predicate, *place, len(parts) == 1) for place in places]
+            name = f"new {list(new).index(graph) if graph in new else len(new)}"  # no IRI has a space
             if graph not in new:
-                name = f"new {len(new)}"  # no IRI has a space
                 new[graph] = tuple(_new_of(window, step_ms, name) for window in windows)
-            changed = replace(pattern, graph=iri(new[graph][0].name))
+                since |= {
+                    StreamWindow(f"{name} in {one}", step_ms, step_ms, True, own_name=name): one for one in graphs
+                }
+            changed = replace(pattern, graph=iri(name))
             over_new = (*patterns[:number], changed, *patterns[number + 1 :])
             plans.append((number, replace(wanted, bgp=replace(wanted.bgp, patterns=over_new))))
-        if not members:
+        if all(member.window is None for member in members):
             return None
         all_new = tuple(window for found in new.values() for window in found)
-        clause = replace(clause, windows=clause.windows + all_new)
-        return DeltaClause(tuple(members), tuple(plans), clause, all_new, tuple(stored))
+        clause = replace(clause, windows=(*clause.windows, *all_new, *since))
+        return DeltaClause(tuple(members), tuple(plans), clause, all_new, since, tuple(stored))
+
+    @property
+    def over_stored(self) -> list[int]:
+        """The numbers of the patterns that are matched in stored graphs alone."""
+        in_windows = {member.number for member in self.members if member.window is not None}
+        return [number for number, _ in self.plans if number not in in_windows]
 
 
 def _new_of(window: StreamWindow, step_ms: int, name: str) -> StreamWindow:
@@ -126,7 +146,7 @@ class Deltas:
     ) -> None:
         """windows: those of the clause of `found`; tables: what knows the tuples of each member; batch_ms: of each
         stream; step_ms: how often the query fires."""
-        self._whole, self._step_ms, self._tables = whole, step_ms, [tables[member] for member in found.members]
+        self._whole, self._step_ms = whole, step_ms
         patterns = whole.wanted.bgp.patterns
         variables = tuple(dict.fromkeys(one for pattern in patterns for one in pattern.variables()))
         self._variables = variables
@@ -135,9 +155,17 @@ class Deltas:
             (number, CompiledQuery(found.clause, variables, wanted, (), windows, whole.resolve, PlanMemo(), workspace))
             for number, wanted in found.plans
         ]
-        rows = [_row(one, variables, whole.resolve, batch_ms[one.window.stream], tables[one]) for one in found.members]
+        rows = [_row(member, variables, whole.resolve) for member in found.members]
         self._members: Int64Array = np.array(rows, np.int64).reshape(-1, layout.MEMBER_WIDTH)
-        self._batch_ms: list[int] = self._members[:, layout.MEMBER_BATCH_MS].tolist()
+        since = next((windows.numbers[window] for window in found.since), -1)
+        for row, member in zip(self._members, found.members, strict=True):
+            if member.window is not None:
+                row[layout.MEMBER_HEAD], row[layout.MEMBER_RANGE_MS] = tables[member].address, member.window.range_ms
+                row[layout.MEMBER_BATCH_MS] = batch_ms[member.window.stream]
+            else:
+                row[layout.MEMBER_WINDOWS] = windows.table.address
+                row[layout.MEMBER_STORED], row[layout.MEMBER_SINCE] = windows.stored, since
+        self._tables = [(tables[one], batch_ms[one.window.stream]) for one in found.members if one.window is not None]
         self._numbers: Int64Array = np.array([number for number, _ in self._plans], np.int64)
         self._calls: Int64Array = np.zeros((len(self._plans), layout.CALL_WIDTH), np.int64)
         self._columns_of: Int64Array = np.zeros((len(self._plans), len(variables)), np.int64)
@@ -155,17 +183,23 @@ class Deltas:
         self._at_ms = 0
         self._goes_on = False
         self._is_known = False
+        self._over_stored = frozenset(found.over_stored)
+        self._comes = False
+        """Whether something has come that the query reads of the stored graph."""
 
     def stats(self) -> dict[str, int]:
         """Return counts and sizes (bytes)."""
         size_bytes = self._held.nbytes + self._ends.nbytes
         return {"firings_by_deltas": self.ran, "matches_kept": self.count, "matches_bytes": size_bytes}
 
-    def stand(self, at_ms: int, *, is_known: bool, is_same: bool) -> None:
-        """Be about to fire. is_known: the tables know all tuples of the windows; is_same: what is read of the stored
-        graph is as it was at the firing before."""
+    def stand(self, at_ms: int, *, is_known: bool, goes_on: bool, comes: bool) -> None:
+        """Be about to fire. is_known: the tables know all tuples of the windows; goes_on: all that has changed in what
+        is read of the stored graph since the firing before is what has come, if it `comes`."""
         self._at_ms, self._is_known = at_ms, is_known
-        self._goes_on = is_same and self._held_ms == at_ms - self._step_ms
+        self._goes_on = goes_on and self._held_ms == at_ms - self._step_ms
+        self._members[:, layout.MEMBER_COMES] = comes
+        if comes != self._comes:
+            self._comes, self._version = comes, -1
 
     def forget(self) -> None:
         """Hold nothing."""
@@ -179,7 +213,7 @@ class Deltas:
             self.forget()
             return None
         before_ms = self._at_ms - self._step_ms
-        for table, batch_ms in zip(self._tables, self._batch_ms, strict=True):
+        for table, batch_ms in self._tables:
             goes_on = goes_on and table.epoch == before_ms // batch_ms
         if not (self._go_on(limits, before_ms) if goes_on else self._begin(limits)):
             self.forget()
@@ -225,9 +259,9 @@ class Deltas:
         """Take over the calls of the plans, as they are for the sizes of now; tell whether kernels can run them."""
         are_current = [plan.is_current() for _, plan in self._plans]
         self._version = self._whole.windows.table.version if all(are_current) else -1
-        for call, columns, (_, plan) in zip(self._calls, self._columns_of, self._plans, strict=True):
+        for call, columns, (number, plan) in zip(self._calls, self._columns_of, self._plans, strict=True):
             call[:] = 0
-            if plan.steps is not None:
+            if plan.steps is not None and (self._comes or number not in self._over_stored):
                 call[:], columns[:] = plan.steps.call, plan.columns_of
                 call[layout.CALL_ROOM] = OUT_CELLS // plan.steps.width
         return all(plan.steps is not None or plan.is_void for _, plan in self._plans)
@@ -247,9 +281,7 @@ class Deltas:
             self._held, self._ends = held, ends
 
 
-def _row(
-    member: Member, variables: Sequence[Variable], resolve: Resolve, batch_ms: int, table: Membership
-) -> Int64Array:
+def _row(member: Member, variables: Sequence[Variable], resolve: Resolve) -> Int64Array:
     row: Int64Array = np.zeros(layout.MEMBER_WIDTH, np.int64)
     row[layout.MEMBER_PATTERN] = member.number
     ends = (
@@ -261,6 +293,6 @@ def _row(
             row[column] = variables.index(end)
         else:
             row[column], row[constant] = -1, resolve(end)
-    row[layout.MEMBER_BATCH_MS], row[layout.MEMBER_RANGE_MS] = batch_ms, member.window.range_ms
-    row[layout.MEMBER_HEAD] = table.address
+    row[layout.MEMBER_PREDICATE], row[layout.MEMBER_GRAPH] = member.predicate, member.graph
+    row[layout.MEMBER_IS_SURE] = member.is_sure
     return row

@@ -182,10 +182,22 @@ MEMBER_OBJECT = 4
 MEMBER_BATCH_MS = 5
 MEMBER_RANGE_MS = 6
 MEMBER_HEAD = 7
-"""The address of the head of the Membership."""
+"""The address of the head of the Membership; 0: the pattern is matched in a stored graph."""
 MEMBER_LAST_SUBJECT = 8
 """The tuple that was looked up last, and what was found: times_of of the Membership. Below 0: none was."""
 MEMBER_LAST_OBJECT = 9
 MEMBER_NEWEST = 10
+"""In a stored graph: whether it is there, and whether it was there at the firing before."""
 MEMBER_BEFORE = 11
-MEMBER_WIDTH = 12
+MEMBER_WINDOWS = 12
+"""Of a stored graph: the address of the head of the WindowTable, the numbers of the stored graph and of what came since
+the firing before, the predicate and the graph."""
+MEMBER_STORED = 13
+MEMBER_SINCE = 14
+MEMBER_PREDICATE = 15
+MEMBER_GRAPH = 16
+MEMBER_IS_SURE = 17
+"""1: the pattern is matched nowhere else."""
+MEMBER_COMES = 18
+"""1: triples of the predicate and the graph may have come since the firing before."""
+MEMBER_WIDTH = 19
