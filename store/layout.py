@@ -121,7 +121,7 @@ MEMBERSHIP_WAITING = 4
 """The address of the slices behind the epoch that are not noted yet, and how many there are."""
 MEMBERSHIP_WAITING_COUNT = 5
 MEMBERSHIP_WIDTH = 6
-AGAIN_BITS = 16
+AGAIN_BITS = 14
 AGAIN_WORDS = (1 << AGAIN_BITS) >> 6
 
 # A slice that waits: int64[WAITING_WIDTH].

@@ -39,6 +39,7 @@ additions and tombstones ever sealed.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -51,6 +52,8 @@ from wukongs.store.tombstones import Difference, DifferenceMerge
 
 FUEL_PER_ROW = 12
 NOTHING_KEPT = 1 << 63
+SEALED_ROWS_MAX = 1 << 18
+"""Of what was sealed last, so many triples and tombstones are kept as they were sealed."""
 DIFFERENCE_COST = 2
 """A row of a merge with tombstones costs so many times what a row of another does: copied once, then merged."""
 FUEL_MIN = 4096
@@ -145,6 +148,12 @@ class Trace:
         self._owed = 0
         """Fuel that the newest seal has still to pay to each merge under way."""
         self._newest: BatchSet | None = None
+        self.watchers = 0
+        """How many ask what was sealed `between` two SNs. As long as there are some, entries are kept as sealed."""
+        self._sealed: deque[TraceEntry] = deque()
+        self._sealed_rows = 0
+        self._sealed_from = 0
+        """From this SN on they are all there."""
 
     def __len__(self) -> int:
         """The triples that are seen at the newest SN."""
@@ -202,6 +211,7 @@ class Trace:
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
             self._entries.append(entry)
+            self._keep_as_sealed(entry)
             before, self._newest = self._newest, None
             if before is not None and not before.tombstones and entry.tombstones is None:
                 self._newest = before.and_then(batch, disjoint=True)
@@ -241,17 +251,33 @@ class Trace:
         return False
 
     def between(self, after_sn: int, sn: int) -> tuple[TraceEntry, ...] | None:
-        """Return the entries of the SNs after_sn < s <= sn, in order; None if merging has put others beside them."""
-        found = [entry for entry in self._entries if entry.upper > after_sn + 1 and entry.lower <= sn]
-        is_apart = all(after_sn < entry.lower and entry.upper <= sn + 1 for entry in found)
-        return tuple(found) if is_apart else None
+        """Return what was sealed at the SNs after_sn < s <= sn, in order, whatever was merged since; None if it is not
+        kept: nobody watched, or it was much."""
+        if after_sn + 1 < self._sealed_from:
+            return None
+        return tuple([entry for entry in self._sealed if after_sn < entry.lower <= sn])
+
+    def _keep_as_sealed(self, entry: TraceEntry) -> None:
+        self._sealed.append(TraceEntry(entry.batch, entry.lower, entry.upper, tombstones=entry.tombstones))
+        self._sealed_rows += len(entry)
+        while self._sealed and (not self.watchers or self._sealed_rows > SEALED_ROWS_MAX):
+            gone = self._sealed.popleft()
+            self._sealed_rows -= len(gone)
+            self._sealed_from = gone.upper
+
+    def forget_sealed(self, to_sn: int) -> None:
+        """Let go of what was sealed up to an SN: nobody asks for it any more."""
+        while self._sealed and self._sealed[0].upper <= to_sn + 1:
+            gone = self._sealed.popleft()
+            self._sealed_rows -= len(gone)
+            self._sealed_from = gone.upper
 
     def restore(self, entries: Iterable[TraceEntry], upper: int) -> None:
         """Take the entries and the `upper` that another trace had; this one is still empty."""
         assert not self._entries, self.upper
         assert upper >= self.upper, (upper, self.upper)
         self._entries = list(entries)
-        self.upper = upper
+        self.upper = self._sealed_from = upper
         self._newest = None
 
     def advance(self, upper: int) -> None:

@@ -21,7 +21,7 @@ from wukongs.query.plans.compiled import Windows, Workspace
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.membership import Membership
-from wukongs.store.trace import Handle, TraceEntry
+from wukongs.store.trace import TraceEntry
 from wukongs.store.window_table import WindowTable
 
 _NOTHING = Interval(0, 0, 0, 0)
@@ -65,9 +65,7 @@ class EngineWindow:
 class StoredSince:
     """What the stored graph was given since the firing before, for all queries that fire with a step. number: its row
     in the table; sn, before: the snapshot numbers of this firing and of that one; entries: what was sealed in between,
-    None if that is not known; users: how many queries read it.
-
-    A handle keeps merging from putting what comes beside what was there."""
+    None if that is not known; users: how many queries read it."""
 
     arrangement: Arrangement
     table: WindowTable
@@ -76,7 +74,6 @@ class StoredSince:
     sn: int | None = None
     before: int | None = None
     entries: tuple[TraceEntry, ...] | None = None
-    _handle: Handle | None = None
     _largest: int = 0
 
     def move(self, sn: int) -> None:
@@ -86,9 +83,6 @@ class StoredSince:
         self.before, self.sn, self.entries = self.sn, sn, None
         if self.before is not None and self.before < sn:
             self.entries = self.arrangement.trace.between(self.before, sn)
-        before, self._handle = self._handle, self.arrangement.open(sn, "registered queries")
-        if before is not None:
-            before.close()
         batches = BatchSet.of(tuple([entry.batch for entry in self.entries or ()]), disjoint=True) or EMPTY
         if batches.count > self._largest:  # plans do not change whenever something has come or not
             self._largest = batches.count
@@ -96,22 +90,12 @@ class StoredSince:
         else:
             self.table.foresee(self.number, batches)
 
-    def brings(self, kinds: Iterable[tuple[int | None, int]]) -> bool:
-        """Tell whether it has triples of one of some predicates (None: any) and graphs."""
-        return any(entry.batch.has_row(*kind) for entry in self.entries or () for kind in kinds)
-
     def takes(self, kinds: Iterable[tuple[int | None, int]]) -> bool:
-        """Tell whether such triples were deleted, or may have been."""
+        """Tell whether triples of one of some predicates (None: any) and graphs were deleted, or may have been."""
         if self.entries is None:
             return True
         gone = [entry.tombstones for entry in self.entries if entry.tombstones is not None]
         return any(batch.has_row(*kind) for batch in gone for kind in kinds)
-
-    def close(self) -> None:
-        """Hold merging back no more."""
-        if self._handle is not None:
-            self._handle.close()
-        self.table.remove(self.number)
 
 
 class EngineWindows:
@@ -152,6 +136,7 @@ class EngineWindows:
         found = self._stored_since.get(step_ms)
         if found is None:
             found = self._stored_since[step_ms] = StoredSince(self._arrangement, self._table, self._table.add())
+            self._arrangement.trace.watchers += 1
         found.users += 1
         return found
 
@@ -188,7 +173,8 @@ class EngineWindows:
         for key in [key for key, membership in self._memberships.items() if not membership.users]:
             del self._memberships[key]
         for step_ms in [step_ms for step_ms, found in self._stored_since.items() if not found.users]:
-            self._stored_since.pop(step_ms).close()
+            self._table.remove(self._stored_since.pop(step_ms).number)
+            self._arrangement.trace.watchers -= 1
         self.look_ahead()
 
     def look_ahead(self) -> None:
@@ -199,5 +185,7 @@ class EngineWindows:
                 self._table.foresee(window.number, ahead)
         for membership in self._memberships.values():
             membership.note()
+        if sns := [found.sn for found in self._stored_since.values() if found.sn is not None]:
+            self._arrangement.trace.forget_sealed(min(sns))
         if self._sn is not None and self._sn >= self._arrangement.trace.since:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

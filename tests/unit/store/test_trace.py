@@ -226,3 +226,19 @@ def test_every_sn_that_is_kept_stays_readable(monkeypatch: pytest.MonkeyPatch) -
     assert trace.batch_count < 20
     with pytest.raises(CompactedError):
         trace.read(20)
+
+
+def test_what_was_sealed_between_two_sns_is_kept_while_somebody_watches(trace: Trace) -> None:
+    assert trace.between(5, 6) is None, "nobody watched"
+    trace.watchers += 1
+    for sn in (8, 9, 11):
+        trace.seal(sn, batch_of([quad(100 + sn)]))
+    trace.merge_all()
+    assert trace.batch_count == 1
+    found = trace.between(8, 11)
+    assert found is not None
+    assert [(entry.lower, len(entry.batch)) for entry in found] == [(9, 1), (11, 1)]
+    assert trace.between(11, 20) == ()
+    trace.forget_sealed(9)
+    assert trace.between(8, 11) is None
+    assert [entry.lower for entry in trace.between(9, 11) or ()] == [11]

@@ -9,6 +9,7 @@ from wukongs.query.plans.compiled_kernels import run_call
 from wukongs.query.plans.plan_layout import (
     CALL_OUT,
     CALL_PLAN,
+    MEMBER_AT_MS,
     MEMBER_BATCH_MS,
     MEMBER_BEFORE,
     MEMBER_COMES,
@@ -81,7 +82,9 @@ def end_ms(members, rows, r, plan, before_ms):
                     latest = ALWAYS
                 was_held = was_held or before == 1
                 continue
-            if pattern < plan and newest > int64_array(member[MEMBER_HEAD], MEMBERSHIP_WIDTH)[MEMBERSHIP_EPOCH]:
+            epoch = int64_array(member[MEMBER_HEAD], MEMBERSHIP_WIDTH)[MEMBERSHIP_EPOCH]
+            # One that has come and gone in between is not among what is new, and may be stored since long ago.
+            if pattern < plan and newest > epoch and _left_ms(member, newest) > member[MEMBER_AT_MS]:
                 return NEVER
             if newest != NEVER:
                 latest = max(latest, _left_ms(member, newest))

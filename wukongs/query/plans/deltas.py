@@ -197,7 +197,7 @@ class Deltas:
         is read of the stored graph since the firing before is what has come, if it `comes`."""
         self._at_ms, self._is_known = at_ms, is_known
         self._goes_on = goes_on and self._held_ms == at_ms - self._step_ms
-        self._members[:, layout.MEMBER_COMES] = comes
+        self._members[:, layout.MEMBER_COMES], self._members[:, layout.MEMBER_AT_MS] = comes, at_ms
         if comes != self._comes:
             self._comes, self._version = comes, -1
 

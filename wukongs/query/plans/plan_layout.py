@@ -200,4 +200,6 @@ MEMBER_IS_SURE = 17
 """1: the pattern is matched nowhere else."""
 MEMBER_COMES = 18
 """1: triples of the predicate and the graph may have come since the firing before."""
-MEMBER_WIDTH = 19
+MEMBER_AT_MS = 19
+"""The firing."""
+MEMBER_WIDTH = 20
