@@ -53,7 +53,7 @@ from wukongs.store.tombstones import Difference, DifferenceMerge
 FUEL_PER_ROW = 12
 NOTHING_KEPT = 1 << 63
 SEALED_ROWS_MAX = 1 << 18
-"""Of what was sealed last, so many triples and tombstones are kept as they were sealed."""
+"""So many of the triples and tombstones that were sealed last are kept as they were sealed."""
 DIFFERENCE_COST = 2
 """A row of a merge with tombstones costs so many times what a row of another does: copied once, then merged."""
 FUEL_MIN = 4096

@@ -16,7 +16,14 @@ pytestmark = pytest.mark.nojit
 
 S, T = "http://e/s", "http://e/t"
 NODES = [f"<http://e/n{number}>" for number in range(5)]
-PREDICATES = ["p", "q", "k"]
+PREDICATES = ["p", "q", "k", "v"]
+XSD = "http://www.w3.org/2001/XMLSchema#"
+VALUES = [
+    *[f'"{number}"^^<{XSD}integer>' for number in (-3, 0, 1, 2, 2, 7)],
+    *[f'"{number}"^^<{XSD}decimal>' for number in ("0.1", "1.0", "2.50", "2.5", "-7.25", "12345678901234567890.5")],
+    *[f'"{number}"^^<{XSD}double>' for number in ("1.0E0", "2.5E1")],
+    *['"n/a"', '"a long text that no id can hold"', f'"7"^^<{XSD}byte>', "<http://e/n1>"],
+]
 STORED = "FROM <urn:x-wukongs:default>"
 G = "http://e/g"
 
@@ -49,8 +56,47 @@ def text_of(rng: random.Random, name: str) -> str:
     if rng.random() < 0.3:
         where += f" FILTER(?a != {rng.choice(['?b', *NODES])})"
     every = rng.choice(["", "", "", f" COMPUTED EVERY {step * 2}ms"])
-    head = rng.choice(["*", "*", "DISTINCT *"])
-    return f"PREFIX : <http://e/> REGISTER QUERY {name}{every} AS SELECT {head} {' '.join(clause)} WHERE {{ {where} }}"
+    head, tail = rng.choice(["*", "*", "DISTINCT *"]), ""
+    if rng.random() < 0.5:
+        head, where, tail = beyond(rng, where, graphs)
+    output = rng.choice(["QUERY", "QUERY", "QUERY", "ISTREAM", "DSTREAM"])
+    return (
+        f"PREFIX : <http://e/> REGISTER {output} {name}{every} AS "
+        f"SELECT {head} {' '.join(clause)} WHERE {{ {where} }} {tail}"
+    )
+
+
+def beyond(rng: random.Random, where: str, graphs: list[str]) -> tuple[str, str, str]:
+    """Make more than patterns of a clause: the head of a query, its clause, and what stands behind it."""
+    for _ in range(rng.randint(0, 2)):
+        other = rng.choice(graphs) % pattern(rng)
+        where += " " + rng.choice(
+            [
+                f"OPTIONAL {{ {other} }}",
+                f"MINUS {{ {other} }}",
+                f"FILTER NOT EXISTS {{ {other} }}",
+                f"{{ {other} }} UNION {{ {rng.choice(graphs) % pattern(rng)} }}",
+                f"FILTER({rng.choice(['?a', '?b'])} {rng.choice(['<', '>=', '!='])} {rng.choice(['1', '2.0', '?c'])})",
+                'FILTER(STRLEN(STR(?a)) > 2 || REGEX(STR(?b), "n"))',
+            ]
+        )
+    if rng.random() < 0.5:
+        value = rng.choice(["?a * 2", "?b + ?a", "?a", "STR(?b)", "STRLEN(STR(?a))"])
+        where += f" BIND({value} AS ?d) " + rng.choice(["", "FILTER(?d != 4)"])
+    if rng.random() < 0.3:
+        return rng.choice(["*", "DISTINCT ?a ?b", "?b"]), where, rng.choice(["", "ORDER BY ?a ?b LIMIT 5"])
+    keys = rng.choice([[], ["?a"], ["?b"], ["?a", "?c"], ["?d"]])
+    made = [f"({aggregate(rng)} AS ?x{number})" for number in range(rng.randint(1, 4))]
+    tail = f"GROUP BY {' '.join(keys)} " if keys else ""
+    tail += rng.choice(["", "", "HAVING(COUNT(*) > 1)", f"HAVING(MAX(?b) > {rng.choice([1, 2.5])})"])
+    return " ".join(keys + made), where, tail
+
+
+def aggregate(rng: random.Random) -> str:
+    if rng.random() < 0.2:
+        return rng.choice(["COUNT(*)", "COUNT(DISTINCT *)"])
+    name = rng.choice(["COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "SUM", "AVG", "MIN", "MAX"])
+    return f"{name}({rng.choice(['', '', '', 'DISTINCT '])}{rng.choice(['?a', '?b', '?b', '?c', '?d', '?b * 0.5'])})"
 
 
 def pattern(rng: random.Random) -> str:
@@ -59,10 +105,16 @@ def pattern(rng: random.Random) -> str:
     return f"{rng.choice(ends)} {predicate} {rng.choice(ends)} ."
 
 
+def tuple_of(rng: random.Random, values: list[str]) -> tuple[str, str, str]:
+    predicate = rng.choice([*PREDICATES, "v"])
+    return rng.choice(NODES), f"<http://e/{predicate}>", rng.choice(values if predicate == "v" else NODES)
+
+
 def story(seed: int) -> list[tuple[Any, ...]]:
     """What is done, in order."""
     rng = random.Random(seed)
     lateness_ms = rng.choice([0, 0, 0, 150])
+    values = rng.choice([VALUES, VALUES[:4], VALUES[:11], VALUES[:12], NODES])
     done: list[tuple[Any, ...]] = [("streams", rng.choice([True, False]), lateness_ms)]
     done += [("register", text_of(rng, f"q{number}")) for number in range(3)]
     times = {S: 0, T: 0}
@@ -72,10 +124,7 @@ def story(seed: int) -> list[tuple[Any, ...]]:
         )
         stream = rng.choice([S, T])
         if what == "push":
-            triples = [
-                (rng.choice(NODES), f"<http://e/{rng.choice(PREDICATES)}>", rng.choice(NODES))
-                for _ in range(rng.randint(1, 8))
-            ]
+            triples = [tuple_of(rng, values) for _ in range(rng.randint(1, 8))]
             at_ms = [times[stream] + 1 + rng.choice([0, 50, 99, 150, 250]) for _ in triples]
             done.append((what, stream, sorted(zip(at_ms, triples, strict=True))))
             times[stream] = max(at_ms) if lateness_ms == 0 else times[stream] + 50
@@ -95,11 +144,13 @@ def story(seed: int) -> list[tuple[Any, ...]]:
     return [*done, ("advance", S, end_ms), ("advance", T, end_ms)]
 
 
-def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int]:
-    """Return the windows of each query, and how many firings have only looked for what is new."""
+def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]:
+    """Return the windows of each query, how many firings have only looked for what is new, and of how many queries the
+    groups were kept."""
     queries: dict[str, Any] = {}
     streams: dict[str, wukongs.Stream] = {}
     ran: dict[int, Any] = {}
+    grouped: set[str] = set()
     with wukongs.Engine() as engine:
         for what, *rest in events:
             engine.settle(60)
@@ -124,30 +175,37 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int]:
             else:
                 getattr(queries[f"q{rest[0]}"], what)()
             for query in queries.values():
-                if query.compiled is not None and (found := query.compiled.deltas) is not None:
-                    ran[id(found)] = found
+                if query.compiled is not None:
+                    kept = [query.compiled.deltas, *[source.deltas for source in query.compiled.sources.values()]]
+                    ran.update((id(found), found) for found in kept if found is not None)
+                    sources = query.compiled.sources.values()
+                    grouped.update(query.name for source in sources if source.above is not None)
         engine.settle(60)
         windows = {}
         for name, query in queries.items():
-            windows[name] = [(one.end_ms, one.partial, sorted(one.texts())) for one in query.results(timeout_s=0)]
+            windows[name] = [
+                (one.end_ms, one.partial, sorted(one.texts(), key=repr)) for one in query.results(timeout_s=0)
+            ]
             query.close()
-    return windows, sum(one.ran for one in ran.values())
+    return windows, sum(one.ran for one in ran.values()), len(grouped)
 
 
 def test_windows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = 0
+    ran = grouped = 0
     for number in range(scaled(40)):
         seed = ((SEED or 0) << 16) + number
         events = story(seed)
         monkeypatch.setattr(deltas, "ROWS_MIN", 1e18)
-        anew, none = live(events)
+        anew, none, _ = live(events)
         monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
-        found, count = live(events)
+        found, count, groups = live(events)
         for name, expected in anew.items():
             assert found[name] == expected, (seed, name)
         assert none == 0
         ran += count
+        grouped += groups
     assert ran > 0
+    assert grouped > 0
 
 
 def test_a_window_that_lacks_slices_is_evaluated_anew(monkeypatch: pytest.MonkeyPatch) -> None:

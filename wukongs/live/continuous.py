@@ -439,7 +439,7 @@ class ContinuousQuery:
             "unread_bytes": self.log.size_bytes,
             "plans_made": self.plans.planned_count,
             **({} if self.group is None else {"queries": self.group.rows.length}),
-            **({} if self.compiled is None or (deltas := self.compiled.deltas) is None else deltas.stats()),
+            **({} if self.compiled is None else self.compiled.stats()),
         }
 
     def warnings(self) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class EngineWindow:
 
 @dataclass(slots=True, eq=False)
 class StoredSince:
-    """What the stored graph was given since the firing before, for all queries that fire with a step. number: its row
+    """All that the stored graph was given since the firing before, for queries that fire with a step. number: its row
     in the table; sn, before: the snapshot numbers of this firing and of that one; entries: what was sealed in between,
     None if that is not known; users: how many queries read it."""
 

@@ -92,8 +92,8 @@ class QueryWindows:
         if not self._counted:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
-        self._changes: Changes | None = None
-        """It is there from when on only what is new is looked for."""
+        self._changes: dict[CompiledQuery, Changes] = {}
+        """The patterns of which only what is new is looked for."""
         self._step_ms = firing_step(query)
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
@@ -167,15 +167,30 @@ class QueryWindows:
         return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
 
     def stand(self, at_ms: int, plans: CompiledPlans, *, is_partial: bool) -> Deltas | None:
-        """Be about to fire at a time by what has changed since the firing before; None: it is evaluated anew, being
-        small, or for good. plans: what compile has returned; is_partial: a window lacks some of its tuples."""
-        if plans.whole is None or not is_worth_it(plans.whole) or not self._may_change:
+        """Be about to fire at a time by what has changed since the firing before. Return what finds the matches of a
+        query that kernels answer alone; None: it is evaluated anew, being small, or for good. plans: what compile has
+        returned; is_partial: a window lacks some of its tuples."""
+        if not self._may_change:
             return None
-        changes = self._changes or self._compile_deltas(plans.whole)
+        if plans.whole is None:
+            for source in plans.sources.values():
+                if not source.is_refused and is_worth_it(source.estimated_rows):
+                    source.deltas = self._stand(at_ms, source.whole, source.derived, is_partial=is_partial)
+                    if source.deltas is None:
+                        source.refuse()
+            return None
+        if not is_worth_it(plans.whole.estimated_rows):
+            return None
+        plans.deltas = self._stand(at_ms, plans.whole, 0, is_partial=is_partial)
+        self._may_change = plans.deltas is not None
+        return plans.deltas
+
+    def _stand(self, at_ms: int, whole: CompiledQuery, derived: int, *, is_partial: bool) -> Deltas | None:
+        """Have the deltas of some patterns be about to fire; None if there are none. derived: see Deltas."""
+        changes = self._changes.get(whole) or self._compile_deltas(whole, derived)
         if changes is None:
-            self._may_change = False
             return None
-        self._changes, plans.deltas = changes, changes.deltas
+        self._changes[whole] = changes
         for new in changes.new:
             new.move(at_ms)
         self._core.windows.write(changes.new, None)
@@ -203,7 +218,7 @@ class QueryWindows:
         is_any = any(predicate is None for predicate, _ in touched)
         return since.before == before and not is_any and not since.takes(touched), True
 
-    def _compile_deltas(self, whole: CompiledQuery) -> Changes | None:
+    def _compile_deltas(self, whole: CompiledQuery, derived: int) -> Changes | None:
         core, states, step_ms = self._core, self.states, self._step_ms
         found = None if step_ms is None else DeltaClause.of(whole.clause, whole.wanted, step_ms, self._constants)
         if found is None or step_ms is None:
@@ -222,7 +237,7 @@ class QueryWindows:
             numbers = {**windows.numbers, **dict.fromkeys(found.since, since.number)}
             windows = replace(windows, numbers=numbers, graphs=found.since)
         batch_ms = {stream: state.batch_ms for stream, state in states.items()}
-        deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace)
+        deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
         return Changes(deltas, list(new.values()), read, found.stored, since)
 
@@ -237,11 +252,11 @@ class QueryWindows:
     def close(self) -> None:
         """Read no window any more. Called with the lock held."""
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
-        if (changes := self._changes) is not None:
+        for changes in self._changes.values():
             self._core.windows.leave([*changes.new, *(table for table, _, _ in changes.tables)])
             if changes.since is not None:
                 self._core.windows.leave([changes.since])
-        self._shared, self._changes = [], None
+        self._shared, self._changes = [], {}
 
     def sn_at(self, at_ms: int) -> int | None:
         """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""

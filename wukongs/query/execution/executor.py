@@ -12,7 +12,7 @@ Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bin
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -57,15 +57,18 @@ from wukongs.csparql.scope import (
 )
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import join_operands
+from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.query.execution.exploration import Exploration
+from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.execution.timestamps import stamp
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.operators.aggregates import group
+from wukongs.query.operators.held_groups import HeldGroups
 from wukongs.query.operators.ordering import canonical, canonical_order, order_by
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
@@ -298,6 +301,8 @@ class Executor:
         return canonical(table) if draws else table
 
     def _group(self, node: Group) -> BindingTable:
+        if (held := self._held_groups(node)) is not None:
+            return held
         table = self.run(node.pattern)
         if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in node.aggregates):
             table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
@@ -310,6 +315,45 @@ class Executor:
         grouped = group(seen, node.keys, made, self._terms)
         # What is given is one row here (see is_row_by_row), so it is the same for every group.
         return operators.join(self._given, grouped, self._limits.rows_max) if self._given.variables else grouped
+
+    def _held_groups(self, node: Group) -> BindingTable | None:
+        """Return the groups that are kept from firing to firing, None if there are none."""
+        plans, aggregates = self._exploration.compiled, [aggregate for _, aggregate in node.aggregates]
+        is_alone = not (self._given.variables or self._explored) and self._number is None
+        if plans is None or not is_alone or not HeldGroups.is_for(aggregates):
+            return None
+        known = possible_variables(node.pattern)
+        if not known.issuperset(node.keys):
+            return None
+        names = [_argument(aggregate, at, known) for at, aggregate in enumerate(aggregates)]
+        computed = [
+            (name, aggregate.argument)
+            for name, aggregate in zip(names, aggregates, strict=True)
+            if name is not None and aggregate.argument is not None and name not in known
+        ]
+        rows = RowWise.of(node.pattern, computed)
+        moved = None if rows is None else rows.move(node, plans, self._keep, self._terms, self._limits)
+        if rows is None or moved is None:
+            return None
+        source, deltas, moves = moved
+        groups, bound = source.above, (*deltas.variables, *rows.derived)
+        if not isinstance(groups, HeldGroups) or not groups.is_whole:
+            columns = [None if name is None else bound.index(name) for name in names]
+            groups, moves = HeldGroups([bound.index(key) for key in node.keys], aggregates, columns), deltas.all_rows()
+            source.above = groups
+        mark = self._limits.mark()
+        try:
+            is_kept = groups.move(moves, self._terms)
+        except BudgetExceeded:  # grouping anew may need less
+            is_kept = False
+            self._limits.back_to(mark, 0)
+        if not is_kept:
+            source.refuse()
+            return None
+        variables = (*node.keys, *(variable for variable, _ in node.aggregates))
+        if not groups.count and not node.keys:
+            return group(BindingTable.empty(bound), (), node.aggregates, self._terms)
+        return BindingTable(variables, groups.columns(self._terms), groups.count)
 
     def _group_by_row(
         self,
@@ -426,3 +470,11 @@ class Executor:
             limits.back_to(mark, 8 * len(numbers[-1]))
             mark = limits.mark()
         return put_together(numbers) if numbers else np.empty(0, np.int64)
+
+
+def _argument(aggregate: Aggregate, at: int, known: Collection[Variable]) -> Variable | None:
+    """Return the variable that has the argument of an aggregate: its own, or one made for it; None for COUNT(*)."""
+    argument = aggregate.argument
+    if argument is None or (isinstance(argument, Variable) and argument in known):
+        return argument
+    return Variable(f".argument{at}")

@@ -22,6 +22,7 @@ from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import Profile, StepFigures
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
@@ -115,6 +116,10 @@ class Exploration:
         if not wanted.bgp.patterns:
             return self._kept(wanted.filters, seeds)
         if self.compiled is not None:
+            if not seeds.variables and seeds.length == 1 and rows_wanted is None:
+                held = self._held(wanted, self.compiled)
+                if held is not None:
+                    return held
             return self._run(self.compiled.route(wanted, seeds.variables, seeds.length), seeds, rows_wanted)
         route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
         if self.profile is None:
@@ -124,6 +129,16 @@ class Exploration:
         table = self._run(route, seeds, rows_wanted, figures)
         self.profile.explored(wanted.bgp, route.plan, seeds, figures, time.perf_counter() - started_s)
         return table
+
+    def _held(self, wanted: FilteredBgp, plans: CompiledPlans) -> BindingTable | None:
+        """Return the matches that are kept from firing to firing, None if there are none."""
+        rows = RowWise.of_filters(wanted)
+        moved = None if rows is None else rows.move(wanted.bgp, plans, self.keep, self.terms, self.limits)
+        if moved is None:
+            return None
+        _, deltas, _ = moved
+        columns = deltas.columns(range(len(deltas.variables)))
+        return BindingTable(deltas.variables, columns, deltas.count)
 
     def _run(
         self, route: Route, seeds: BindingTable, rows_wanted: int | None, figures: StepFigures | None = None

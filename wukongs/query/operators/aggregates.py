@@ -73,7 +73,7 @@ def _aggregate(
         totals = _totals(ids[firsts], places[members], offsets, terms)
         if totals is not None:
             counts = np.diff(offsets).tolist()
-            return _value_ids(totals if aggregate.name == "SUM" else list(map(_mean, totals, counts)), terms)
+            return _value_ids(totals if aggregate.name == "SUM" else list(map(mean_of, totals, counts)), terms)
     distinct = _Distinct(decoded(ids[firsts], terms), places)
     function = _FUNCTIONS[aggregate.name]
     results: list[Value | None] = []
@@ -91,7 +91,7 @@ def _extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, 
     """MIN or MAX in each group: the id of the least or greatest term; UNBOUND for a group with an error, or no row."""
     places, firsts = numbered([ids], len(ids))
     distinct = ids[firsts]
-    ranks = _strict_ranks(distinct, terms)
+    ranks = strict_ranks(distinct, terms)
     best = np.full(group_count, len(distinct) if name == "MIN" else -1, np.int64)
     (np.minimum if name == "MIN" else np.maximum).at(best, groups, ranks[places])
     by_rank = np.full(len(distinct) + 1, UNBOUND, np.int64)
@@ -101,7 +101,7 @@ def _extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, 
     return found
 
 
-def _strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
+def strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
     """Return the place of each of some distinct ids in the order of ORDER BY, ties by canonical text."""
     by_order = ranks_of_ids(distinct, terms)
     order = stable_order([by_order])
@@ -147,7 +147,8 @@ def _totals(
     return [computed(Kind.DOUBLE, _sum_of_floats(rows[bounds[at] : bounds[at + 1]].tolist())) for at in groups]
 
 
-def _mean(total: Value | None, count: int) -> Value | None:
+def mean_of(total: Value | None, count: int) -> Value | None:
+    """Divide a sum, None for an error, by a count."""
     return None if total is None else arithmetic("/", total, computed(Kind.INTEGER, count))
 
 
@@ -201,7 +202,7 @@ def _sum(_: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
 def _avg(aggregate: Aggregate, distinct: _Distinct, places: Int64Array) -> Value | None:
     if not len(places):
         return _ZERO
-    return _mean(_sum(aggregate, distinct, places), len(places))
+    return mean_of(_sum(aggregate, distinct, places), len(places))
 
 
 def sum_of(values: Sequence[Value]) -> Value | None:

@@ -7,17 +7,20 @@ makes no dataset, and looks at no sizes unless one of the query's own windows ha
   rows that bind them (its bits);
 * all are looked at again, in the memo, when a window has changed by a factor;
 * each piece of a plan between two filters is compiled once. A piece that the kernel cannot run alone, or whose rows
-  need more room than a workspace has, is run by plan_runner over a dataset that is made for it.
+  need more room than a workspace has, is run by plan_runner over a dataset that is made for it;
+* patterns that are evaluated from nothing may have their matches kept from firing to firing: a Source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from wukongs.csparql.algebra import DatasetClause, Distinct, Node, PathPattern, Project, Query, Slice, Timestamp
+from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.query.binding_table import BindingTable
@@ -31,6 +34,8 @@ from wukongs.query.plans.plan_memo import PLANS_MAX, PlanMemo, Route
 from wukongs.store.batch_set import EMPTY
 
 Made = TypeVar("Made")
+SOURCES_MAX = 8
+"""Matches are kept of so many parts of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,42 @@ def _without_modifiers(query: Query) -> tuple[tuple[Distinct | Slice, ...], Quer
     return tuple(modifiers), replace(query, pattern=node)
 
 
+class Kept(Protocol):
+    """Made of the rows of a Source, and kept with them."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """Triple patterns that are evaluated from nothing, with what is evaluated above them for each row. part: the node
+    of the algebra; whole: the patterns alone; derived: how many columns are held beside their variables;
+    estimated_rows: what evaluating them anew takes; deltas: the rows, once they are kept; above: what is made of these;
+    is_refused: its rows cannot be kept."""
+
+    part: object
+    whole: CompiledQuery
+    derived: int
+    estimated_rows: float = 0.0
+    deltas: Deltas | None = None
+    above: Kept | None = None
+    is_refused: bool = False
+
+    def refuse(self) -> None:
+        """Keep nothing, from now on."""
+        self.is_refused, self.above = True, None
+        if self.deltas is not None:
+            self.deltas.forget()
+
+    def stats(self) -> dict[str, int]:
+        """Return as Deltas.stats."""
+        found = {} if self.deltas is None else self.deltas.stats()
+        if self.above is not None:
+            found["matches_bytes"] += self.above.size_bytes
+        return found
+
+
 class CompiledPlans:
     """Used by the thread that fires, while the table of windows is unchanged."""
 
@@ -68,7 +109,10 @@ class CompiledPlans:
         self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
         self.deltas: Deltas | None = None
-        """It keeps the matches from firing to firing, if that may be worth it."""
+        """It keeps the matches of the whole from firing to firing, if that may be worth it."""
+        self.sources: dict[int, Source] = {}
+        """Those of a query that the executor answers, by the identity of their parts."""
+        self._keeps = self.whole is None and not depends_on_moment(query.pattern)
         self._version = -1
         self._changes: list[int] = []
         self._routes: dict[object, _Kept[Route]] = {}
@@ -95,6 +139,37 @@ class CompiledPlans:
         if kept is not None:
             return kept.made
         return self._keep(self._routes, key, wanted, lambda dataset: self._memo.route(wanted, bound, rows, dataset))
+
+    def source(self, part: object, wanted: FilteredBgp, derived: int) -> Source | None:
+        """Return the source of a part of the algebra whose rows can be had by `Source.deltas.move` at this firing; it
+        is noted, so that they can be had later. wanted: the patterns, with filters for their estimate; derived: see
+        Source."""
+        source = self.sources.get(id(part))
+        if source is None:
+            if not self._keeps or len(self.sources) >= SOURCES_MAX or id(wanted.bgp) in self._known_bgps():
+                return None
+            variables = tuple(sorted(possible_variables(wanted.bgp), key=lambda variable: variable.name))
+            bare = FilteredBgp(wanted.bgp)
+            if not variables:
+                return None
+            whole = CompiledQuery(
+                self._clause, variables, bare, (), self.windows, self._resolve, self._memo, self._workspace
+            )
+            source = self.sources[id(part)] = Source(part, whole, derived)
+        if source.is_refused:
+            return None
+        source.estimated_rows = sum(step.estimated_rows for step in self.route(wanted, (), 1).plan.steps)
+        return source if source.deltas is not None and source.deltas.is_ready else None
+
+    def _known_bgps(self) -> set[int]:
+        """Return the identities of the patterns that have a source; an aggregate above them may be it."""
+        return {id(source.whole.wanted.bgp) for source in self.sources.values() if not source.is_refused}
+
+    def stats(self) -> dict[str, int]:
+        """Return the sums of Deltas.stats, nothing if no matches are kept. From any thread."""
+        found = [] if self.deltas is None else [self.deltas.stats()]
+        found += [source.stats() for source in list(self.sources.values()) if source.deltas is not None]
+        return {key: sum(one[key] for one in found) for key in (found[0] if found else ())}
 
     def order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
         """Do as PlanMemo.order, over what the windows have now."""

@@ -190,8 +190,8 @@ def go_on(calls, plans, columns, first, members, before_ms, held, ends, count):
 
 @njit
 def drop_ended(members, held, ends, count, at_ms):
-    """Drop the matches that have ended by a time; tuples of them may have come again since `ends` was written. Others
-    take their places. Returns the count of those held then."""
+    """Drop the matches that have ended by a time; tuples of them may have come again since `ends` was written. They
+    change places with others, so that they stand behind those that are held. Returns the count of these."""
     _start(members)
     r = 0
     while r < count:
@@ -203,7 +203,9 @@ def drop_ended(members, held, ends, count, at_ms):
         count -= 1
         ends[r] = ends[count]
         for column in range(held.shape[1]):
+            ended = held[r, column]
             held[r, column] = held[count, column]
+            held[count, column] = ended
     return count
 
 

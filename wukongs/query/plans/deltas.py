@@ -6,7 +6,7 @@ the firing before, with all other patterns as they stand. A match that a plan fi
 there before, or the plan of an earlier pattern finds it, too. It ends when a window leaves the last tuple behind that
 one of its patterns needs; Membership tells when that is. If the tuple has come again by then, the match is kept.
 
-A pattern may be matched in stored graphs, too, or in these alone. What has come there since the firing before is one
+A pattern may be matched in stored graphs, too, or in these alone. All that has come there since the firing before is one
 more place to explore from, and a tuple that is stored never ends.
 
 The query is evaluated anew when that does not suffice: at the first firing, after one that was left out or has failed,
@@ -40,6 +40,9 @@ Kind = tuple[int | None, int]
 ROWS_MIN = 1000.0
 """A query is evaluated anew if its plan is estimated to make fewer rows, all steps together."""
 HELD_MIN = 64
+Derive = Callable[[Int64Array], Int64Array | None]
+"""Makes of matches, int64[n, variables], the rows to be held: some of them, with more columns behind; None if these
+cannot be kept from firing to firing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +129,19 @@ def _new_of(window: StreamWindow, step_ms: int, name: str) -> StreamWindow:
     return replace(window, range_ms=range_ms, step_ms=step_ms, named=True, own_name=name)
 
 
-def is_worth_it(whole: CompiledQuery) -> bool:
-    """Tell whether evaluating a query anew takes long."""
-    return whole.estimated_rows >= ROWS_MIN
+def is_worth_it(estimated_rows: float) -> bool:
+    """Tell whether evaluating patterns anew takes long. estimated_rows: of all steps of their plan."""
+    return estimated_rows >= ROWS_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """The rows that came and went since the firing before, int64[n, width]; all that are held have come, and what was
+    held before is none of these, if `is_anew`."""
+
+    came: Int64Array
+    went: Int64Array
+    is_anew: bool
 
 
 class Deltas:
@@ -143,13 +156,17 @@ class Deltas:
         batch_ms: Mapping[str, int],
         step_ms: int,
         workspace: Workspace,
+        derived: int = 0,
     ) -> None:
         """windows: those of the clause of `found`; tables: what knows the tuples of each member; batch_ms: of each
-        stream; step_ms: how often the query fires."""
+        stream; step_ms: how often the query fires; derived: how many columns are held beside those of the patterns'
+        variables."""
         self._whole, self._step_ms = whole, step_ms
         patterns = whole.wanted.bgp.patterns
         variables = tuple(dict.fromkeys(one for pattern in patterns for one in pattern.variables()))
-        self._variables = variables
+        self.variables = variables
+        """The variables of the first columns of the rows that are held."""
+        self._width = len(variables) + derived
         self._columns = [variables.index(variable) for variable in whole.variables]
         self._plans = [
             (number, CompiledQuery(found.clause, variables, wanted, (), windows, whole.resolve, PlanMemo(), workspace))
@@ -169,10 +186,10 @@ class Deltas:
         self._numbers: Int64Array = np.array([number for number, _ in self._plans], np.int64)
         self._calls: Int64Array = np.zeros((len(self._plans), layout.CALL_WIDTH), np.int64)
         self._columns_of: Int64Array = np.zeros((len(self._plans), len(variables)), np.int64)
-        self._as_they_are: Int64Array = np.arange(len(variables))
+        self._as_they_are: Int64Array = np.arange(self._width)
         self._version = -1
         """That of the table of windows for which the calls are."""
-        self._held: Int64Array = np.empty((HELD_MIN, len(variables)), np.int64)
+        self._held: Int64Array = np.empty((HELD_MIN, self._width), np.int64)
         self._ends: Int64Array = np.empty(HELD_MIN, np.int64)
         self.count = 0
         """Matches that are held."""
@@ -186,6 +203,11 @@ class Deltas:
         self._over_stored = frozenset(found.over_stored)
         self._comes = False
         """Whether something has come that the query reads of the stored graph."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `move` may be called: it stands at a firing of which it does not hold the rows yet."""
+        return self._is_known
 
     def stats(self) -> dict[str, int]:
         """Return counts and sizes (bytes)."""
@@ -204,56 +226,101 @@ class Deltas:
     def forget(self) -> None:
         """Hold nothing."""
         self._held_ms, self.count = None, 0
+        self._make_room(0)
 
     def run(self, limits: Callable[[], Limits]) -> Columns | None:
         """Return the same as CompiledQuery.run of the whole, in another order; None if that has to be run. Raises as
         that."""
+        return None if self.move(limits) is None else self.columns(self._columns)
+
+    def columns(self, places: Sequence[int]) -> Columns:
+        """Return some columns of the rows that are held."""
+        return tuple([self._held[: self.count, column].copy() for column in places])
+
+    def all_rows(self) -> Moves:
+        """Return the rows that are held as such that have come."""
+        return Moves(self._held[: self.count], self._held[:0], is_anew=True)
+
+    def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
+        """Hold the rows of the firing that it stands at, once; return what came and went. None if they have to be found
+        in another way. Raises as CompiledQuery.run."""
         goes_on, self._held_ms = self._goes_on and self._is_known, None
         if not self._is_known:
             self.forget()
             return None
+        self._is_known = False
         before_ms = self._at_ms - self._step_ms
         for table, batch_ms in self._tables:
             goes_on = goes_on and table.epoch == before_ms // batch_ms
-        if not (self._go_on(limits, before_ms) if goes_on else self._begin(limits)):
+        moves = self._go_on(limits, before_ms, derive) if goes_on else self._begin(limits, derive)
+        if moves is None:
             self.forget()
             return None
         self._whole.is_current()  # so that it is known whether it is worth it
-        if self.count * len(self._variables) > OUT_CELLS:
+        if self.count * self._width > OUT_CELLS:
             bounds = limits()
             bounds.check_rows(self.count, ADVICE, "a basic graph pattern")
-            bounds.hold(16 * self.count * len(self._variables))
+            bounds.hold(16 * self.count * self._width)
         self._held_ms = self._at_ms
-        return tuple([self._held[: self.count, column].copy() for column in self._columns])
+        return moves
 
-    def _begin(self, limits: Callable[[], Limits]) -> bool:
-        """Evaluate the query anew; tell whether kernels could."""
-        found = self._whole.bindings(self._variables, limits)
-        if found is None:
-            return False
+    def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
+        """Evaluate the query anew; None if kernels could not."""
+        rows = self._derived(self._whole.bindings(self.variables, limits), derive)
+        if rows is None:
+            return None
         self.count = 0
-        self._keep(found, NO_PLAN, 0)
-        return True
+        self._keep(rows, NO_PLAN, 0)
+        return self.all_rows()
 
-    def _go_on(self, limits: Callable[[], Limits], before_ms: int) -> bool:
-        """Find what is new, and drop what has ended; tell whether kernels could."""
+    def _go_on(self, limits: Callable[[], Limits], before_ms: int, derive: Derive | None) -> Moves | None:
+        """Find what is new, and drop what has ended; None if kernels could not."""
+        self.ran += 1
+        before = self.count
+        if not (self._find(limits, before_ms) if derive is None else self._find_each(limits, before_ms, derive)):
+            return None
+        came, held = self._held[before : self.count].copy(), self.count
+        self.count = drop_ended(self._members, self._held, self._ends, held, self._at_ms)
+        return Moves(came, self._held[self.count : held], is_anew=False)
+
+    def _find(self, limits: Callable[[], Limits], before_ms: int) -> bool:
+        """Keep what the delta plans find, by as few calls as can be; tell whether kernels could."""
         if self._version != self._whole.windows.table.version and not self._renew():
             return False
-        self.ran += 1
-        members, calls, done = self._members, self._calls, 0
+        calls, done = self._calls, 0
         while done < len(calls):
             done, self.count = go_on(
-                calls, self._numbers, self._columns_of, done, members, before_ms, self._held, self._ends, self.count
+                *(calls, self._numbers, self._columns_of, done, self._members, before_ms),
+                *(self._held, self._ends, self.count),
             )
             if done < len(calls):  # it has found very much, or there is no room
                 number, plan = self._plans[done]
-                found = plan.run(limits)
-                if found is None:
+                if not self._find_by(number, plan, limits, before_ms, None):
                     return False
-                self._keep(found, number, before_ms)
                 done += 1
-        self.count = drop_ended(members, self._held, self._ends, self.count, self._at_ms)
         return True
+
+    def _find_each(self, limits: Callable[[], Limits], before_ms: int, derive: Derive) -> bool:
+        """Keep the rows that are derived of what the delta plans find; tell whether that could be done."""
+        plans = [one for one in self._plans if self._comes or one[0] not in self._over_stored]
+        return all(self._find_by(number, plan, limits, before_ms, derive) for number, plan in plans)
+
+    def _find_by(
+        self, number: int, plan: CompiledQuery, limits: Callable[[], Limits], before_ms: int, derive: Derive | None
+    ) -> bool:
+        rows = self._derived(plan.run(limits), derive)
+        if rows is not None:
+            self._keep(rows, number, before_ms)
+        return rows is not None
+
+    def _derived(self, found: Columns | None, derive: Derive | None) -> Int64Array | None:
+        """Return the rows to be held of some matches."""
+        if found is None:
+            return None
+        if not len(found[0]):
+            return np.empty((0, self._width), np.int64)
+        rows = np.stack(found, axis=1)
+        return rows if derive is None else derive(rows)
 
     def _renew(self) -> bool:
         """Take over the calls of the plans, as they are for the sizes of now; tell whether kernels can run them."""
@@ -266,9 +333,8 @@ class Deltas:
                 call[layout.CALL_ROOM] = OUT_CELLS // plan.steps.width
         return all(plan.steps is not None or plan.is_void for _, plan in self._plans)
 
-    def _keep(self, found: Columns, plan: int, before_ms: int) -> None:
-        self._make_room(len(found[0]))
-        rows = np.stack(found, axis=1)
+    def _keep(self, rows: Int64Array, plan: int, before_ms: int) -> None:
+        self._make_room(len(rows))
         self.count = keep(self._members, rows, self._as_they_are, plan, before_ms, self._held, self._ends, self.count)
 
     def _make_room(self, count: int) -> None:
