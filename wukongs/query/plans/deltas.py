@@ -6,8 +6,8 @@ the firing before, with all other patterns as they stand. A match that a plan fi
 there before, or the plan of an earlier pattern finds it, too. It ends when a window leaves the last tuple behind that
 one of its patterns needs; Membership tells when that is. If the tuple has come again by then, the match is kept.
 
-A pattern may be matched in stored graphs, too, or in these alone. All that has come there since the firing before is one
-more place to explore from, and a tuple that is stored never ends.
+A pattern may be matched in stored graphs, too, or in these alone. All that has come there since the firing before
+is one more place to explore from, and a tuple that is stored never ends.
 
 The query is evaluated anew when that does not suffice: at the first firing, after one that was left out or has failed,
 when triples that a pattern may match were deleted from the stored graph, when a window has lost slices. Then the

@@ -190,8 +190,8 @@ MEMBER_NEWEST = 10
 """In a stored graph: whether it is there, and whether it was there at the firing before."""
 MEMBER_BEFORE = 11
 MEMBER_WINDOWS = 12
-"""For a stored graph: the address of the head of the WindowTable, the numbers of the stored graph and of what came since
-the firing before, the predicate and the graph."""
+"""For a stored graph: the address of the head of the WindowTable, the numbers of the stored graph and of what came
+since the firing before, the predicate and the graph."""
 MEMBER_STORED = 13
 MEMBER_SINCE = 14
 MEMBER_PREDICATE = 15
