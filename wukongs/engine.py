@@ -244,7 +244,7 @@ class Engine:
         tuple is taken, and a durable engine waits for its log once. Raises as Stream.push_arrow and Stream.advance;
         StreamError for a stream that was not declared here. Nothing of the call was applied then. On a cluster each
         stream's writer judges its own: an error names the streams whose tuples were taken before."""
-        return push_many({self._declared(name): pushed for name, pushed in tables.items()}, advance_ms)
+        return push_many([(self._declared(name), pushed) for name, pushed in tables.items()], advance_ms)
 
     def _declared(self, stream_iri: str) -> Stream:
         found = self._streams.get(graph_term(stream_iri).text[1:-1])

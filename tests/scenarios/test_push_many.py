@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -51,7 +52,7 @@ def test_without_a_time_nothing_advances(engine: Any) -> None:
     assert engine.push_many({}) == {}
     engine.settle(60)
     assert closed(engine)[B] is None
-    engine.push_many({B: None, C: []}, 300)
+    engine.push_many({B: None, C: []}, np.int64(300))  # type: ignore[arg-type]
     engine.settle(60)
     assert closed(engine) == {A: 300, B: 300, C: 300}
 
@@ -85,9 +86,10 @@ def test_late_tuples_are_counted_apart(engine: Any) -> None:
         ({A: [at("a1", 50)], B: [("<http://e/s>", "p", "<http://e/o>", 10)]}, None, DataError, "p"),
         ({A: [at("a1", 50)], B: [at("b1", "x")]}, None, StreamError, "timestamp 'x'"),  # type: ignore[arg-type]
         ({A: [at("a1", 50)], B: None}, "soon", StreamError, "'soon'"),
+        ({A: [at("a1", 50)], f"<{A}>": [at("a2", 60)]}, None, StreamError, "streamA is named twice"),
         ({A: [at("a1", 50)], "no iri": None}, None, (DataError, SettingsError, StreamError), "no iri"),
     ],
-    ids=["not declared", "no column", "malformed term", "no time", "no time to advance to", "no IRI"],
+    ids=["not declared", "no column", "malformed term", "no time", "no time to advance to", "named twice", "no IRI"],
 )
 def test_what_is_refused_takes_nothing(
     engine: Any, pushed: dict[str, Any], advance_ms: Any, expected: type[Exception], message: str

@@ -27,7 +27,7 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
-from wukongs.live.stream import Calls, partly_taken
+from wukongs.live.stream import Calls, Taken, partly_taken
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
@@ -480,9 +480,9 @@ class ClusterSink:
     def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, str | None], object]) -> None:
         self._core, self._writers, self._store = core, writers, store
 
-    def take_all(self, calls: Calls, advance_ms: int | None = None) -> list[Int64Array]:
+    def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
         """One stream after the other: each writer judges its own. If one refuses, the error names the streams that have
-        their tuples already."""
+        their tuples already. If it refuses to advance, streams before it have advanced."""
         for state, _ in calls:
             self._check_is_open(state)
         late, taken = list[Int64Array](), list[str]()
@@ -493,11 +493,9 @@ class ClusterSink:
             if advance_ms is not None:
                 for state, _ in calls:
                     self._writers.advance(state.iri, advance_ms, PUSH_S)
-        except StreamError as error:
-            raise partly_taken(error, taken) from error
-        except NodeUnavailable as error:
-            raise partly_taken(error, taken) from error
-        return late
+        except WukongsError as error:
+            return late, partly_taken(error, taken)
+        return late, None
 
     def _take(self, state: StreamState, encoded: Encoded) -> Int64Array:
         late = self._writers.push(state.iri, encoded, PUSH_S)

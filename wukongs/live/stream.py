@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from wukongs.errors import NodeUnavailable, StreamError
+from wukongs.errors import StreamError, WukongsError
 from wukongs.live.core import Core, take_piece
 from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
@@ -68,18 +69,20 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
         )
 
 
-Refusal = TypeVar("Refusal", StreamError, NodeUnavailable)
 Calls: TypeAlias = Sequence[tuple[StreamState, Encoded | None]]
 """The tuples that are pushed to each of some streams; None: nothing."""
+Taken: TypeAlias = tuple[list[Int64Array], WukongsError | None]
+"""The numbers of the late tuples of each call that was taken, in order; the error of the call behind them, if any."""
 
 
 class Sink(Protocol):
     """Takes what is pushed to streams: a CoreSink, or the writers of a cluster. Raises as the methods of Stream."""
 
-    def take_all(self, calls: Calls, advance_ms: int | None = None) -> list[Int64Array]:
+    def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
         """Add tuples to streams, each in order of time if the stream does not sort them, then close the stream batches
-        of all these streams up to a time (None: of none). Everything is safe when it returns. Return the numbers of the
-        late tuples of each stream. All calls are checked before the first is taken."""
+        of all these streams up to a time (None: of none). All calls are checked before the first is taken. If one is
+        refused later than that, those before it stay and no stream advances. Everything that was taken is safe when it
+        returns."""
 
     def end(self, state: StreamState) -> None:
         """End a stream. Allowed twice."""
@@ -125,7 +128,7 @@ class Stream:
 
         Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
         check_timestamp(self.iri, timestamp_ms)
-        self._sink.take_all([(self._state, None)], int(timestamp_ms))
+        _take([(self, None)], int(timestamp_ms))
 
     def close(self) -> None:
         """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
@@ -135,13 +138,23 @@ class Stream:
         return _take([(self, columns)], None)[self.iri] if columns is not None else 0
 
 
-def push_many(tables: Mapping[Stream, Pushable], advance_ms: int | None) -> dict[str, int]:
+def push_many(tables: Sequence[tuple[Stream, Pushable]], advance_ms: int | None) -> dict[str, int]:
     """Do what Engine.push_many does. All streams are of one engine."""
-    if advance_ms is not None:
-        for stream in tables:
-            check_timestamp(stream.iri, advance_ms)
-        advance_ms = int(advance_ms)
-    return _take([(stream, _columns(stream.iri, pushed)) for stream, pushed in tables.items()], advance_ms)
+    time_ms = check_call([stream.iri for stream, _ in tables], advance_ms)
+    return _take([(stream, _columns(stream.iri, pushed)) for stream, pushed in tables], time_ms)
+
+
+def check_call(stream_iris: Sequence[str], advance_ms: object) -> int | None:
+    """Return the time up to which streams are to advance, None for no time.
+
+    Raises StreamError (a stream that is named twice, a time that is no time in ms)."""
+    for stream_iri, count in Counter(stream_iris).items():
+        if count > 1:
+            raise StreamError(f"stream {stream_iri} is named twice in this call: give its tuples in one table")
+    if advance_ms is None or not stream_iris:
+        return None
+    check_timestamp(stream_iris[0], advance_ms, " to advance to")
+    return int(advance_ms)  # type: ignore[call-overload,no-any-return]
 
 
 def not_declared(stream_iri: str, known: Iterable[str]) -> StreamError:
@@ -171,18 +184,24 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
         for stream, columns in calls
     ]
     sink, states = calls[0][0]._sink, [stream._state for stream, _ in calls]
-    found = sink.take_all(list(zip(states, encoded, strict=True)), advance_ms)
+    found, refusal = sink.take_all(list(zip(states, encoded, strict=True)), advance_ms)
     counts = {}
-    for (stream, columns), one, late in zip(calls, encoded, found, strict=True):
+    for (stream, columns), one, late in zip(calls, encoded, found, strict=False):
         if len(late) and columns is not None:
             stream._late.give(columns, late)
         counts[stream.iri] = (0 if one is None else len(one)) - len(late)
+    if refusal is not None:
+        raise refusal
     return counts
 
 
-def partly_taken(error: Refusal, taken: Sequence[str]) -> Refusal:
+def partly_taken(error: WukongsError, taken: Sequence[str]) -> WukongsError:
     """Return the same error of one of several streams, with the names of those whose tuples were taken before."""
-    return type(error)(f"{error}. The tuples of this call for {', '.join(taken)} were taken") if taken else error
+    if not taken:
+        return error
+    found = type(error)(f"{error}. The tuples of this call for {', '.join(taken)} were taken")
+    found.__cause__ = error
+    return found
 
 
 class CoreSink:
@@ -191,10 +210,12 @@ class CoreSink:
     def __init__(self, core: Core, injector: Injector) -> None:
         self._core, self._injector = core, injector
 
-    def take_all(self, calls: Calls, advance_ms: int | None = None) -> list[Int64Array]:
+    def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
         core = self._core
         timings = [None if tuples is None else timing_mask(tuples, state.timing) for state, tuples in calls]
-        late, lsn = [_NO_ROWS] * len(calls), None
+        late, taken = list[Int64Array](), list[str]()
+        lsn: int | None = None
+        refusal: WukongsError | None = None
         with core.lock:
             core.check_is_open()
             touched = [one for one in calls if advance_ms is not None or (one[1] is not None and len(one[1]))]
@@ -205,20 +226,22 @@ class CoreSink:
             for state, tuples in touched:
                 be_active(core, state)
                 _check(state, tuples)
-            taken: list[str] = []
-            for at, ((state, tuples), timing) in enumerate(zip(calls, timings, strict=True)):
+            for (state, tuples), timing in zip(calls, timings, strict=True):
+                rows = _NO_ROWS
                 if tuples is not None and timing is not None and len(tuples):
                     try:
-                        lsn, late[at] = self._take(state, tuples, timing)
-                    except StreamError as error:  # late tuples let go of the lock
-                        raise partly_taken(error, taken) from error
+                        lsn, rows = self._take(state, tuples, timing)
+                    except WukongsError as error:  # late tuples let go of the lock, and wait for the log
+                        refusal = partly_taken(error, taken)
+                        break
                     taken.append(state.iri)
-            if advance_ms is not None:
+                late.append(rows)
+            if advance_ms is not None and refusal is None:
                 for state, _ in calls:
                     lsn = self._advance(state, advance_ms)
         if lsn is not None:
             core.journal.wait(lsn)
-        return late
+        return late, refusal
 
     def _take(self, state: StreamState, encoded: Encoded, timing: BoolArray) -> tuple[int, Int64Array]:
         """Take tuples that were checked. Return the record, to wait for, and the numbers of those that are late."""

@@ -280,10 +280,10 @@ class Calls:
         if not isinstance(numbers, list):
             raise DataError(f"push_many: expected the numbers of streams, found {numbers!r:.100}")
         streams = [_stream_of(session, {"stream": number}) for number in numbers]
-        tables = {
-            stream: _table({"table": arrays[name]}) if (name := f"table {at}") in arrays else None
+        tables = [
+            (stream, _table({"table": arrays[name]}) if (name := f"table {at}") in arrays else None)
             for at, stream in enumerate(streams)
-        }
+        ]
         return _value(push_many(tables, args.get("advance_ms")))
 
     def _advance(self, session: Session, args: Args) -> Packet:

@@ -21,7 +21,7 @@ from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
 from wukongs.live.query_group import Bindings, bindings_text
-from wukongs.live.stream import Pushable, check_timestamp, not_declared
+from wukongs.live.stream import Pushable, check_call, not_declared
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -88,8 +88,9 @@ class RemoteEngine:
         self._connection.on_new_session = self._name_again
         self._using = threading.Lock()
         self._used: list[weakref.ref[RemoteStream | RemoteQuery]] = []
-        self._streams: dict[str, RemoteStream] = {}
         """The streams and queries to name in a new session, in the order of their declaration."""
+        self._streams: dict[str, RemoteStream] = {}
+        """The streams that were declared by this object."""
         self._listener = Listener(self._connection)
         self._malformed_count = 0
         try:
@@ -230,9 +231,6 @@ class RemoteEngine:
     def push_many(self, tables: Mapping[str, Pushable], advance_ms: int | None = None) -> dict[str, int]:
         """Do the same as Engine.push_many, for streams that this client has declared; one request. Also raises
         NodeUnavailable, as RemoteStream.push."""
-        if advance_ms is not None:
-            for name in tables:
-                check_timestamp(name, advance_ms)
         streams, arrays = list[RemoteStream](), dict[str, Any]()
         for at, (name, pushed) in enumerate(tables.items()):
             known = self._streams.get(graph_term(name).text[1:-1])
@@ -243,8 +241,10 @@ class RemoteEngine:
             if content is not None:
                 arrays[f"table {at}"] = content
 
+        time_ms = check_call([stream.iri for stream in streams], advance_ms)
+
         def args(joined: Joined) -> dict[str, Any]:
-            return {"streams": [stream.number_in(joined) for stream in streams], "advance_ms": advance_ms}
+            return {"streams": [stream.number_in(joined) for stream in streams], "advance_ms": time_ms}
 
         answer, _ = self._connection.call("push_many", args, arrays, is_write=True)
         return dict(answer.fields["value"])

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.cluster.wires import EX, STREAM, Fault, Wires, encoded, wired
-from wukongs.cluster import members
+from wukongs.cluster import members, writing
 from wukongs.cluster.claims import CLAIM
 from wukongs.cluster.feeding import FEED, Fed
 from wukongs.cluster.writing import PUSH, StreamWriter
@@ -117,6 +117,33 @@ def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
         fault.count = 0
         writer.push(encoded(("a", 50), ("b", 150)), LONG_S)
         assert offsets(wires) == [2, 2]
+        check_stored(wires, "ab")
+
+
+def test_a_push_to_several_streams_says_which_were_taken_and_goes_on_with_the_others() -> None:
+    other = EX + "other"
+
+    def tuples(name: str) -> list[tuple[str, str, str, int]]:
+        return [(f"<{EX}{name}>", f"<{EX}p>", f"<{EX}o>", 50)]
+
+    with wired(2) as wires:
+        engine = wires.nodes[0].engine
+        declared(wires)
+        engine.stream(other, batch_ms=100)
+
+        def away(_: int, packet: Packet) -> None:
+            if packet.kind == FEED and offsets(wires) == [1, 1]:
+                raise NodeUnavailable("the node is away")
+
+        wires.before = away
+        taken = f"The tuples of this call for {STREAM} were taken"
+        with patch.object(writing, "PUSH_S", SHORT_S), pytest.raises(NodeUnavailable, match=taken):
+            engine.push_many({STREAM: tuples("a"), other: tuples("b")}, advance_ms=100)
+        wires.before = lambda *_: None
+        assert engine.push_many({STREAM: None, other: tuples("b")}, advance_ms=100) == {STREAM: 0, other: 1}
+        engine.settle(LONG_S)
+        streams = engine.stats()["streams"]
+        assert [(streams[name]["tuples"], streams[name]["closed_ms"]) for name in (STREAM, other)] == [(1, 100)] * 2
         check_stored(wires, "ab")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 import wukongs
-from tests.engine_helpers import A, at, register_text, windows
+from tests.engine_helpers import A, B, at, register_text, windows
 from tests.unit.remote.served import Wire, connected, served, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.stream import Stream
@@ -32,6 +32,16 @@ def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None
         two.settle(60) if stream.advance(200) is None else None
         (watched,) = two.queries()
         assert windows(watched) == {100: ["a"], 200: ["b"]}
+
+
+def test_a_push_to_several_streams_is_one_request(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        client.stream(A, batch_ms=100)
+        client.stream(B, batch_ms=100)
+        asked = wire.asked.count(kinds.CALL)
+        assert client.push_many({A: [at("a", 50)], B: None}, advance_ms=100) == {A: 1, B: 0}
+        assert wire.asked.count(kinds.CALL) == asked + 1
+        assert [one["closed_ms"] for one in embedded.stats()["streams"].values()] == [100, 100]
 
 
 @dataclass
