@@ -17,6 +17,8 @@ import pytest
 
 from tests.faces import FACES, Face
 
+CONNECTED = ("cluster-3", "connect", "cluster-1")
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "face" not in metafunc.fixturenames:
@@ -38,8 +40,8 @@ def _param(metafunc: pytest.Metafunc, name: str) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tier has every case of a scenario embedded, and on each other face the first case that comes; on the
-    cluster of three, which takes five times as long as the others, of a third of the scenarios."""
+    """The fast tier has every case of a scenario embedded, and in a data folder the first case that comes; over
+    connect() each scenario goes to an engine, a cluster of one or a cluster of three, a third of them to each."""
     seen: set[tuple[Path, str, str]] = set()
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -48,7 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if face is None or face == "embedded":
             continue
         scenario = item.path, item.originalname, face
-        is_left_out = face == "cluster-3" and zlib.crc32(item.originalname.encode()) % 3 > 0
+        is_left_out = face in CONNECTED and face != CONNECTED[zlib.crc32(item.originalname.encode()) % 3]
         if scenario in seen or is_left_out:
             item.add_marker(pytest.mark.slow)
         seen.add(scenario)
