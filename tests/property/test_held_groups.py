@@ -83,3 +83,23 @@ def test_groups_are_those_of_the_rows() -> None:
             terms = terms_of(core, core.registry.snapshot_reader())
             compared += life(rng, terms)
         assert compared > 100
+
+
+@pytest.mark.nojit
+def test_sums_are_exact_beyond_the_digits_of_a_call() -> None:
+    """Each call has few digits; all of them together have more than Python's decimals by default."""
+    calls = [["3", "4"], ["40000000000000001"], ["0.0000000000001"], ["1"], ["0.0000000000002", "5"]]
+    named = [(Variable(name), Aggregate(name, Variable("v"))) for name in ("SUM", "AVG")]
+    groups = HeldGroups([0], [one for _, one in named], [1, 1])
+    with wukongs.Engine() as engine:
+        core = engine._core
+        terms = terms_of(core, core.registry.snapshot_reader())
+        rows: Int64Array = np.empty((0, 2), np.int64)
+        for numbers in calls:
+            texts = [f'"{one}"^^<{XSD}{"decimal" if "." in one else "integer"}>' for one in numbers]
+            came = terms.ids([text for one in texts for text in (KEYS[0], one)]).reshape(-1, 2)
+            rows = np.concatenate((rows, came))
+            assert groups.move(Moves(came, rows[:0], is_anew=False), terms)
+            table = BindingTable((Variable("k"), Variable("v")), tuple(np.ascontiguousarray(rows.T)), len(rows))
+            expected = group(table, [Variable("k")], named, terms)
+            assert [terms.texts(one) for one in groups.columns(terms)] == [terms.texts(one) for one in expected.columns]

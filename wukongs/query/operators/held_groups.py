@@ -27,13 +27,14 @@ from wukongs.query.limits import OBJECT_BYTES, current
 from wukongs.query.operators.aggregates import mean_of, strict_ranks
 from wukongs.query.plans.deltas import Moves
 from wukongs.query.rows import numbered
+from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.values import Kind, Value, computed, text_of
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.term_ids import integer_ids, is_inlined, numeric_values
 from wukongs.store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_FLOAT, KIND_INTEGER, KIND_NONE
 
 SLOTS_MIN = 16
-_EXACT = (KIND_INTEGER, KIND_DECIMAL)
+_EXACT_KINDS = (KIND_INTEGER, KIND_DECIMAL)
 _BEST = ("MIN", "MAX", "SAMPLE")
 
 
@@ -51,12 +52,12 @@ class _Sums:
         if self.errors[slot]:
             return None
         if self.decimals[slot]:
-            return computed(Kind.DECIMAL, Decimal(self.totals[slot]).scaleb(-self.scale))
+            return computed(Kind.DECIMAL, EXACT.scaleb(Decimal(self.totals[slot]), -self.scale))
         return computed(Kind.INTEGER, self.totals[slot] // 10**self.scale)
 
     def move(self, ids: Int64Array, signs: Int64Array, slots: Int64Array, terms: TermSpace) -> bool:
         """Add (1) and take away (-1) terms; return whether that can be done exactly."""
-        is_exact = np.isin(numeric_values(ids)[0], _EXACT)
+        is_exact = np.isin(numeric_values(ids)[0], _EXACT_KINDS)
         others = np.unique(ids[~is_exact & (signs > 0)])
         if any(value is not None and value.is_numeric for value in decoded(others, terms)):
             return False
@@ -98,7 +99,7 @@ class _Terms:
         """Do as _Sums.move; return whether the order of the terms hangs on nothing else."""
         distinct = np.unique(ids[signs > 0])
         kinds, _ = numeric_values(distinct)
-        self.kinds.update({KIND_INTEGER} if np.isin(kinds, _EXACT).any() else ())
+        self.kinds.update({KIND_INTEGER} if np.isin(kinds, _EXACT_KINDS).any() else ())
         self.kinds.update({KIND_DOUBLE} if (kinds == KIND_DOUBLE).any() else ())
         unknown = distinct[np.isin(kinds, (KIND_NONE, KIND_FLOAT))]
         if any(value is not None and value.is_numeric for value in decoded(unknown, terms)) or len(self.kinds) > 1:
