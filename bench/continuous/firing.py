@@ -111,7 +111,9 @@ def bench_firings(report: Report, replay: Replay, window_count: int, warm_up: in
                     if number >= warm_up:
                         cold.append(times)
                         warm.append(third)
-                        latency_us.append((windows.at_s[-1] - replay.advanced_at_s) * 1e6)
+                        own = replay.streams if query.is_stored else query.streams
+                        advanced_s = max(replay.advanced_s[name] for name in own)
+                        latency_us.append((windows.at_s[-1] - advanced_s) * 1e6)
         finally:
             gc.enable()
         registered.close()
