@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -40,10 +41,8 @@ class Replay:
     streams: dict[str, Stream]
     workload: Workload
     number: int = 0
-    advanced_at_s: float = 0.0
-    """perf_counter just before the last advance."""
     advanced_s: dict[str, float] = field(default_factory=dict)
-    """The same of each stream."""
+    """perf_counter just before the last advance of each stream."""
 
     def step(self) -> int:
         """Push one stream batch and advance all streams; wait until it has fired. Return the time, in ms."""
@@ -51,19 +50,24 @@ class Replay:
         for name, table in self.workload.tables(self.number).items():
             self.streams[name].push_arrow(table)
         for name, stream in self.streams.items():
-            self.advanced_at_s = self.advanced_s[name] = time.perf_counter()
+            self.advanced_s[name] = time.perf_counter()
             stream.advance(self.number * BATCH_MS)
         self.engine.settle(SETTLE_TIMEOUT_S)
         return self.number * BATCH_MS
 
+    def since_advance_us(self, at_s: float, query: BenchQuery | None = None) -> float:
+        """Return the microseconds from the last advance that a query waits for (None: of all streams) to a time."""
+        own = self.streams if query is None or query.is_stored else query.streams
+        return (at_s - max(self.advanced_s[name] for name in own)) * 1e6
+
 
 @contextmanager
-def replaying(workload: Workload) -> Iterator[Replay]:
-    """Load the stored graph and declare the streams."""
-    with wukongs.Engine() as engine:
+def replaying(workload: Workload, folder: Path | None = None, history_ms: int = 1000) -> Iterator[Replay]:
+    """Load the stored graph and declare the streams. folder: of the data, None: in memory."""
+    with wukongs.Engine(folder) as engine:
         engine.load(io.BytesIO(workload.data.stored), format="nt")
         streams = {
-            name: engine.stream(IRI[name], timing=name in TIMING, batch_ms=BATCH_MS, history_ms=1000)
+            name: engine.stream(IRI[name], timing=name in TIMING, batch_ms=BATCH_MS, history_ms=history_ms)
             for name in workload.batches[0]
         }
         for stream in streams.values():
@@ -89,6 +93,15 @@ class Windows:
         self.windows.append(window)
 
 
+def check_windows(report: Report, workload: Workload, query: str, user: str, windows: Windows, count: int) -> None:
+    """Compare the newest windows of a query with the answers of the workload."""
+    for window in windows.windows[-count:]:
+        expected = workload.answer(query, user, window.end_ms // BATCH_MS)
+        what = f"{query}, rows of the window ending at {window.end_ms} ms"
+        report.check(f"{what}, as sets", True, rows_of(window.serialize("tsv")) == expected)
+        report.check(what, len(expected), len(window))
+
+
 def bench_firings(report: Report, replay: Replay, window_count: int, warm_up: int) -> None:
     """Add a row for each of L1-L3, each registered alone."""
     user = replay.workload.posters[0]
@@ -111,17 +124,11 @@ def bench_firings(report: Report, replay: Replay, window_count: int, warm_up: in
                     if number >= warm_up:
                         cold.append(times)
                         warm.append(third)
-                        own = replay.streams if query.is_stored else query.streams
-                        advanced_s = max(replay.advanced_s[name] for name in own)
-                        latency_us.append((windows.at_s[-1] - advanced_s) * 1e6)
+                        latency_us.append(replay.since_advance_us(windows.at_s[-1], query))
         finally:
             gc.enable()
         registered.close()
-        for window in windows.windows[-CHECKED_WINDOWS:]:
-            expected = replay.workload.answer(query.name, user, window.end_ms // BATCH_MS)
-            what = f"{query.name}, rows of the window ending at {window.end_ms} ms"
-            report.check(f"{what}, as sets", True, rows_of(window.serialize("tsv")) == expected)
-            report.check(what, len(expected), len(window))
+        check_windows(report, replay.workload, query.name, user, windows, CHECKED_WINDOWS)
         rows = [len(window) for window in windows.windows[warm_up:]]
         report.add(ONCE, _row(query.name, rows, cold, warm, latency_us))
         told = (("firing", [t.firing_us for t in cold]), ("advance to callback", latency_us))
@@ -131,16 +138,17 @@ def bench_firings(report: Report, replay: Replay, window_count: int, warm_up: in
 
 
 def _again(engine: Engine, query: ContinuousQuery, at_ms: int, probe: Probe) -> Times:
-    """Fire some more times on this thread, without a report; return the times of the last."""
+    """Fire some more times on this thread, without a report; return the times of the last. The thread that fires must
+    not write windows down meanwhile: it takes the lock for that."""
     times = Times()
     core = engine._core
-    for _ in range(WARM_RUNS):
-        before, began = probe.engine_us, time.perf_counter()
-        with core.lock:
+    with core.lock:
+        for _ in range(WARM_RUNS):
+            before, began = probe.engine_us, time.perf_counter()
             reading = query.windows.read(at_ms, is_compiled=query.compiled is not None)
             firing = Firing(query, at_ms, reading, core.registry.snapshot_reader(), query.compiled)
-        query._execute(firing, began)
-        times = Times(probe.engine_us - before, (time.perf_counter() - began) * 1e6)
+            query._execute(firing, began)
+            times = Times(probe.engine_us - before, (time.perf_counter() - began) * 1e6)
     return times
 
 

@@ -16,6 +16,7 @@ KERNELS = (
     ("wukongs.query.plans.plan_runner", "run_plan"),
     ("wukongs.query.plans.compiled", "run_call"),
     ("wukongs.query.plans.compiled", "run_calls"),
+    ("wukongs.query.plans.deltas", "go_on"),
 )
 """The calls in which plans run: a module, and the name by which it calls the kernel."""
 

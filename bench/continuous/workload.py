@@ -39,8 +39,12 @@ class Workload:
     batches: tuple[dict[str, StreamData], ...]
 
     def tables(self, number: int) -> dict[str, pa.Table]:
-        """Return stream batch `number` as what Stream.push_arrow takes."""
-        return {name: stream.table() for name, stream in self.batches[number - 1].items()}
+        """Return stream batch `number` as what Stream.push_arrow takes. Behind the last one they come again."""
+        streams = self.batches[(number - 1) % len(self.batches)]
+        if number > len(self.batches):
+            times = {name: np.full(len(stream), number * BATCH_MS, np.int64) for name, stream in streams.items()}
+            streams = {name: StreamData(stream.lines, times[name]) for name, stream in streams.items()}
+        return {name: stream.table() for name, stream in streams.items()}
 
     def describe(self) -> dict[str, object]:
         """Return counts of triples."""

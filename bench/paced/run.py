@@ -8,7 +8,6 @@ queries, and what a data folder costs. Answers of L1-L6 are compared with those 
 from __future__ import annotations
 
 import gc
-import io
 import sys
 import threading
 import time
@@ -17,20 +16,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
-import wukongs
-from wukongs.bench.continuous.firing import Replay, Windows, text_of
+from wukongs.bench.continuous.firing import Replay, Windows, check_windows, replaying, text_of
 from wukongs.bench.continuous.probe import Probe
-from wukongs.bench.continuous.workload import Workload, make_workload, rows_of
+from wukongs.bench.continuous.workload import Workload, make_workload
 from wukongs.bench.harness import Report, WrongAnswer, summary
-from wukongs.bench.lsbench.data import IRI, TIMING
+from wukongs.bench.lsbench.data import IRI
 from wukongs.bench.lsbench.queries import QUERIES
 from wukongs.bench.memory import resident_bytes
 from wukongs.bench.scale.queries import one_shot_queries
 from wukongs.bench.store.injection import BATCH_MS
 
 STORED, FEW_STORED = 3_000_000, 300_000
+IN_FOLDER = "data folder"
+WAYS = ("in memory", IN_FOLDER)
 BATCHES = 320
 LATENCY = "L1-L6 in one engine: last advance to columns ready, microseconds"
 EXECUTION = "L4-L6, each alone, at multiples of the paper's rates, microseconds"
@@ -62,7 +60,7 @@ def main(
         if minutes is not None:
             run_long(results, workload, minutes)
         else:
-            for way in ("in memory", "data folder"):
+            for way in WAYS:
                 bench_latency(results, workload, way, windows, warm_up)
             bench_execution(results, quick, windows, warm_up)
             bench_ranges(results, (1, 2) if quick else RANGES_S, quick, windows)
@@ -78,17 +76,13 @@ def main(
 
 
 @contextmanager
-def _replaying(workload: Workload, folder: Path | None = None, history_ms: int = 1000) -> Iterator[Replay]:
-    """Load the stored graph and declare the streams."""
-    with wukongs.Engine(folder) as engine:
-        engine.load(io.BytesIO(workload.data.stored), format="nt")
-        streams = {
-            name: engine.stream(IRI[name], timing=name in TIMING, batch_ms=BATCH_MS, history_ms=history_ms)
-            for name in workload.batches[0]
-        }
-        for stream in streams.values():
-            stream.advance(0)
-        yield Replay(engine, streams, workload)
+def _replaying_in(way: str, workload: Workload) -> Iterator[Replay]:
+    """Replay in memory, or in a data folder that goes with the engine."""
+    with (
+        TemporaryDirectory() as temporary,
+        replaying(workload, Path(temporary) / "data" if way == IN_FOLDER else None) as replay,
+    ):
+        yield replay
 
 
 def _paced(step: Callable[[], object], count: int) -> int:
@@ -103,46 +97,34 @@ def _paced(step: Callable[[], object], count: int) -> int:
     return late
 
 
-def _check(report: Report, workload: Workload, query: str, user: str, windows: Windows) -> None:
-    for window in windows.windows[-CHECKED:]:
-        expected = workload.answer(query, user, window.end_ms // BATCH_MS)
-        what = f"{query}, rows of the window ending at {window.end_ms} ms"
-        report.check(f"{what}, as sets", True, rows_of(window.serialize("tsv")) == expected)
-        report.check(what, len(expected), len(window))
-
-
 def bench_latency(report: Report, workload: Workload, way: str, window_count: int, warm_up: int) -> None:
     """Add a row for each of L1-L6, which are registered together."""
     user = workload.posters[0]
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "data" if way == "data folder" else None
-        with _replaying(workload, folder) as replay, Probe() as probe:
-            windows = {query.name: Windows() for query in QUERIES}
-            registered = {
-                query.name: replay.engine.register(text_of(query, user, query.name), windows[query.name])
-                for query in QUERIES
-            }
-            latency_us: dict[str, list[float]] = {query.name: [] for query in QUERIES}
-            visible_us: list[float] = []
+    with _replaying_in(way, workload) as replay, Probe() as probe:
+        windows = {query.name: Windows() for query in QUERIES}
+        registered = {
+            query.name: replay.engine.register(text_of(query, user, query.name), windows[query.name])
+            for query in QUERIES
+        }
+        latency_us: dict[str, list[float]] = {query.name: [] for query in QUERIES}
+        visible_us: list[float] = []
 
-            def step() -> None:
-                probe.clear()
-                replay.step()
-                visible_us.append((time.perf_counter() - replay.advanced_at_s) * 1e6)
-                for query in QUERIES:
-                    own = replay.streams if query.is_stored else query.streams
-                    advanced_s = max(replay.advanced_s[name] for name in own)
-                    (times,) = probe.firings[query.name]
-                    latency_us[query.name].append((times.ended_s - advanced_s) * 1e6)
+        def step() -> None:
+            probe.clear()
+            replay.step()
+            visible_us.append(replay.since_advance_us(time.perf_counter()))
+            for query in QUERIES:
+                (times,) = probe.firings[query.name]
+                latency_us[query.name].append(replay.since_advance_us(times.ended_s, query))
 
-            _paced(step, warm_up)
-            gc.collect()
-            for times_us in (visible_us, *latency_us.values()):
-                times_us.clear()
-            late = _paced(step, window_count)
-            stats = {name: query.stats() for name, query in registered.items()}
+        _paced(step, warm_up)
+        gc.collect()
+        for times_us in (visible_us, *latency_us.values()):
+            times_us.clear()
+        late = _paced(step, window_count)
+        stats = {name: query.stats() for name, query in registered.items()}
     for name, found in windows.items():
-        _check(report, workload, name, user, found)
+        check_windows(report, workload, name, user, found, CHECKED)
     for name, found_us in latency_us.items():
         of_all = summary(found_us)
         report.add(
@@ -166,13 +148,13 @@ def bench_execution(report: Report, quick: bool, window_count: int, warm_up: int
         workload = make_workload(5_000 if quick else FEW_STORED, warm_up + window_count, (50 if quick else 1) / rate)
         user = workload.posters[0]
         for query in (one for one in QUERIES if one.name in LARGE):
-            with _replaying(workload) as replay, Probe() as probe:
+            with replaying(workload) as replay, Probe() as probe:
                 windows = Windows()
                 registered = replay.engine.register(text_of(query, user, query.name), windows)
                 for _ in range(warm_up + window_count):
                     replay.step()
                 stats, took = registered.stats(), _took(probe, window_count)
-            _check(report, workload, query.name, user, windows)
+            check_windows(report, workload, query.name, user, windows, CHECKED)
             row = {"query": query.name, "rate": rate, "execution p50": took["median"], "execution p99": took["p99"]}
             row |= {"rows": len(windows.windows[-1])}
             report.add(EXECUTION, {**row, "by deltas": stats.get("firings_by_deltas", 0)})
@@ -203,15 +185,10 @@ def bench_ranges(report: Report, ranges_s: Sequence[int], quick: bool, window_co
     texts["GROUP BY"] = _grouped("g", "{range}")
     for name, text in texts.items():
         for range_s in ranges_s:
-            with _replaying(workload, history_ms=1000 * range_s) as replay, Probe() as probe:
+            with replaying(workload, history_ms=1000 * range_s) as replay, Probe() as probe:
                 registered = replay.engine.register(text.replace("{range}", f"{range_s}s"))
-                for number in range(1, range_s * 1000 // BATCH_MS + window_count + 1):
-                    for stream, one in workload.batches[(number - 1) % distinct].items():
-                        shifted = type(one)(one.lines, np.full(len(one), number * BATCH_MS, np.int64))
-                        replay.streams[stream].push_arrow(shifted.table())
-                    for each in replay.streams.values():
-                        each.advance(number * BATCH_MS)
-                    replay.engine.settle()
+                for _ in range(range_s * 1000 // BATCH_MS + window_count):
+                    replay.step()
                 stats, took = registered.stats(), _took(probe, window_count)
             report.check(f"{name}, RANGE {range_s} s: windows", True, took["count"] == window_count)
             row = {"query": name, "RANGE s": range_s, "execution p50": took["median"], "execution p99": took["p99"]}
@@ -223,7 +200,7 @@ def bench_one_shot(report: Report, workload: Workload, turns: int, turn_s: float
     user = workload.posters[0]
     asked = one_shot_queries(int(user[1:]), 1)
     times: dict[tuple[str, bool], list[float]] = {(name, fed): [] for name in asked for fed in (True, False)}
-    with _replaying(workload) as replay:
+    with replaying(workload) as replay:
         for query in QUERIES:
             replay.engine.register(text_of(query, user, query.name), lambda window: None)
         for text in asked.values():
@@ -231,7 +208,7 @@ def bench_one_shot(report: Report, workload: Workload, turns: int, turn_s: float
         for _ in range(turns):
             for is_fed in (True, False):
                 feeder = threading.Thread(target=_paced, args=(replay.step, int(turn_s * 1000 / BATCH_MS)))
-                if is_fed and replay.number + turn_s * 1000 / BATCH_MS <= len(workload.batches):
+                if is_fed:
                     feeder.start()
                 until = time.perf_counter() + turn_s
                 while time.perf_counter() < until:
@@ -239,7 +216,7 @@ def bench_one_shot(report: Report, workload: Workload, turns: int, turn_s: float
                         began = time.perf_counter()
                         replay.engine.query(text)
                         times[name, is_fed].append((time.perf_counter() - began) * 1e6)
-                if feeder.ident is not None:
+                if is_fed:
                     feeder.join()
     for name in asked:
         fed, silent = summary(times[name, True]), summary(times[name, False])
@@ -251,17 +228,15 @@ def bench_folder(report: Report, workload: Workload, count: int) -> None:
     """Add a row for an engine in memory and one with a data folder."""
     user = workload.posters[0]
     tuples = sum(len(stream) for stream in workload.batches[0].values())
-    for way in ("in memory", "data folder"):
-        with TemporaryDirectory() as temporary:
-            folder = Path(temporary) / "data" if way == "data folder" else None
-            with _replaying(workload, folder) as replay:
-                for query in QUERIES:
-                    replay.engine.register(text_of(query, user, query.name), lambda window: None)
-                took_ms = []
-                for _ in range(count):
-                    began = time.perf_counter()
-                    replay.step()
-                    took_ms.append((time.perf_counter() - began) * 1e3)
+    for way in WAYS:
+        with _replaying_in(way, workload) as replay:
+            for query in QUERIES:
+                replay.engine.register(text_of(query, user, query.name), lambda window: None)
+            took_ms = []
+            for _ in range(count):
+                began = time.perf_counter()
+                replay.step()
+                took_ms.append((time.perf_counter() - began) * 1e3)
         of_all = summary(took_ms)
         row = {"way": way, "K tuples/s": count * tuples / sum(took_ms), "stream batch p50 ms": of_all["median"]}
         report.add(FOLDER, {**row, "stream batch p99 ms": of_all["p99"]})
@@ -271,7 +246,7 @@ def run_long(report: Report, workload: Workload, minutes: float) -> None:
     """Add a row for each tenth of a minute: memory, latency, and how far behind time it is."""
     user = workload.posters[0]
     functions = ("COUNT(?post)", "COUNT(DISTINCT ?tag)", "MIN(?post)", "MAX(?tag)", "SAMPLE(?tag)")
-    with _replaying(workload) as replay, Probe() as probe:
+    with replaying(workload) as replay, Probe() as probe:
         for query in QUERIES:
             replay.engine.register(text_of(query, user, query.name), lambda window: None)
         for number in range(AGGREGATES):
@@ -279,20 +254,11 @@ def run_long(report: Report, workload: Workload, minutes: float) -> None:
             text = _grouped(f"a{number}", f"{1 + number % 10}s", variable, functions[number % len(functions)])
             replay.engine.register(text, lambda window: None)
         latency_us: list[float] = []
-        number = 0
 
         def step() -> None:
-            nonlocal number
-            number += 1
             probe.clear()
-            for stream, one in workload.batches[(number - 1) % len(workload.batches)].items():
-                shifted = type(one)(one.lines, np.full(len(one), number * BATCH_MS, np.int64))
-                replay.streams[stream].push_arrow(shifted.table())
-            for each in replay.streams.values():
-                replay.advanced_at_s = time.perf_counter()
-                each.advance(number * BATCH_MS)
-            replay.engine.settle()
-            latency_us.extend((times.ended_s - replay.advanced_at_s) * 1e6 for times in probe.all_times())
+            replay.step()
+            latency_us.extend(replay.since_advance_us(times.ended_s) for times in probe.all_times())
 
         report.check(
             "L1-L6 and aggregates are registered", len(QUERIES) + AGGREGATES, len(replay.engine.stats()["queries"])
@@ -315,7 +281,7 @@ def plot(found: Report, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (latency, rates, ranges) = plt.subplots(1, 3, figsize=(15, 4), layout="constrained")
-    for at, way in enumerate(("in memory", "data folder")):
+    for at, way in enumerate(WAYS):
         rows = found.tables[f"{LATENCY} ({way})"]
         for place, column in enumerate(("latency p50", "latency p99", "execution p50")):
             offset = (2 * place + at) * 0.14
