@@ -23,7 +23,7 @@ from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.query_group import Bindings, bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
-from wukongs.live.stream import Pushable, Stream, not_declared, push_many
+from wukongs.live.stream import Pushable, Stream, named, push_many
 from wukongs.query.execution.bindings import bind
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import limits_of
@@ -244,13 +244,7 @@ class Engine:
         tuple is taken, and a durable engine waits for its log once. Raises as Stream.push_arrow and Stream.advance;
         StreamError for a stream that was not declared here. Nothing of the call was applied then. On a cluster each
         stream's writer judges its own: an error names the streams whose tuples were taken before."""
-        return push_many([(self._declared(name), pushed) for name, pushed in tables.items()], advance_ms)
-
-    def _declared(self, stream_iri: str) -> Stream:
-        found = self._streams.get(graph_term(stream_iri).text[1:-1])
-        if found is None:
-            raise not_declared(stream_iri, self._streams)
-        return found
+        return push_many([(named(name, self._streams), pushed) for name, pushed in tables.items()], advance_ms)
 
     def drop_stream(self, stream_iri: str) -> None:
         """Forget a stream and its slices; what it added to the stored graph stays, and so does what it has closed by

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.lateness import LateTuples, Sorted, sort_in
 from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
+from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
@@ -69,6 +70,7 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
         )
 
 
+Declared = TypeVar("Declared")
 Calls: TypeAlias = Sequence[tuple[StreamState, Encoded | None]]
 """The tuples that are pushed to each of some streams; None: nothing."""
 Taken: TypeAlias = tuple[list[Int64Array], WukongsError | None]
@@ -157,10 +159,15 @@ def check_call(stream_iris: Sequence[str], advance_ms: object) -> int | None:
     return int(advance_ms)  # type: ignore[call-overload,no-any-return]
 
 
-def not_declared(stream_iri: str, known: Iterable[str]) -> StreamError:
-    """Return the error of a push by name to a stream that its caller has not declared."""
-    names = ", ".join(sorted(known)) or "none"
-    return StreamError(f"stream {stream_iri} was not declared here: call Engine.stream first. Declared here: {names}")
+def named(stream_iri: str, known: Mapping[str, Declared]) -> Declared:
+    """Return the stream of a name, of those that its caller has declared. Raises StreamError for another one."""
+    found = known.get(graph_term(stream_iri).text[1:-1])
+    if found is None:
+        names = ", ".join(sorted(known)) or "none"
+        raise StreamError(
+            f"stream {stream_iri} was not declared here: call Engine.stream first. Declared here: {names}"
+        )
+    return found
 
 
 def _columns(stream_iri: str, pushed: Pushable) -> Columns | None:
@@ -226,15 +233,20 @@ class CoreSink:
             for state, tuples in touched:
                 be_active(core, state)
                 _check(state, tuples)
+            is_checked = True
             for (state, tuples), timing in zip(calls, timings, strict=True):
                 rows = _NO_ROWS
                 if tuples is not None and timing is not None and len(tuples):
                     try:
+                        if not is_checked:
+                            core.check_is_open()
+                            _check(state, tuples)
                         lsn, rows = self._take(state, tuples, timing)
-                    except WukongsError as error:  # late tuples let go of the lock, and wait for the log
+                    except WukongsError as error:
                         refusal = partly_taken(error, taken)
                         break
                     taken.append(state.iri)
+                    is_checked = is_checked and not state.may_be_late  # late tuples may have let go of the lock
                 late.append(rows)
             if advance_ms is not None and refusal is None:
                 for state, _ in calls:
@@ -248,13 +260,16 @@ class CoreSink:
         core = self._core
 
         def piece() -> Piece:
-            core.check_is_open()
-            _check(state, encoded)
             first = state.open_partition(PUSH_PARTITION).end_offset
             return Piece(state.iri, PUSH_PARTITION, 0, first, first + len(encoded), 0, 0, encoded, timing)
 
+        def checked() -> Piece:
+            core.check_is_open()
+            _check(state, encoded)
+            return piece()
+
         if state.may_be_late:
-            return take_call(core, self._injector, state, piece)
+            return take_call(core, self._injector, state, checked)
         taken, complete_ms = piece(), int(encoded.timestamps[-1]) - 1
 
         def complete() -> None:

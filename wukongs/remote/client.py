@@ -21,7 +21,7 @@ from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
 from wukongs.live.query_group import Bindings, bindings_text
-from wukongs.live.stream import Pushable, check_call, not_declared
+from wukongs.live.stream import Pushable, check_call, named
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -233,11 +233,9 @@ class RemoteEngine:
         NodeUnavailable, as RemoteStream.push."""
         streams, arrays = list[RemoteStream](), dict[str, Any]()
         for at, (name, pushed) in enumerate(tables.items()):
-            known = self._streams.get(graph_term(name).text[1:-1])
-            if known is None:
-                raise not_declared(name, self._streams)
-            streams.append(known)
-            content = table_bytes(known.iri, pushed)
+            stream = named(name, self._streams)
+            streams.append(stream)
+            content = table_bytes(stream.iri, pushed)
             if content is not None:
                 arrays[f"table {at}"] = content
 
