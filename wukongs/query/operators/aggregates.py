@@ -66,7 +66,7 @@ def _aggregate(
     if aggregate.name == "COUNT":
         return _integer_ids(np.bincount(groups[ids != UNBOUND], minlength=group_count), terms)
     if aggregate.name in ("MIN", "MAX"):
-        return _extremes(aggregate.name, ids, groups, group_count, terms)
+        return extremes(aggregate.name, ids, groups, group_count, terms)
     offsets, members = group_members(groups, group_count)
     places, firsts = numbered([ids], len(ids))
     if aggregate.name in ("SUM", "AVG") and terms.inlines and (offsets[1:] > offsets[:-1]).all():
@@ -87,11 +87,12 @@ def _aggregate(
     return _value_ids(results, terms)
 
 
-def _extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, terms: TermSpace) -> Int64Array:
-    """MIN or MAX in each group: the id of the least or greatest term; UNBOUND for a group with an error, or no row."""
+def extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, terms: TermSpace) -> Int64Array:
+    """Return MIN or MAX in each group: the id of the least or greatest term; UNBOUND for a group with an error, or no
+    row."""
     places, firsts = numbered([ids], len(ids))
     distinct = ids[firsts]
-    ranks = strict_ranks(distinct, terms)
+    ranks = _strict_ranks(distinct, terms)
     best = np.full(group_count, len(distinct) if name == "MIN" else -1, np.int64)
     (np.minimum if name == "MIN" else np.maximum).at(best, groups, ranks[places])
     by_rank = np.full(len(distinct) + 1, UNBOUND, np.int64)
@@ -101,7 +102,7 @@ def _extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, 
     return found
 
 
-def strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
+def _strict_ranks(distinct: Int64Array, terms: TermSpace) -> Int64Array:
     """Return the place of each of some distinct ids in the order of ORDER BY, ties by canonical text."""
     by_order = ranks_of_ids(distinct, terms)
     order = stable_order([by_order])

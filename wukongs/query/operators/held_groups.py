@@ -24,7 +24,7 @@ from wukongs.query.binding_table import TermSpace
 from wukongs.query.expressions.exact_numbers import ExactNumbers
 from wukongs.query.expressions.frame import decoded
 from wukongs.query.limits import OBJECT_BYTES, current
-from wukongs.query.operators.aggregates import mean_of, strict_ranks
+from wukongs.query.operators.aggregates import extremes, mean_of
 from wukongs.query.plans.deltas import Moves
 from wukongs.query.rows import numbered
 from wukongs.query.terms.temporal import EXACT
@@ -300,16 +300,8 @@ class HeldGroups:
         ids, groups = ids[ids != UNBOUND], groups[ids != UNBOUND]
         if not len(ids):
             return
-        places, firsts = numbered([ids], len(ids))
-        distinct = ids[firsts]
-        ranks = strict_ranks(distinct, terms)
         of_slot, numbers = np.unique(groups, return_inverse=True)
-        is_max = name == "MAX"
-        best = np.full(len(of_slot), -1 if is_max else len(distinct), np.int64)
-        (np.maximum if is_max else np.minimum).at(best, numbers, ranks[places])
-        by_rank = np.empty(len(distinct), np.int64)
-        by_rank[ranks] = distinct
-        results[of_slot] = by_rank[best]
+        results[of_slot] = extremes("MAX" if name == "MAX" else "MIN", ids, numbers, len(of_slot), terms)
 
     def columns(self, terms: TermSpace) -> tuple[Int64Array, ...]:
         """Return the keys and the results of all groups."""

@@ -82,6 +82,7 @@ class DeltaClause:
         sets = {window: replace(EMPTY) for window in clause.windows}  # so that parts tell of which window they are
         dataset = Dataset(clause, replace(EMPTY), sets, resolve)
         members, plans, stored = list[Member](), list[tuple[int, FilteredBgp]](), list[Kind]()
+        names: dict[GraphRef, str] = {}
         new: dict[GraphRef, tuple[StreamWindow, ...]] = {}
         since: dict[StreamWindow, int] = {}
         patterns = wanted.bgp.patterns
@@ -101,7 +102,7 @@ class DeltaClause:
                 continue
             places = [*((window, WINDOW_GRAPH) for window in windows), *((None, one) for one in graphs)]
             members += [Member(number, pattern, predicate, *place, len(parts) == 1) for place in places]
-            name = f"new {list(new).index(graph) if graph in new else len(new)}"  # no IRI has a space
+            name = names.setdefault(graph, f"new {len(names)}")  # no IRI has a space
             if graph not in new:
                 new[graph] = tuple(_new_of(window, step_ms, name) for window in windows)
                 since |= {
