@@ -68,7 +68,8 @@ class Membership:
         self._again: Int64Array = np.zeros((2, AGAIN_WORDS), np.int64)
         self._again_since = 0
         """The stream batch from which on the bits in the first row of `again` are."""
-        self._waiting: list[tuple[int, Batch]] = []
+        self._waiting: list[tuple[int, Batch, int]] = []
+        """Slices that wait: their stream batches, and how many tuples of the predicate they have."""
         self._waiting_rows: Int64Array = np.zeros((WAITING_MAX, WAITING_WIDTH), np.int64)
         self.head[MEMBERSHIP_AGAIN] = self._again.ctypes.data
         self.head[MEMBERSHIP_WAITING] = self._waiting_rows.ctypes.data
@@ -89,9 +90,11 @@ class Membership:
             self._count, self._waiting = 0, []
             self.since, self.epoch, first = after, None, after
         self.to = to
-        self._waiting = [(number, ring.slice(number)) for number in ring.numbers(first, to)]
-        counts = [count_tuples(batch.descriptor, self.predicate) for _, batch in self._waiting]
-        if self.epoch is None or len(counts) > WAITING_MAX or sum(counts) < WAITING_TUPLES_MIN:
+        for number in ring.numbers(first, to):
+            batch = ring.slice(number)
+            self._waiting.append((number, batch, int(count_tuples(batch.descriptor, self.predicate))))
+        count = sum(count for _, _, count in self._waiting)
+        if self.epoch is None or len(self._waiting) > WAITING_MAX or count < WAITING_TUPLES_MIN:
             self._note()
         self._write_head()
         return not self._is_too_large
@@ -107,8 +110,7 @@ class Membership:
         epoch = self.to if self.epoch is None else self.epoch
         if self.to - self._again_since > 2 * self._reach:
             self._again[1], self._again[0], self._again_since = self._again[0], 0, self.to
-        for number, batch in self._waiting:
-            count = int(count_tuples(batch.descriptor, self.predicate))
+        for number, batch, count in self._waiting:
             if not self._make_room(count, epoch - self._reach):
                 self._is_too_large = True
                 self._take(_free(ENTRIES_MIN))
@@ -120,7 +122,7 @@ class Membership:
         assert self.to is not None, self.predicate
         self.head[MEMBERSHIP_EPOCH] = self.to if self.epoch is None else self.epoch
         count = 0
-        for number, batch in self._waiting:
+        for number, batch, _ in self._waiting:
             row = directory_row(batch.descriptor, self.predicate, WINDOW_GRAPH)
             if row >= 0:
                 self._waiting_rows[count] = batch.descriptor.ctypes.data, row, number

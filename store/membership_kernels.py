@@ -41,6 +41,12 @@ def _mixed(subject, object_):
 
 
 @njit_uncounted
+def _again_bit(subject, object_):
+    """Return the bit of a tuple among those that tell which have come again."""
+    return _mixed(subject, object_) >> (32 - AGAIN_BITS)
+
+
+@njit_uncounted
 def entry_of(table, subject, object_):
     """Return the row of a tuple's entry, or of the free one in which it would be.
 
@@ -85,7 +91,7 @@ def may_have_come_again(at, subject, object_):
     at: the address of a Membership's head."""
     head = int64_array(at, MEMBERSHIP_WIDTH)
     again = int64_table(head[MEMBERSHIP_AGAIN], 2, AGAIN_WORDS)
-    bit = _mixed(subject, object_) >> (32 - AGAIN_BITS)
+    bit = _again_bit(subject, object_)
     if ((again[0, bit >> 6] | again[1, bit >> 6]) >> (bit & 63)) & 1 == 1:
         return True
     return _waits_in(head, subject, object_) != NEVER
@@ -128,7 +134,7 @@ def note_slice(table, again, descriptor, predicate, number, epoch):
                 table[at, ENTRY_BEFORE] = NEVER
                 count += 1
             else:
-                bit = _mixed(keys[k], values[v]) >> (32 - AGAIN_BITS)
+                bit = _again_bit(keys[k], values[v])
                 again[bit >> 6] |= np.int64(1) << (bit & 63)
                 if newest <= epoch:
                     table[at, ENTRY_BEFORE] = newest
