@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -188,6 +188,12 @@ def batch_of(columns: Mapping[str, npt.NDArray[Any]], source: ColumnFile | None 
     index["fence_shift"] = int(index["fence_shift"][0])
     out, in_ = Side(**parts["out"]), Side(**parts["in_"])
     return replace(assemble(**whole, out=out, in_=in_, vertex_index=VertexIndex(**index)), source=source)
+
+
+def distinct_predicates(predicates: Int64Array) -> Int64Array:
+    """Return the distinct predicates of tuples, sorted. Cost: a look-up in a small hash table a tuple."""
+    _, found, _, _ = assign_directory(predicates, predicates)
+    return cast("Int64Array", found)
 
 
 def build_batch(

@@ -186,6 +186,7 @@ class Engine:
             return explain_over(prepared.query, dataset, profile)
         with core.lock:
             core.check_is_open()
+            core.finish_tick()
             stored = core.arrangement.trace.read(core.sn)
             dataset = dataset_of(core, prepared.query.dataset, stored, core.sn)
         return explain_over(prepared.query, dataset)

@@ -168,7 +168,8 @@ def inject(core: Core, states: dict[str, StreamState], encoded: dict[str, Encode
             state.take(confirmed, timing, transient_ids)
             state.complete(PUSH_PARTITION, number * BATCH_MS)
         core.progress.moved(core)
-        core.seal(number * BATCH_MS, {})
+        core.slice(number * BATCH_MS, {})
+        core.seal(number * BATCH_MS)
         cpu_ms, clock_ms = (time.thread_time() - cpu_began) * 1e3, (time.perf_counter() - began) * 1e3
     live = core.arrangement.trace.batch_count
     read_began = time.thread_time()

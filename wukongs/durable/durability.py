@@ -207,6 +207,7 @@ class DurableJournal:
 
     def begin_segment(self) -> None:
         """Begin a segment, with how far everything has come at its head. Called with the lock held."""
+        self._core.finish_tick()
         self._log_acknowledgements()
         self.wal.wait(self.wal.next_lsn - 1)
         self._apply()

@@ -64,6 +64,7 @@ def load(
     with core.lock:
         core.check_is_open()
         into = core.graph_id(graph)
+        core.finish_tick()
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")
     batch = None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -60,7 +61,6 @@ log = logging.getLogger("wukongs")
 Unread: TypeAlias = Literal["drop", "end"]
 UNREAD_BYTES_MAX = 64 << 20
 FIRING_POLL_S = 0.002
-COMPILED = "compiled"
 CATCH_UPS_MAX = 3
 """How often another text lets all that is due be picked; after that it counts for what is due by then."""
 
@@ -220,6 +220,7 @@ class ContinuousQuery:
         has no row."""
         self.compiled: CompiledPlans | None = None
         """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
+        self._compiled_company = ""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._states = self.windows.states
@@ -582,6 +583,12 @@ class ContinuousQuery:
         """Tell whether a firing reads the snapshot at which a stream batch of this stream has joined."""
         return self.windows.reads_stored and self.reads(state.iri)
 
+    def fires_before(self, come: frozenset[int], at_ms: int) -> bool:
+        """Tell whether the firing at a time has the same answer before and after timeless tuples with some predicates
+        join the stored graph. Called with the lock held."""
+        self.company()  # so that it is compiled if it can be: others take long, and may wait
+        return self.compiled is not None and self.made is None and self.windows.is_apart_from(come, at_ms)
+
     def reads_sn(self, at_ms: int) -> int:
         """Return the snapshot number that the firing at a time reads; -1 if it reads no stored graph."""
         sn = self.windows.sn_at(at_ms)
@@ -712,8 +719,10 @@ class ContinuousQuery:
         if not self._is_looked_at:
             self._is_looked_at = True
             self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
+            # Those over some streams do not wait for the slices of others.
+            self._compiled_company = sys.intern(" ".join(sorted(self._states)))
         if self.template is None or (self.compiled is not None and self.compiled.whole is not None):
-            return None if self.compiled is None else COMPILED
+            return None if self.compiled is None else self._compiled_company
         return self.template.shape
 
     def prepare(self, at_ms: int, picked: Picked) -> Firing | None:
@@ -739,7 +748,9 @@ class ContinuousQuery:
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
-        deltas = None if plans is None else self.windows.stand(at_ms, plans, is_partial=reading.partial)
+        deltas = None
+        if plans is not None:
+            deltas = self.windows.stand(at_ms, plans, is_partial=reading.partial, is_before=picked.is_before)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))
@@ -917,10 +928,12 @@ class ContinuousQuery:
 @dataclass(frozen=True, slots=True)
 class Picked:
     """The things that firings share which are picked at one moment. upper: they read below this snapshot number;
-    readings: by the beat of compiled queries; alike_to_ms: up to when others of the beat read the same."""
+    is_before: tuples that match none of them are about to join the stored graph at their time; readings: by the beat of
+    compiled queries; alike_to_ms: up to when others of the beat read the same."""
 
     reader: TermReader
     upper: int
+    is_before: bool
     readings: dict[object, Reading] = field(default_factory=dict)
     alike_to_ms: dict[object, int] = field(default_factory=dict)
 

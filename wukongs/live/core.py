@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,7 +33,7 @@ from wukongs.live.window_log import UnreadBudget
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
-from wukongs.store.batch import Batch
+from wukongs.store.batch import Batch, distinct_predicates
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
@@ -235,6 +235,9 @@ class Core:
         """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
         self.sealed_ms: int | None = None
+        self.open_ms: int | None = None
+        """The time of firings that may have been reported before the tuples that join the stored graph then, as they
+        match none of them. None: there are none."""
         self.late_sn = -1
         """The newest SN under which tuples of a stream that was late were sealed: it is not that of their time."""
         self._held: Handle | None = None
@@ -324,22 +327,43 @@ class Core:
                 ends.append(number * state.batch_ms)
         return min(ends, default=None)
 
-    def seal(self, end_ms: int, ahead_ms: Mapping[str, int]) -> None:
-        """Make slices of the stream batches of all streams that end at end_ms, and let their timeless tuples join the
-        stored graph if the clock has passed that time: all in one batch. ahead_ms: as for next_end."""
-        clock_ms, timeless = self.clock_ms(), []
+    def slice(self, end_ms: int, ahead_ms: Mapping[str, int]) -> None:
+        """Make slices of the stream batches of all streams that end at end_ms. ahead_ms: as for next_end."""
+        clock_ms = self.clock_ms()
         for state in self.streams.values():
             number = state.next_slice()
             if number is not None and number * state.batch_ms == end_ms <= self._slices_to(state, clock_ms, ahead_ms):
                 state.make_slice(number)
+
+    def seal(self, end_ms: int) -> None:
+        """Let the timeless tuples of the stream batches that end at end_ms join the stored graph, all in one batch, if
+        the clock has passed that time."""
+        clock_ms = self.clock_ms()
+        self._absorb(self.sn_of(end_ms), [state.take_timeless(number) for state, number in self._joining(end_ms)])
+        if clock_ms is not None and end_ms <= clock_ms:
+            self.move_to(end_ms)
+        self.open_ms = None
+
+    def _joining(self, end_ms: int) -> Iterator[tuple[StreamState, int]]:
+        """Yield the stream batches whose timeless tuples join the stored graph at a time that the clock has passed."""
+        clock_ms = self.clock_ms()
+        for state in self.streams.values():
             number = state.next_join()
             if number is None or clock_ms is None or number * state.batch_ms != end_ms:
                 continue
             if _joins_by_clock(state, number, clock_ms):
-                timeless.append(state.take_timeless(number))
-        self._absorb(self.sn_of(end_ms), timeless)
-        if clock_ms is not None and end_ms <= clock_ms:
-            self.move_to(end_ms)
+                yield state, number
+
+    def joining_predicates(self, end_ms: int) -> frozenset[int]:
+        """Return the predicates of the tuples that `seal` is going to let join the stored graph."""
+        columns = [each for state, number in self._joining(end_ms) for each in state.joining_predicates(number)]
+        return frozenset(predicate for each in columns for predicate in distinct_predicates(each).tolist())
+
+    def finish_tick(self) -> None:
+        """Let join the stored graph what firings that were reported come after. For whoever reads the newest snapshot:
+        it holds all that has come by the time of these. Called with the lock held."""
+        if self.open_ms is not None:
+            self.seal(self.open_ms)
 
     def _slices_to(self, state: StreamState, clock_ms: int | None, ahead_ms: Mapping[str, int]) -> int:
         """Return the time up to which slices of a stream are made: what is ahead of all readers waits as it came."""

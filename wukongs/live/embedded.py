@@ -191,6 +191,7 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: DataFolde
     """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
     core = joined.core
     with core.lock:
+        core.finish_tick()
         trace = core.arrangement.trace
         return {
             "sn": core.sn,

@@ -55,6 +55,7 @@ class Look:
     @staticmethod
     def pick(core: Core, query: Query, windows: QueryWindows, at_ms: int) -> Look:
         """Called with the lock held."""
+        core.finish_tick()
         dataset, _ = windows.dataset(at_ms)
         held = (*map(_slices, windows.states.values()), *dataset.windows.values())
         stored = core.arrangement.trace.read(core.sn)

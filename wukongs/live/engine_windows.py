@@ -90,6 +90,19 @@ class StoredSince:
         else:
             self.table.foresee(self.number, batches)
 
+    def has_come_after(self, sn: int, kinds: Iterable[tuple[int | None, int]]) -> bool:
+        """Tell whether the entries have all triples of some predicates (None: any) and graphs that have come after a
+        snapshot number, and none of those before."""
+        if self.before is None or self.before > sn:
+            return False
+        earlier = [entry for entry in self.entries or () if entry.lower <= sn]
+        return not any(
+            batch is not None and batch.has_row(*kind)
+            for entry in earlier
+            for batch in (entry.batch, entry.tombstones)
+            for kind in kinds
+        )
+
     def takes(self, kinds: Iterable[tuple[int | None, int]]) -> bool:
         """Tell whether triples of one of some predicates (None: any) and graphs were deleted, or may have been."""
         if self.entries is None:

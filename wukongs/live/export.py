@@ -27,6 +27,7 @@ _OTHER_CONTENT = frozenset((".rdf", ".owl", ".xml", ".jsonld", ".json", ".gz", "
 def graph_names(core: Core) -> list[str]:
     """Return the IRIs of the stored named graphs."""
     with core.lock:
+        core.finish_tick()
         stored = core.arrangement.trace.read(core.sn)
         divided = None if core.reach is None else core.reach.graph(stored, core.sn)
         reader = core.registry.snapshot_reader()
@@ -42,6 +43,7 @@ def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
     graph = core.default_graph if name is None else terms.resolve(graph_term(name).text)
     with core.lock:
         core.check_is_open()
+        core.finish_tick()
         stored = core.arrangement.trace.read(core.sn)
         divided = None if core.reach is None else core.reach.graph(stored, core.sn)
         reader = core.registry.snapshot_reader()

@@ -1,7 +1,8 @@
 """Injector: the thread that moves time on: it seals stream batches in order of time, and fires the queries due.
 
-Merges that seals leave are done when everything due has fired, so no firing waits for them. Plans are renewed between
-two moments.
+At the end of stream batches, slices come first. Then fire the queries that match none of the tuples which join the
+stored graph at that time; these join it next, and the other queries fire. Merges that seals leave are done when
+everything due has fired, so no firing waits for them. Plans are renewed between two moments.
 """
 
 from __future__ import annotations
@@ -38,6 +39,26 @@ SEALS_BETWEEN_DROPS = 64
 """While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
 
 
+class Due:
+    """Queries that were found due at one time, and have not fired yet, in order. company: these by what they are run
+    together with (ContinuousQuery.company)."""
+
+    def __init__(self, queries: Iterable[ContinuousQuery] = ()) -> None:
+        self.queries = deque(queries)
+        self.company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
+        for query in self.queries:
+            if (company := query.company()) is not None:
+                self.company[company].append(query)
+
+    def next(self, is_due: Callable[[ContinuousQuery], bool]) -> ContinuousQuery | None:
+        """Return the first that is due still, None if there is none; those before it are forgotten."""
+        while self.queries:
+            if is_due(self.queries[0]):
+                return self.queries[0]
+            self.queries.popleft()
+        return None
+
+
 class Injector:
     """One per engine; its thread starts with the first stream and ends with the engine."""
 
@@ -46,10 +67,10 @@ class Injector:
         self._queries: dict[str, ContinuousQuery] = {}
         self.made = MadeStreams(core, self._queries, _weakly(self.wake))
         self._beats = Beats()
-        self._ready: deque[ContinuousQuery] = deque()
+        self._ready = Due()
         """Queries found due at one time, _ready_ms, that have not fired yet."""
-        self._company: defaultdict[Hashable, deque[ContinuousQuery]] = defaultdict(deque)
-        """The same queries by what they are run together with (ContinuousQuery.company)."""
+        self._first: Due | None = None
+        """Those of them that fire before tuples join the stored graph at that time; None: it was not asked who does."""
         self._groups = Groups(core)
         self._compiled = CompiledFirings(core)
         self.callbacks = Callbacks(partial(_on_result_done, core))
@@ -224,7 +245,7 @@ class Injector:
                         firings, is_done = self._step()
                     if firings:
                         self._fire(firings, self._news_at_s)
-                        if len(self._ready) <= len(firings):  # no other is due at this time
+                        if len(self._ready.queries) <= len(firings):  # no other is due at this time
                             self.callbacks.let_begin()
                             self._renew()
                         continue
@@ -294,10 +315,14 @@ class Injector:
             )
             if is_ticked and core.sn_of(end_ms) >= upper:  # what is behind the sealed time becomes slices only
                 return (), True
-            core.seal(end_ms, ahead_ms)
+            core.slice(end_ms, ahead_ms)
             if self._counts_only:
-                self._ready.clear()  # what was sealed may have made one of them due before those
+                self._find_anew()  # what has come may have made one of them due before those
             self._keep_budgets()
+            if is_ticked and (first := self._due_first(end_ms, upper)) is not None:
+                core.open_ms = end_ms
+                return self._picked(*first, upper), False
+            core.seal(end_ms)
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:
                 self._drop_slices()
@@ -309,7 +334,7 @@ class Injector:
             if clock_ms is not None and self._ready_ms <= clock_ms and tick_sn(self._ready_ms) < upper:
                 core.move_to(self._ready_ms)
             core.progress.before_firings(core, self._ready_ms)
-            return self._picked(query, upper), False
+            return self._picked(query, self._ready, upper), False
         if clock_ms is not None:
             time_ms = min(clock_ms, core.progress.exposed_ms())
             if tick_sn(time_ms) < upper:
@@ -328,13 +353,27 @@ class Injector:
                     found[state.iri] = max(covered, found.get(state.iri, covered))
         return found
 
-    def _picked(self, query: ContinuousQuery, upper: int) -> Sequence[Firing]:
+    def _due_first(self, end_ms: int, upper: int) -> tuple[ContinuousQuery, Due] | None:
+        """Return a query that is due at a time at which tuples are about to join the stored graph, and matches none of
+        them, with the others of this kind. It may fire before, with the same answer (decision 0047)."""
+        core = self._core
+        if core.replayed_to is not None or core.reach is not None or tick_sn(end_ms) < core.upper:
+            return None
+        if self._next_due(upper) is None or self._ready_ms != end_ms:
+            return None
+        if self._first is None:
+            come = core.joining_predicates(end_ms)
+            self._first = Due(query for query in self._ready.queries if come and query.fires_before(come, end_ms))
+        query = self._first.next(self._is_due)
+        return None if query is None else (query, self._first)
+
+    def _picked(self, query: ContinuousQuery, due: Due, upper: int) -> Sequence[Firing]:
         """Pick what a query reads that is due at _ready_ms, and others that are run together with it, if they are not
         skipped. All of them read the same snapshot. With each, the firings behind it that have its answer are picked
         (wukongs.live.stretch), as far as they read below `upper`."""
         at_ms, company = self._ready_ms, [query]
         if (key := query.company()) is not None:
-            waiting, beats, sn = self._company[key], {query.beat}, query.windows.sn_at(at_ms)
+            waiting, beats, sn = due.company[key], {query.beat}, query.windows.sn_at(at_ms)
             while waiting and len(company) < FIRINGS_MAX:
                 other = waiting.popleft()
                 if other is query or not self._is_due(other):
@@ -347,7 +386,8 @@ class Injector:
                     beats.add(other.beat)
                     sn = other_sn if sn is None else sn
                 company.append(other)
-        firings, picked = [], Picked(self._core.registry.snapshot_reader(), upper)
+        is_before = self._core.open_ms == at_ms
+        firings, picked = [], Picked(self._core.registry.snapshot_reader(), upper, is_before)
         for each in company:
             if each.is_skipped(at_ms):
                 each.leave_out(at_ms)
@@ -382,12 +422,10 @@ class Injector:
         All beats are asked once per time and stand of the clock, not once per firing.
         """
         if (clock_ms := self._core.clock_ms()) != self._ready_clock_ms:
-            self._ready.clear()
+            self._find_anew()
             self._ready_clock_ms = clock_ms
-        while self._ready:
-            if self._is_due(self._ready[0]):
-                return self._ready[0]
-            self._ready.popleft()
+        if (query := self._ready.next(self._is_due)) is not None:
+            return query
         while sum(query.take_over() for query in self._beats.earliest() if query.planned):
             pass
         due: dict[int, list[Beat]] = defaultdict(list)
@@ -397,12 +435,13 @@ class Injector:
         if not due:
             return None
         self._ready_ms = min(due)
-        self._ready.extend(query for beat in due[self._ready_ms] for query in beat.waiting[beat.first_ms])
-        self._company.clear()
-        for query in self._ready:
-            if (company := query.company()) is not None:
-                self._company[company].append(query)
-        return self._ready[0]
+        self._ready = Due(query for beat in due[self._ready_ms] for query in beat.waiting[beat.first_ms])
+        self._first = None
+        return self._ready.queries[0]
+
+    def _find_anew(self) -> None:
+        """Ask again who is due."""
+        self._ready, self._first = Due(), None
 
     def _drop_slices(self) -> None:
         """Drop the slices that are older than history_ms and that no registered window needs any more, and the arrivals

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from wukongs.csparql.algebra import Query, StreamWindow
+from wukongs.csparql.algebra import Query, StreamWindow, TriplePattern
 from wukongs.csparql.terms import Term
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
@@ -18,7 +18,7 @@ from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
-from wukongs.live.windows import Interval, firing_step, interval, matched_in, reads_stored
+from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
@@ -29,7 +29,7 @@ from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.lookup_kernels import count_edges
 from wukongs.store.membership import Membership
-from wukongs.store.snapshot import tick_of
+from wukongs.store.snapshot import tick_of, tick_sn
 
 
 @dataclass(slots=True)
@@ -80,13 +80,11 @@ class QueryWindows:
             reach_ms = window.range_ms + window.step_ms
             self._reach_ms[window.stream] = max(reach_ms, self._reach_ms.get(window.stream, reach_ms))
         self.matched: dict[str, set[Predicate]] = {
-            stream: {
-                constants(pattern.predicate) if isinstance(pattern.predicate, Term) else ANY_PREDICATE
-                for pattern in matched_in(query, stream)
-            }
-            for stream in self.states
+            stream: _predicates_of(matched_in(query, stream), constants) for stream in self.states
         }
         """Stream -> the ids of the predicates that can be matched in its windows, or ANY_PREDICATE."""
+        self._stored_predicates = _predicates_of(matched_in_stored(query), constants)
+        """Those that can be matched in the stored graphs."""
         self.beat: object = self
         """It is equal for windows that are read at the same times, and have the same content."""
         if not self._counted:
@@ -166,26 +164,29 @@ class QueryWindows:
         windows = core.windows.numbered(shared, reads_stored=self.reads_stored)
         return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
 
-    def stand(self, at_ms: int, plans: CompiledPlans, *, is_partial: bool) -> Deltas | None:
+    def stand(self, at_ms: int, plans: CompiledPlans, *, is_partial: bool, is_before: bool) -> Deltas | None:
         """Be about to fire at a time by what has changed since the firing before. Return what finds the matches of a
         query that kernels answer alone; None: it is evaluated anew, being small, or for good. plans: what compile has
-        returned; is_partial: a window lacks some of its tuples."""
+        returned; is_partial: a window lacks some of its tuples; is_before: as `is_apart_from` has told, tuples that are
+        about to join the stored graph at that time match nothing."""
         if not self._may_change:
             return None
         if plans.whole is None:
             for source in plans.sources.values():
                 if not source.is_refused and is_worth_it(source.estimated_rows):
-                    source.deltas = self._stand(at_ms, source.whole, source.derived, is_partial=is_partial)
+                    source.deltas = self._stand(at_ms, source.whole, source.derived, is_partial, is_before)
                     if source.deltas is None:
                         source.refuse()
             return None
         if not is_worth_it(plans.whole.estimated_rows):
             return None
-        plans.deltas = self._stand(at_ms, plans.whole, 0, is_partial=is_partial)
+        plans.deltas = self._stand(at_ms, plans.whole, 0, is_partial, is_before)
         self._may_change = plans.deltas is not None
         return plans.deltas
 
-    def _stand(self, at_ms: int, whole: CompiledQuery, derived: int, *, is_partial: bool) -> Deltas | None:
+    def _stand(
+        self, at_ms: int, whole: CompiledQuery, derived: int, is_partial: bool, is_before: bool
+    ) -> Deltas | None:
         """Have the deltas of some patterns be about to fire; None if there are none. derived: see Deltas."""
         changes = self._changes.get(whole) or self._compile_deltas(whole, derived)
         if changes is None:
@@ -198,16 +199,34 @@ class QueryWindows:
         for table, state, window in changes.tables:
             span = interval(window, state.batch_ms, at_ms)
             is_known = table.stand(state.ring, span.after, span.to) and is_known
-        goes_on, comes = self._stored_goes_on(changes, at_ms)
+        goes_on, comes = self._stored_goes_on(changes, at_ms, is_before)
         changes.deltas.stand(at_ms, is_known=is_known, goes_on=goes_on, comes=comes)
         return changes.deltas
 
-    def _stored_goes_on(self, changes: Changes, at_ms: int) -> tuple[bool, bool]:
+    def is_apart_from(self, come: frozenset[int], at_ms: int) -> bool:
+        """Tell whether nothing of what is read at a time changes when timeless tuples with some predicates join the
+        stored graph then, and nothing has since the firing before."""
+        if not self.reads_stored:
+            return True
+        if not come.isdisjoint(self._stored_predicates) or ANY_PREDICATE in self._stored_predicates:
+            return False
+        if any(state.joined_at(at_ms) >= 0 for state in self.states.values()):
+            return False  # what a late stream has brought is read at other snapshot numbers
+        touches = self._core.arrangement.trace.touches
+        known = [(changes.sn, kind) for changes in self._changes.values() for kind in changes.stored]
+        return not any(touches(sn, *kind) for sn, kind in known if sn is not None)
+
+    def _stored_goes_on(self, changes: Changes, at_ms: int, is_before: bool) -> tuple[bool, bool]:
         """Tell whether all that has changed since the firing before in what is read of the stored graph is known to
         deltas, and whether something has come."""
         sn, before, since, trace = self.sn_at(at_ms), changes.sn, changes.since, self._core.arrangement.trace
         if sn is None or since is None:
             return True, False
+        if is_before:
+            if since.sn is None:
+                since.move(sn)
+            changes.sn = tick_sn(at_ms)
+            return before is not None, False
         since.move(sn)
         changes.sn = sn
         if before is None:
@@ -216,7 +235,7 @@ class QueryWindows:
         if not touched:
             return True, False
         is_any = any(predicate is None for predicate, _ in touched)
-        return since.before == before and not is_any and not since.takes(touched), True
+        return not is_any and since.has_come_after(before, changes.stored) and not since.takes(touched), True
 
     def _compile_deltas(self, whole: CompiledQuery, derived: int) -> Changes | None:
         core, states, step_ms = self._core, self.states, self._step_ms
@@ -421,6 +440,11 @@ class QueryWindows:
         assert first is not None, found
         assert last is not None, found
         return found.batches, Interval(found.start_ms, found.end_ms, first - 1, last)
+
+
+def _predicates_of(patterns: Iterable[TriplePattern], constants: ConstantIds) -> set[Predicate]:
+    named = (pattern.predicate for pattern in patterns)
+    return {constants(one) if isinstance(one, Term) else ANY_PREDICATE for one in named}
 
 
 def counts_from(

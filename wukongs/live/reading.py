@@ -80,6 +80,7 @@ def ask(
     """
     with core.lock:
         core.check_is_open()
+        core.finish_tick()
         if at is not None and not (isinstance(at, int) and 0 <= at <= core.sn):
             raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
         handle = core.arrangement.open(core.sn if at is None else at, owner)

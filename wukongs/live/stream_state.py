@@ -9,6 +9,7 @@ A slice is made as soon as a window may need it; the stored graph waits for the 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
@@ -457,6 +458,11 @@ class StreamState:
         columns = tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps
         arrivals = self._in_arrival_order(fragments, columns)
         self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
+
+    def joining_predicates(self, number: int) -> Iterator[Int64Array]:
+        """Yield the predicates of the timeless tuples that `take_timeless` is going to return, repeats within them."""
+        for tuples in self._to_join[number]:
+            yield tuples.predicates[~tuples.timing] if tuples.timing.any() else tuples.predicates
 
     def take_timeless(self, number: int) -> Columns:
         """Return graphs, subjects, predicates, objects of the timeless tuples of the earliest stream batch that has

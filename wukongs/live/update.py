@@ -42,6 +42,7 @@ def evaluated(core: Core, operations: Sequence[Operation], limits: Limits) -> It
         core.check_is_open()
         core.load_count += 1
         number = core.load_count
+        core.finish_tick()
         handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
     try:
         request = UpdateRequest(core, handle, number, limits)

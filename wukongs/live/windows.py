@@ -9,7 +9,7 @@ from typing import Any
 
 from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
 from wukongs.csparql.automaton import automaton_of
-from wukongs.csparql.terms import Variable, iri
+from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import field_names
 from wukongs.errors import StreamError
 from wukongs.live.stream_state import FOREVER_MS, StreamState
@@ -138,12 +138,24 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
     """Yield the triple patterns of a query that tuples in its windows over a stream can match."""
     own = [window for window in query.dataset.windows if window.stream == stream]
     is_merged = any(not window.named for window in own)
-    names = {iri(window.name) for window in own}
+    return _matched_in(query, is_merged, {iri(window.name) for window in own})
+
+
+def matched_in_stored(query: Query) -> Iterator[TriplePattern]:
+    """Yield the triple patterns of a query that triples of the stored graphs which it reads can match."""
+    clause = query.dataset
+    return _matched_in(query, bool(clause.default_graphs), {iri(name) for name in clause.named_graphs})
+
+
+def _matched_in(query: Query, is_in_default: bool, names: Collection[Term]) -> Iterator[TriplePattern]:
+    """Yield the triple patterns of a query that some data can match. is_in_default: it is part of the default graph;
+    names: of the named graphs that it is."""
 
     def visit(part: Any) -> Iterator[TriplePattern]:
         if isinstance(part, TriplePattern | PathPattern):
             graph = part.graph
-            if isinstance(graph, Variable) or (is_merged if isinstance(graph, DefaultGraph) else graph in names):
+            is_named = bool(names) if isinstance(graph, Variable) else graph in names
+            if is_in_default if isinstance(graph, DefaultGraph) else is_named:
                 yield from (part,) if isinstance(part, TriplePattern) else _links_of(part)
         elif isinstance(part, tuple):
             for item in part:
