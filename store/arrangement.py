@@ -31,18 +31,25 @@ class Arrangement:
         return len(self.trace)
 
     def absorb(
-        self, sn: int, graphs: Int64Array, subjects: Int64Array, predicates: Int64Array, objects: Int64Array
+        self,
+        sn: int,
+        graphs: Int64Array,
+        subjects: Int64Array,
+        predicates: Int64Array,
+        objects: Int64Array,
+        *,
+        first_sn: int | None = None,
     ) -> int:
         """Seal SN sn with the tuples that the graph does not hold yet; return how many these are.
 
-        graphs, subjects, predicates, objects : int64[n] ids, repeats allowed.
+        graphs, subjects, predicates, objects : int64[n] ids, repeats allowed. first_sn: as in Trace.seal.
         """
         if len(subjects) == 0:
             self.trace.advance(sn + 1)
             return 0
         quads = graphs, subjects, predicates, objects
         batch = build_batch(*taken(quads, self._mark_new(quads)))
-        self._seal(sn, batch)
+        self._seal(sn, batch, first_sn=first_sn)
         return len(batch)
 
     def apply(
@@ -128,9 +135,16 @@ class Arrangement:
         self._seal(sn, batch, fuel=fuel)
         return batch
 
-    def _seal(self, sn: int, batch: Batch, tombstones: Batch | None = None, fuel: int | None = None) -> None:
+    def _seal(
+        self,
+        sn: int,
+        batch: Batch,
+        tombstones: Batch | None = None,
+        fuel: int | None = None,
+        first_sn: int | None = None,
+    ) -> None:
         """Seal triples that the filter knows already."""
-        self.trace.seal(sn, batch, tombstones, fuel)
+        self.trace.seal(sn, batch, tombstones, fuel, first_sn)
         self._filtered_to = self.trace.upper
 
     @property

@@ -195,18 +195,27 @@ class Trace:
         beside it."""
         return any(entry.tombstones is not None for entry in self._entries if entry.upper > sn)
 
-    def seal(self, sn: int, batch: Batch, tombstones: Batch | None = None, fuel: int | None = None) -> None:
+    def seal(
+        self,
+        sn: int,
+        batch: Batch,
+        tombstones: Batch | None = None,
+        fuel: int | None = None,
+        first_sn: int | None = None,
+    ) -> None:
         """Make a batch of new triples the content of SN sn, which must be at or after `upper`; note the fuel that it
         owes.
 
         tombstones: triples that are seen up to now, and from this SN on no more; none of them is in the batch.
         fuel: the debt, if it is another than the batch's own; for a writer that pays by calls of `work`.
+        first_sn: the batch has come at this SN and on, and what lies between the two cannot be read any more.
         """
-        assert sn >= self.upper, (sn, self.upper)
+        first_sn = sn if first_sn is None else first_sn
+        assert sn >= first_sn >= self.upper, (sn, first_sn, self.upper)
         self.pay()
         self.upper = sn + 1
         entry = TraceEntry(
-            batch, sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None
+            batch, first_sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None
         )
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"

@@ -39,12 +39,14 @@ class Watched:
 
 @dataclass
 class Evolving:
-    """All streams have begun, at time 0; they have batch_ms = BATCH_MS or a multiple of it."""
+    """All streams have begun, at time 0; they have batch_ms = BATCH_MS or a multiple of it. tick_ms: a multiple of it,
+    at whose multiples alone stream batches join the stored graph."""
 
     streams: dict[str, OracleStream]
     quads: Quads = field(default_factory=set)
     queries: dict[str, Watched] = field(default_factory=dict)
     stable_ms: int = 0
+    tick_ms: int = BATCH_MS
 
     def __post_init__(self) -> None:
         for stream in self.streams.values():
@@ -75,8 +77,9 @@ class Evolving:
         stable_ms = min(stream.cover_ms for stream in self.streams.values()) // BATCH_MS * BATCH_MS
         assert stable_ms > NOWHERE
         for t in range(self.stable_ms + BATCH_MS, stable_ms + 1, BATCH_MS):
-            for stream in self.streams.values():
-                self.quads = self.quads | {(stream.into, triple) for triple in stream.sealed_at(t)}
+            for end_ms in range(t - self.tick_ms + BATCH_MS, t + 1, BATCH_MS) if t % self.tick_ms == 0 else ():
+                for stream in self.streams.values():
+                    self.quads = self.quads | {(stream.into, triple) for triple in stream.sealed_at(end_ms)}
             for watched in self.queries.values():
                 if watched.answer is not None and t % watched.step_ms == 0 and t > watched.may_ms:
                     window = self.streams[watched.stream].window(t, watched.range_ms)

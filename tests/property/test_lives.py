@@ -120,11 +120,14 @@ class LifeMachine(RuleBasedStateMachine):
     @initialize(
         hash_bits=st.sampled_from([62, 62, 6]),
         segment_bytes=st.sampled_from([1 << 10, 1 << 12, 1 << 20]),
+        tick_ms=st.sampled_from([0, 0, 300]),
         watched=st.sets(st.sampled_from(sorted(WATCHES)), min_size=2),
     )
-    def begin(self, hash_bits: int, segment_bytes: int, watched: set[str]) -> None:
+    def begin(self, hash_bits: int, segment_bytes: int, tick_ms: int, watched: set[str]) -> None:
+        self.model.tick_ms = tick_ms or self.model.tick_ms
         self.settings = wukongs.Settings(
             hash_bits=hash_bits,
+            tick_ms=tick_ms,
             log_segment_bytes=segment_bytes,
             checkpoint_bytes=4 * segment_bytes,
             sync_interval_ms=1000,

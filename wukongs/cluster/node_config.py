@@ -106,6 +106,11 @@ def load_node_config(path: str | Path) -> NodeConfig:
         trust=trust,
     )
     top.done()
+    if config.settings.tick_ms:
+        raise SettingsError(
+            f"{top.file}, [engine]: tick_ms = {config.settings.tick_ms}: the ticks of a cluster are the ends of its "
+            "stream batches: leave it out, and WUKONGS_TICK_MS unset; a longer batch_ms makes fewer snapshots"
+        )
     _check_addresses(config)
     return config
 

@@ -39,7 +39,6 @@ from wukongs.live.journal import Change, NoDeliveries
 from wukongs.live.pieces import Chunk, Pushed, Told
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
-from wukongs.store.snapshot import tick_of
 from wukongs.store.trace import TraceEntry
 from wukongs.store.wal import WriteAheadLog
 
@@ -217,6 +216,7 @@ class DurableJournal:
         core = self._core
         mark = {
             "hash_bits": core.settings.hash_bits,
+            "tick_ms": core.settings.tick_ms,
             "upper": core.upper,
             "sealed_ms": core.sealed_ms,
             "clock_ms": core.progress.stands_ms,
@@ -329,7 +329,7 @@ class DurableJournal:
     def _needed_after_ms(self, sn: int) -> dict[int, int | None]:
         """Return, per stream (its LSN), the time up to which its tuples are stored at or before an SN, and in no slice
         that is needed; None if there is no such time."""
-        stored_ms = tick_of(sn)
+        stored_ms = self._core.joined_to_ms(sn)
         found: dict[int, int | None] = {state.lsn: None for state in self._core.streams.values()}
         if stored_ms is None or self._core.late_sn > sn:
             return found  # or else tuples of any time may be stored after that

@@ -241,12 +241,16 @@ class _Replay:
         core.query_count = max(core.query_count, mark["query_count"])
 
     def _check(self, mark: dict[str, Any]) -> None:
-        ours = self._core.settings.hash_bits
-        if mark["hash_bits"] != ours:
-            raise StorageError(
-                f"{self._journal.wal.folder}: the log was written with hash_bits = {mark['hash_bits']}, and this "
-                f"engine has {ours}: open it with the settings that wrote it"
-            )
+        settings = self._core.settings
+        for name, ours, theirs in (
+            ("hash_bits", settings.hash_bits, mark["hash_bits"]),
+            ("tick_ms", settings.tick_ms, mark.get("tick_ms", 0)),
+        ):
+            if theirs != ours:
+                raise StorageError(
+                    f"{self._journal.wal.folder}: the log was written with {name} = {theirs}, and this engine has "
+                    f"{ours}: open it with the settings that wrote it"
+                )
 
     def _restore(self, definition: Definition, mark: dict[str, Any]) -> None:
         if definition.options is not None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,7 +37,7 @@ from wukongs.store.batch import Batch, distinct_predicates
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
-from wukongs.store.snapshot import tick_sn
+from wukongs.store.snapshot import tick_of, tick_sn
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
@@ -322,10 +322,33 @@ class Core:
             number = state.next_slice()
             if number is not None and number * state.batch_ms <= self._slices_to(state, clock_ms, ahead_ms):
                 ends.append(number * state.batch_ms)
-            number = state.next_join()
-            if number is not None and clock_ms is not None and _joins_by_clock(state, number, clock_ms):
-                ends.append(number * state.batch_ms)
+            if (number := self._joins_next(state)) is not None:
+                ends.append(self._tick_end(number * state.batch_ms))
         return min(ends, default=None)
+
+    def _joins_next(self, state: StreamState) -> int | None:
+        """Return the stream batch of a stream that joins the stored graph next, if the clock has passed the tick by
+        which it does; None: there is none."""
+        number, clock_ms = state.next_join(), self.clock_ms()
+        if number is None or clock_ms is None or self._tick_end(number * state.batch_ms) > clock_ms:
+            return None
+        return None if state.record_to is not None and number <= state.record_to else number
+
+    def _tick_end(self, end_ms: int) -> int:
+        """Return when stream batches that end at a time join the stored graph: with coarse ticks at the next one; at
+        the latest when all streams have ended."""
+        tick_ms = self.settings.tick_ms
+        if not tick_ms:
+            return end_ms
+        tick_end_ms = -(-end_ms // tick_ms) * tick_ms
+        is_over = self.clock_ms() == FOREVER_MS
+        return max(end_ms, min(tick_end_ms, self.progress.exposed_ms())) if is_over else tick_end_ms
+
+    def joined_to_ms(self, sn: int) -> int | None:
+        """Return the end of the stream batches up to which all have joined the stored graph by an SN, but for those of
+        streams that were late then. None: none has."""
+        time_ms, tick_ms = tick_of(sn), self.settings.tick_ms
+        return time_ms if time_ms is None or not tick_ms else time_ms // tick_ms * tick_ms
 
     def slice(self, end_ms: int, ahead_ms: Mapping[str, int]) -> None:
         """Make slices of the stream batches of all streams that end at end_ms. ahead_ms: as for next_end."""
@@ -335,29 +358,40 @@ class Core:
             if number is not None and number * state.batch_ms == end_ms <= self._slices_to(state, clock_ms, ahead_ms):
                 state.make_slice(number)
 
-    def seal(self, end_ms: int) -> None:
-        """Let the timeless tuples of the stream batches that end at end_ms join the stored graph, all in one batch, if
-        the clock has passed that time."""
-        clock_ms = self.clock_ms()
-        self._absorb(self.sn_of(end_ms), [state.take_timeless(number) for state, number in self._joining(end_ms)])
+    def seal(self, end_ms: int, to_ms: int | None = None) -> None:
+        """Let the timeless tuples of the stream batches that end at end_ms join the stored graph, if the clock has
+        passed that time.
+
+        to_ms: nobody reads the stored graph as of a time before it. Then up to SEALED_TOGETHER more tuples of later
+        stream batches join in the same batch, as if it had been merged of theirs."""
+        clock_ms, first_ms, timeless, count = self.clock_ms(), end_ms, list[Columns](), 0
+        while True:
+            for state in self.streams.values():
+                while (number := self._joins_next(state)) is not None:
+                    if self._tick_end(number * state.batch_ms) != end_ms:
+                        break
+                    timeless.append(state.take_timeless(number))
+                    count += len(timeless[-1][0])
+            next_ms = None if to_ms is None or count > SEALED_TOGETHER else self._next_tick_end()
+            if next_ms is None or to_ms is None or next_ms > to_ms:
+                break
+            end_ms = next_ms
+        self._absorb(self.sn_of(end_ms), timeless, self.sn_of(first_ms))
         if clock_ms is not None and end_ms <= clock_ms:
             self.move_to(end_ms)
         self.open_ms = None
 
-    def _joining(self, end_ms: int) -> Iterator[tuple[StreamState, int]]:
-        """Yield the stream batches whose timeless tuples join the stored graph at a time that the clock has passed."""
-        clock_ms = self.clock_ms()
-        for state in self.streams.values():
-            number = state.next_join()
-            if number is None or clock_ms is None or number * state.batch_ms != end_ms:
-                continue
-            if _joins_by_clock(state, number, clock_ms):
-                yield state, number
+    def _next_tick_end(self) -> int | None:
+        ends = ((state, self._joins_next(state)) for state in self.streams.values())
+        return min((self._tick_end(n * state.batch_ms) for state, n in ends if n is not None), default=None)
 
     def joining_predicates(self, end_ms: int) -> frozenset[int]:
-        """Return the predicates of the tuples that `seal` is going to let join the stored graph."""
-        columns = [each for state, number in self._joining(end_ms) for each in state.joining_predicates(number)]
-        return frozenset(predicate for each in columns for predicate in distinct_predicates(each).tolist())
+        """Return the predicates of the tuples that `seal` is going to let join the stored graph at a time."""
+        found = list[Int64Array]()
+        for state in self.streams.values():
+            if self._joins_next(state) is not None:
+                found += state.joining_predicates(end_ms // state.batch_ms)
+        return frozenset(predicate for each in found for predicate in distinct_predicates(each).tolist())
 
     def finish_tick(self) -> None:
         """Let join the stored graph what firings that were reported come after. For whoever reads the newest snapshot:
@@ -424,14 +458,14 @@ class Core:
         if held is not None:
             held.close()
 
-    def _absorb(self, sn: int, timeless: Sequence[Columns]) -> None:
-        """Seal timeless tuples under a snapshot number."""
+    def _absorb(self, sn: int, timeless: Sequence[Columns], first_sn: int | None = None) -> None:
+        """Seal timeless tuples under a snapshot number. first_sn: that of the first of them, if it is another."""
         if not timeless:
             return
         columns = [np.concatenate(column) for column in zip(*timeless, strict=True)]
         self.revoke_old_handles()
         if self.replayed_to is None or sn >= self.arrangement.trace.upper:
-            self.arrangement.absorb(sn, *columns)
+            self.arrangement.absorb(sn, *columns, first_sn=first_sn)
         self.pass_to(sn + 1)
 
     def pass_to(self, upper: int) -> None:
@@ -512,11 +546,8 @@ def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
     state.ledgers[piece.partition].taken(piece)
 
 
-def _joins_by_clock(state: StreamState, number: int, clock_ms: int) -> bool:
-    by_record = state.record_to is not None and number <= state.record_to
-    return number * state.batch_ms <= clock_ms and not by_record
-
-
+SEALED_TOGETHER = 1 << 16
+"""Stream batches with more tuples than this join the stored graph in several batches."""
 STEP_ROWS = 1 << 16
 """Rows that the newness filter learns, and fuel for merges, in one step under the engine's lock: some milliseconds."""
 PAUSE_S = 0.0002

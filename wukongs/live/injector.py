@@ -322,7 +322,7 @@ class Injector:
             if is_ticked and (first := self._due_first(end_ms, upper)) is not None:
                 core.open_ms = end_ms
                 return self._picked(*first, upper), False
-            core.seal(end_ms)
+            core.seal(end_ms, self._unread_to_ms(upper))
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:
                 self._drop_slices()
@@ -352,6 +352,15 @@ class Injector:
                 for state in states:
                     found[state.iri] = max(covered, found.get(state.iri, covered))
         return found
+
+    def _unread_to_ms(self, upper: int) -> int | None:
+        """Return a time before which no firing reads the stored graph as it is at a time that the clock has passed;
+        None: that is not known."""
+        core, query = self._core, self._next_due(upper)
+        clock_ms = core.clock_ms()
+        if core.replayed_to is not None or core.reach is not None or self._counts_only or clock_ms is None:
+            return None
+        return min(clock_ms, core.progress.exposed_ms(), FOREVER_MS if query is None else self._ready_ms)
 
     def _due_first(self, end_ms: int, upper: int) -> tuple[ContinuousQuery, Due] | None:
         """Return a query that is due at a time at which tuples are about to join the stored graph, and matches none of

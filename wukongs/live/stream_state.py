@@ -459,10 +459,16 @@ class StreamState:
         arrivals = self._in_arrival_order(fragments, columns)
         self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
 
-    def joining_predicates(self, number: int) -> Iterator[Int64Array]:
-        """Yield the predicates of the timeless tuples that `take_timeless` is going to return, repeats within them."""
-        for tuples in self._to_join[number]:
-            yield tuples.predicates[~tuples.timing] if tuples.timing.any() else tuples.predicates
+    def joining_predicates(self, to: int) -> Iterator[Int64Array]:
+        """Yield the predicates of the timeless tuples of stream batches up to number `to` that wait for the stored
+        graph, repeats within them."""
+        numbers, places = self._join_numbers, [0]
+        while places:
+            place = places.pop()
+            if place < len(numbers) and numbers[place] <= to:  # or else none behind it in the heap is meant
+                places += 2 * place + 1, 2 * place + 2
+                for tuples in self._to_join[numbers[place]]:
+                    yield tuples.predicates[~tuples.timing] if tuples.timing.any() else tuples.predicates
 
     def take_timeless(self, number: int) -> Columns:
         """Return graphs, subjects, predicates, objects of the timeless tuples of the earliest stream batch that has

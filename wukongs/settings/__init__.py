@@ -37,6 +37,14 @@ class Settings:
     batch_ms: int = _option(
         100, 1, 3_600_000, "milliseconds", "length of a stream batch, for streams that do not say their own"
     )
+    tick_ms: int = _option(
+        0,
+        0,
+        86_400_000,
+        "milliseconds",
+        "n: stream batches join the stored graph at multiples of n only: what is stored is up to n older, in fewer "
+        "versions; 0: each as it closes. Embedded engines only",
+    )
     history_ms: int = _option(
         60_000, 0, 31_536_000_000, "milliseconds", "how long slices are kept even if no registered window needs them"
     )

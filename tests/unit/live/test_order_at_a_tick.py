@@ -42,9 +42,9 @@ def order(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     seal, run = Core.seal, ContinuousQuery.run
 
-    def sealing(core: Core, end_ms: int) -> None:
+    def sealing(core: Core, end_ms: int, to_ms: int | None = None) -> None:
         found.append((end_ms, SEALED))
-        seal(core, end_ms)
+        seal(core, end_ms, to_ms)
 
     def running(query: ContinuousQuery, firing: Firing, due_at_s: float) -> None:
         found.append((firing.at_ms, query.name))
