@@ -182,6 +182,10 @@ class Trace:
         """From this SN on every read is exact."""
         return max((entry.upper - 1 for entry in self._entries if entry.upper - 1 > entry.lower), default=0)
 
+    def readable_from(self, sn: int) -> int:
+        """Return the first SN at or after one that merging has not forgotten."""
+        return max((one.upper - 1 for one in self._entries if one.lower <= sn < one.upper - 1), default=sn)
+
     def handles(self) -> Iterator[Handle]:
         """The open handles, oldest first."""
         yield from sorted(self._handles, key=lambda handle: handle.opened_at_s)

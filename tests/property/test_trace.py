@@ -138,8 +138,12 @@ class TraceMachine(RuleBasedStateMachine):
             except CompactedError:
                 assert sn < since
                 assert sn not in held
+                later = self.trace.readable_from(sn)
+                assert later > sn
+                read(self.trace, later)
             else:
                 assert found == self.model.read(sn)
+                assert self.trace.readable_from(sn) == sn
         assert len(self.trace) == len(self.model.log)
 
     @invariant()

@@ -139,16 +139,19 @@ class Delivery:
             fired.popleft()
         return fired[0] if len(fired) > spare or (fired and fired[0].end_ms > taken_ms) else None
 
-    def oldest(self) -> Fired | None:
-        """Return the oldest firing that is not acknowledged, and let the stored graph merge up to there."""
+    def oldest(self) -> tuple[Fired | None, int]:
+        """Return the firing without acknowledgement for which the log has to reach back the furthest (None: there is
+        none), and the oldest SN at which one stands, which another may do; the newest SN without any. Let the stored
+        graph merge up to there."""
         found = [fired for lsn in self._fired if (fired := self.oldest_of(lsn)) is not None]
-        oldest = min(found, key=lambda fired: (fired.lsn, fired.end_ms), default=None)
-        if oldest is not None:
-            self._hold(min(fired.sn for fired in found))
-        elif self._held is not None:
-            self._held.close()
-            self._held = None
-        return oldest
+        if not found:
+            if self._held is not None:
+                self._held.close()
+                self._held = None
+            return None, self._core.arrangement.trace.upper - 1
+        sn = min(fired.sn for fired in found)
+        self._hold(sn)
+        return min(found, key=lambda fired: (fired.lsn, fired.end_ms)), sn
 
     def boundary(self, sn: int) -> int:
         """Return the latest SN up to `sn` at which the stored graph can be read."""

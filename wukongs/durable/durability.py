@@ -303,9 +303,9 @@ class DurableJournal:
 
     def _plan(self) -> CheckpointPlan | None:
         core = self._core
-        oldest = self.delivery.oldest()
+        oldest, oldest_sn = self.delivery.oldest()
         trace = core.arrangement.trace
-        sn = self.delivery.boundary(trace.upper - 1 if oldest is None else oldest.sn)
+        sn = self.delivery.boundary(oldest_sn)
         if sn < self.checkpoint_sn:
             return None  # merged beyond what may be written now; the log has it
         entries = tuple(entry for entry in trace.entries() if entry.upper <= sn + 1)
@@ -382,7 +382,7 @@ class DurableJournal:
     # --- the journal itself -------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        oldest = self.delivery.oldest()
+        oldest, _ = self.delivery.oldest()
         failure = self.wal.failure or self.wal.lack
         return {
             "lsn": self.wal.next_lsn - 1,

@@ -453,7 +453,7 @@ class Core:
 
     def _hold(self, sn: int) -> None:
         """Keep a snapshot for the firings that come next, in place of the one before."""
-        opened = self.arrangement.open(max(sn, self.arrangement.trace.since), "the firings", expires=False)
+        opened = self.arrangement.open(self.arrangement.trace.readable_from(sn), "the firings", expires=False)
         held, self._held = self._held, opened
         if held is not None:
             held.close()

@@ -200,5 +200,5 @@ class EngineWindows:
             membership.note()
         if sns := [found.sn for found in self._stored_since.values() if found.sn is not None]:
             self._arrangement.trace.forget_sealed(min(sns))
-        if self._sn is not None and self._sn >= self._arrangement.trace.since:
+        if self._sn is not None and self._arrangement.trace.readable_from(self._sn) == self._sn:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

@@ -282,7 +282,7 @@ class QueryWindows:
         if not self.reads_stored:
             return None
         # On a cluster the stored graph may move on between a registration and its record.
-        return max(self._core.sn_at(at_ms, self.states.values()), self._core.arrangement.trace.since)
+        return self._core.arrangement.trace.readable_from(self._core.sn_at(at_ms, self.states.values()))
 
     def gone_to_ms(self, at_ms: int) -> int | None:
         """Return up to when no firing from a time on has anything of one of its windows, as its slices are gone; None:
@@ -420,7 +420,7 @@ class QueryWindows:
             windows[window] = state.ring.window(span.after, span.to)
             intervals[window] = span
         sn = self.sn_at(at_ms)
-        return self._dataset(windows, sn if sn is None else max(sn, self._core.arrangement.trace.since)), intervals
+        return self._dataset(windows, sn), intervals
 
     def _dataset(self, windows: dict[StreamWindow, BatchSet], sn: int | None) -> Dataset:
         if sn is None:

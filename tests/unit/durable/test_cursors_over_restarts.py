@@ -14,6 +14,7 @@ import wukongs
 from tests.engine_helpers import A, B, at, names, register_text
 from tests.inside import core_of
 from wukongs.live.injector import Injector
+from wukongs.store.snapshot import tick_sn
 
 STEP = "RANGE 100ms STEP 100ms"
 
@@ -265,7 +266,44 @@ def test_the_log_keeps_what_brings_windows_that_came_before_the_clock(tmp_path: 
     with wukongs.Engine(crashed(engine, tmp_path / "data"), settings=settings) as engine:
         journal = core_of(engine).journal
         assert len(journal._marks) > 2
-        oldest = journal.delivery.oldest()
+        oldest, _ = journal.delivery.oldest()
         assert (oldest.end_ms, oldest.lsn) == (100, journal._marks[0].lsn + 1)
         (query,) = engine.queries()
         assert ends(query.results(timeout_s=0)) == [100]
+
+
+def test_a_checkpoint_goes_no_further_than_the_oldest_snapshot_that_a_window_reads(tmp_path: Path) -> None:
+    """When firings over windows alone are replayed, they need the log from further back than older ones of another
+    query, which read the stored graph."""
+    both = (
+        f"REGISTER QUERY both AS SELECT ?s FROM <urn:x-wukongs:default> "
+        f"FROM NAMED STREAM <{A}> [RANGE 600ms STEP 300ms] WHERE {{ GRAPH <{A}> {{ ?s ?p ?o }} ?s ?p ?x }}"
+    )
+    folder, settings = tmp_path / "data", wukongs.Settings(log_segment_bytes=1024)
+
+    def windows_of(engine: wukongs.Engine, name: str) -> dict[int, list[str]]:
+        engine.settle(60)
+        (query,) = (one for one in engine.queries() if one.name == name)
+        return {window.end_ms: names(window) for window in query.results(timeout_s=0)}
+
+    with wukongs.Engine(folder, settings=settings) as engine:
+        stream = engine.stream(A, batch_ms=100)
+        stream.advance(0)
+        for text in (register_text(STEP, "alone"), both):
+            engine.register(text)
+        stream.push([at("a", 50), at("b", 250)])
+        stream.advance(400)
+        engine.settle(60)
+        engine.update("DELETE WHERE { ?s ?p ?o }")
+        assert list(windows_of(engine, "alone")) == [100, 200, 300, 400]
+        stream.push([at(f"c{end}", end) for end in range(450, 600, 10)])
+        stream.advance(500)
+        engine.settle(60)
+    with wukongs.Engine(folder, settings=settings) as engine:
+        delivery = core_of(engine).journal.delivery
+        oldest, sn = delivery.oldest()
+        assert (oldest.end_ms, sn) == (500, tick_sn(300))
+        engine.checkpoint()
+        assert engine.stats()["durability"]["checkpoint_sn"] <= sn
+    with wukongs.Engine(folder, settings=settings) as engine:
+        assert windows_of(engine, "both") == {300: ["a", "b"]}

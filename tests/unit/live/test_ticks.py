@@ -176,6 +176,8 @@ def test_a_data_folder_goes_on_with_its_ticks(tmp_path: Path, *, is_checkpoint: 
 
 def test_a_cluster_has_the_ticks_of_its_streams(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    file.write_text('[[node]]\npeers = "tcp://127.0.0.1:7001"\nclients = "tcp://127.0.0.1:7002"\n[engine]\ntick_ms = 1000\n')
+    file.write_text(
+        '[[node]]\npeers = "tcp://127.0.0.1:7001"\nclients = "tcp://127.0.0.1:7002"\n[engine]\ntick_ms = 1000\n'
+    )
     with pytest.raises(wukongs.SettingsError, match="tick_ms"):
         load_node_config(file)
