@@ -850,13 +850,15 @@ class ContinuousQuery:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        found = self._ran(firing)
         reader: Utf8Reader = firing.reader
-        if found is None or self.reporter.is_compared:
-            reader = terms = terms_of(self._core, firing.reader, firing.moment())
-            found = found or self._evaluated(firing, terms)
-            with limits_of(self._core.settings, None):
-                found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
+        found = self._moved(firing)
+        if found is None:
+            found = self._ran(firing)
+            if found is None or self.reporter.is_compared:
+                reader = terms = terms_of(self._core, firing.reader, firing.moment())
+                found = found or self._evaluated(firing, terms)
+                with limits_of(self._core.settings, None):
+                    found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
         if not self.reporter.is_reported(found):
             return None
         reading = firing.reading
@@ -876,6 +878,25 @@ class ContinuousQuery:
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
             is_stream=self.is_stream,
         )
+
+    def _moved(self, firing: Firing) -> Answer | None:
+        """Return what ISTREAM or DSTREAM reports by the rows that came and went; None if the whole answer is needed."""
+        deltas, reporter = firing.deltas, self.reporter
+        if deltas is None or self.step_ms is None or not reporter.follows(firing.at_ms - self.step_ms):
+            return None
+        assert self.compiled is not None, self.name
+        if self.compiled.modifiers:
+            return None
+        try:
+            moves = deltas.move(lambda: limits_of(self._core.settings, None))
+            if moves is None or moves.is_anew:
+                return None
+            came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
+        except MemoryError:
+            return None
+        with limits_of(self._core.settings, None):
+            terms = terms_of(self._core, firing.reader, firing.moment())
+            return reporter.go_on(firing.last_ms, firing.reading.extents, came, went, terms)
 
     def _ran(self, firing: Firing) -> Answer | None:
         """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate

@@ -5,6 +5,9 @@ last that was. Two things are remembered of that one: what its windows held, and
 texts, since the terms of a window may be gone when the next one closes. Before the first firing, and after a pause or
 a failed firing, nothing is remembered: all windows were empty, and there was no row.
 
+A query that keeps its matches (query/plans/deltas.py) says which rows came and went since the firing before. Only these
+are made texts then (`go_on`): the slices that a firing reads are held until the next one has run.
+
 In a data folder the heads of the log's segments carry what is remembered (`progress`). While the log is replayed, a
 firing takes the newest of them that is older than itself (`recorded`), so that it does not matter which of the firings
 before it can still be evaluated.
@@ -12,8 +15,9 @@ before it can still be evaluated.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -31,21 +35,23 @@ only moves forward, so it holds the same tuples as before exactly when these are
 Row: TypeAlias = tuple[str | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Remembered:
-    """The extents of the windows at the firing at at_ms, and its rows or triples; `[()]` or `[]` for an ASK."""
+    """The extents of the windows at the firing at at_ms, and how often it had each row or triple; () once or never for
+    an ASK. is_whole: it is all that the firing has found, nothing was forgotten or told by a log."""
 
     at_ms: int
     extents: tuple[Extent, ...]
-    rows: tuple[Row, ...]
+    rows: Counter[Row]
+    is_whole: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        return {"at_ms": self.at_ms, "extents": self.extents, "rows": self.rows}
+        return {"at_ms": self.at_ms, "extents": self.extents, "rows": list(self.rows.elements())}
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> Remembered:
         extents = tuple(None if extent is None else (extent[0], extent[1]) for extent in found["extents"])
-        return Remembered(found["at_ms"], extents, tuple(tuple(row) for row in found["rows"]))
+        return Remembered(found["at_ms"], extents, Counter(tuple(row) for row in found["rows"]))
 
 
 class Reporter:
@@ -58,6 +64,8 @@ class Reporter:
         """Whether a firing is compared with the one before it."""
         self.looks_at_contents = self.is_compared or "non-empty content" in self._policies
         """Whether it matters what the windows hold (Extent)."""
+        self._lock = threading.Lock()
+        """Held while what is remembered is changed, and while it is written down."""
         self._remembered: Remembered | None = None
         self.recorded: list[Remembered] = []
         """The memory at some times, by the log that is replayed; in order."""
@@ -80,14 +88,36 @@ class Reporter:
         """Return what the firing at a time reports of its answer, and remember the answer."""
         if not self.is_compared:
             return found
-        before = self._remembered.rows if self._remembered is not None else ()
+        before = self._remembered.rows if self._remembered is not None else Counter[Row]()
         rows = () if self._output == "rstream" else _rows(found, terms)
-        self._remembered = Remembered(at_ms, tuple(extents), rows)
+        self._remembered = Remembered(at_ms, tuple(extents), Counter(rows), is_whole=True)
         if self._output == "istream":
-            return _taken(found, rows, _without(rows, before))
+            return _taken(found, _without(rows, before))
         if self._output == "dstream":
-            return _gone(found, [before[row] for row in _without(before, rows)], terms)
+            return _gone(found, [*(before - self._remembered.rows).elements()], terms)
         return found
+
+    def follows(self, before_ms: int) -> bool:
+        """Tell whether rows that came and went since a firing are all that `go_on` needs."""
+        found = self._remembered
+        is_operator = self._output != "rstream"
+        return is_operator and found is not None and found.is_whole and found.at_ms == before_ms
+
+    def go_on(self, at_ms: int, extents: Sequence[Extent], came: Answer, went: Answer, terms: QueryTerms) -> Answer:
+        """Do as `compare`, by what the firing at a time has more and what it has less than the one before."""
+        found = self._remembered
+        assert found is not None, at_ms
+        more, less = _rows(came, terms), _rows(went, terms)
+        with self._lock:
+            found.at_ms, found.extents = at_ms, tuple(extents)
+            found.rows.update(more)
+            for row in less:
+                found.rows[row] -= 1
+                if not found.rows[row]:
+                    del found.rows[row]
+        if self._output == "istream":
+            return _taken(came, _without(more, Counter(less)))
+        return _taken(went, _without(less, Counter(more)))
 
     def is_reported(self, found: Answer) -> bool:
         """Tell whether a firing with this answer is reported."""
@@ -97,12 +127,13 @@ class Reporter:
     def forget(self, at_ms: int) -> None:
         """Begin anew after the firing at a time."""
         if self.is_compared:
-            self._remembered = Remembered(at_ms, (), ())
+            self._remembered = Remembered(at_ms, (), Counter())
 
     def progress(self) -> dict[str, Any] | None:
         """Return what is remembered, as JSON. From any thread."""
-        found = self._remembered
-        return None if found is None else found.as_json()
+        with self._lock:
+            found = self._remembered
+            return None if found is None else found.as_json()
 
     def restore(self, progress: dict[str, Any] | None) -> None:
         self._remembered = None if progress is None else Remembered.from_json(progress)
@@ -122,9 +153,9 @@ def _rows(found: Answer, terms: QueryTerms) -> tuple[Row, ...]:
     return tuple(zip(*(column_texts(column, terms) for column in found.columns), strict=True))
 
 
-def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[int]:
+def _without(rows: Iterable[Row], others: Counter[Row]) -> list[int]:
     """Return the places of the rows that are left when each of the others takes one that is equal away."""
-    left = Counter(others)
+    left = others.copy()
     kept = []
     for place, row in enumerate(rows):
         if left[row] > 0:
@@ -134,7 +165,7 @@ def _without(rows: Sequence[Row], others: Sequence[Row]) -> list[int]:
     return kept
 
 
-def _taken(found: Answer, rows: Sequence[Row], places: list[int]) -> Answer:
+def _taken(found: Answer, places: list[int]) -> Answer:
     if found.boolean is not None:
         return replace(found, boolean=bool(places))
     chosen = np.array(places, np.int64)

@@ -201,6 +201,8 @@ class Deltas:
         self._at_ms = 0
         self._goes_on = False
         self._is_known = False
+        self._is_moved = False
+        """Whether `move` was called at the firing at which it stands."""
         self._over_stored = frozenset(found.over_stored)
         self._comes = False
         """Whether something has come that the query reads of the stored graph."""
@@ -218,7 +220,7 @@ class Deltas:
     def stand(self, at_ms: int, *, is_known: bool, goes_on: bool, comes: bool) -> None:
         """Be about to fire. is_known: the tables know all tuples of the windows; goes_on: all that has changed in what
         is read of the stored graph since the firing before is what has come, if it `comes`."""
-        self._at_ms, self._is_known = at_ms, is_known
+        self._at_ms, self._is_known, self._is_moved = at_ms, is_known, False
         self._goes_on = goes_on and self._held_ms == at_ms - self._step_ms
         self._members[:, layout.MEMBER_COMES], self._members[:, layout.MEMBER_AT_MS] = comes, at_ms
         if comes != self._comes:
@@ -232,7 +234,12 @@ class Deltas:
     def run(self, limits: Callable[[], Limits]) -> Columns | None:
         """Return the same as CompiledQuery.run of the whole, in another order; None if that has to be run. Raises as
         that."""
-        return None if self.move(limits) is None else self.columns(self._columns)
+        holds = self._is_moved and self._held_ms == self._at_ms
+        return self.columns(self._columns) if holds or self.move(limits) is not None else None
+
+    def projected(self, rows: Int64Array) -> Columns:
+        """Return the columns of the whole query of some of the rows that came or went."""
+        return tuple([np.ascontiguousarray(rows[:, column]) for column in self._columns])
 
     def columns(self, places: Sequence[int]) -> Columns:
         """Return some columns of the rows that are held."""
@@ -245,7 +252,7 @@ class Deltas:
     def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
         """Hold the rows of the firing that it stands at, once; return what came and went. None if they have to be found
         in another way. Raises as CompiledQuery.run."""
-        goes_on, self._held_ms = self._goes_on and self._is_known, None
+        goes_on, self._held_ms, self._is_moved = self._goes_on and self._is_known, None, True
         if not self._is_known:
             self.forget()
             return None
