@@ -21,8 +21,10 @@ from wukongs.csparql.algebra import Bgp, DatasetClause, Project, Query, StreamWi
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Variable
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
+from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled_kernels import run_call, run_calls
 from wukongs.query.plans.conditions import Condition, conditions_of, table_of
 from wukongs.query.plans.dataset import Dataset, Resolve
@@ -254,6 +256,18 @@ class CompiledQuery:
         if found is None or variables is self.variables:
             return None if found is None else self._projected(found)
         return tuple([found[self.steps.plan.variables.index(variable)] for variable in variables])
+
+    def bindings_of_many(self, variables: Sequence[Variable], limits: Callable[[], Limits]) -> Columns | None:
+        """Do as bindings, also over windows in more parts than the kernel takes alone, and for more rows than it has
+        room for: then plan_runner runs the plan."""
+        found = self.bindings(variables, limits)
+        if found is not None or self.steps is None or self._conditions:
+            return found
+        dataset, _ = self.windows.dataset(self.clause, self.resolve)
+        columns, count = self._start
+        seeds = BindingTable(self.seeds, tuple(columns), count) if count else BindingTable.unit()
+        table = plan_runner.run(self.steps.plan, seeds, dataset, limits())
+        return tuple([table.column(variable) for variable in variables])
 
     def columns(self, out: Int64Array, count: int) -> Columns:
         """Return the query's columns of so many rows that lie at the beginning of some room."""

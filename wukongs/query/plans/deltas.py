@@ -274,7 +274,7 @@ class Deltas:
 
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
         """Evaluate the query anew; None if kernels could not."""
-        rows = self._derived(self._whole.bindings(self.variables, limits), derive)
+        rows = self._derived(self._whole.bindings_of_many(self.variables, limits), derive)
         if rows is None:
             return None
         self.count = 0
@@ -316,7 +316,7 @@ class Deltas:
     def _find_by(
         self, number: int, plan: CompiledQuery, limits: Callable[[], Limits], before_ms: int, derive: Derive | None
     ) -> bool:
-        rows = self._derived(plan.run(limits), derive)
+        rows = self._derived(plan.bindings_of_many(plan.variables, limits), derive)
         if rows is not None:
             self._keep(rows, number, before_ms)
         return rows is not None
