@@ -28,9 +28,7 @@ def test_only_what_is_new_is_looked_for_from_the_second_firing_on(monkeypatch: p
 
         def tell(numbers: Any) -> None:
             for stream, predicate in zip(streams, "pq", strict=True):
-                stream.push(
-                    [at(f"s{number % 50}", 100 * number, predicate, f"{predicate}{number}") for number in numbers]
-                )
+                stream.push([at(f"s{n % 50}", 100 * n, predicate, f"{predicate}{n}") for n in numbers])
             for stream in streams:
                 stream.advance(100 * numbers[-1])
             engine.settle(60)
@@ -41,7 +39,5 @@ def test_only_what_is_new_is_looked_for_from_the_second_firing_on(monkeypatch: p
             tell([number])
         found = {window.end_ms: len(rows(window)) for window in query.results(timeout_s=0)}
         assert query.stats()["firings_by_deltas"] == 9
-    counts = {
-        last: [sum(n % 50 == s for n in range(1, last + 1)) for s in range(50)] for last in range(COUNT + 1, COUNT + 11)
-    }
-    assert found == {100 * last: sum(n * n for n in of) for last, of in counts.items()}
+    pairs = {last: Counter(n % 50 for n in range(1, last + 1)) for last in range(COUNT + 1, COUNT + 11)}
+    assert found == {100 * last: sum(n * n for n in of.values()) for last, of in pairs.items()}
