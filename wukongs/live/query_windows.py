@@ -172,8 +172,12 @@ class QueryWindows:
         if not self._may_change:
             return None
         if plans.whole is None:
-            for source in plans.sources.values():
-                if not source.is_refused and is_worth_it(source.estimated_rows):
+            for source in list(plans.sources.values()):
+                if source.is_refused:
+                    source.refused_for -= 1
+                    if not source.is_refused:
+                        self._leave(self._changes.pop(one.whole, None) for one in plans.leave_to(source))
+                elif is_worth_it(source.estimated_rows):
                     source.deltas = self._stand(at_ms, source.whole, source.derived, is_partial, is_before)
                     if source.deltas is None:
                         source.refuse()
@@ -271,11 +275,14 @@ class QueryWindows:
     def close(self) -> None:
         """Read no window any more. Called with the lock held."""
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
-        for changes in self._changes.values():
-            self._core.windows.leave([*changes.new, *(table for table, _, _ in changes.tables)])
-            if changes.since is not None:
-                self._core.windows.leave([changes.since])
+        self._leave(self._changes.values())
         self._shared, self._changes = [], {}
+
+    def _leave(self, all_changes: Iterable[Changes | None]) -> None:
+        for changes in all_changes:
+            if changes is not None:
+                since = [] if changes.since is None else [changes.since]
+                self._core.windows.leave([*changes.new, *(table for table, _, _ in changes.tables), *since])
 
     def sn_at(self, at_ms: int) -> int | None:
         """Return the snapshot number that the firing at a time reads; None if it reads no stored graph."""

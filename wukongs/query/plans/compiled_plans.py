@@ -34,6 +34,8 @@ from wukongs.query.plans.plan_memo import PLANS_MAX, PlanMemo, Route
 from wukongs.store.batch_set import EMPTY
 
 Made = TypeVar("Made")
+REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
+"""After so many firings it is tried again to keep matches that could not be kept."""
 SOURCES_MAX = 8
 """Matches are kept of so many parts of a query."""
 
@@ -69,7 +71,7 @@ class Source:
     """Triple patterns that are evaluated from nothing, with what is evaluated above them for each row. part: the node
     of the algebra; whole: the patterns alone; derived: how many columns are held beside their variables;
     estimated_rows: what evaluating them anew takes; deltas: the rows, once they are kept; above: what is made of these;
-    is_refused: its rows cannot be kept."""
+    refused_for: for so many more firings its rows are not kept, since they could not be."""
 
     part: object
     whole: CompiledQuery
@@ -77,11 +79,17 @@ class Source:
     estimated_rows: float = 0.0
     deltas: Deltas | None = None
     above: Kept | None = None
-    is_refused: bool = False
+    refused_for: int = 0
+    _refusals: int = 0
+
+    @property
+    def is_refused(self) -> bool:
+        return self.refused_for > 0
 
     def refuse(self) -> None:
-        """Keep nothing, from now on."""
-        self.is_refused, self.above = True, None
+        """Keep nothing for some firings, each time for twice as many as before."""
+        self.refused_for, self.above = min(REFUSED_FIRINGS << self._refusals, REFUSED_FIRINGS_MAX), None
+        self._refusals += 1
         if self.deltas is not None:
             self.deltas.forget()
 
@@ -160,6 +168,14 @@ class CompiledPlans:
             return None
         source.estimated_rows = sum(step.estimated_rows for step in self.route(wanted, (), 1).plan.steps)
         return source if source.deltas is not None and source.deltas.is_ready else None
+
+    def leave_to(self, source: Source) -> list[Source]:
+        """Give up the sources that were found in the place of one that was refused, as it is tried again."""
+        bgp, sources = source.whole.wanted.bgp, list(self.sources.items())
+        found = [(part, one) for part, one in sources if one is not source and one.whole.wanted.bgp is bgp]
+        for part, _ in found:
+            del self.sources[part]
+        return [one for _, one in found]
 
     def _known_bgps(self) -> set[int]:
         """Return the identities of the patterns that have a source; an aggregate above them may be it."""
