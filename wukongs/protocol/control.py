@@ -42,7 +42,8 @@ class DeclaredStream:
     """key: names it everywhere (records.DeclareStream). began: the tick of its group at which it began (None: not yet).
     counts: the tick behind which it counts, None while it has not begun or is late; joined: the last stream batch that
     a LateJoin has brought. last_batch: None while it is open. gone: for a dropped stream, the SN from which on no
-    vector timestamp names it any more; its tuples up to last_batch stay."""
+    vector timestamp names it any more; its tuples up to last_batch stay. is_made: a query makes it, and it is late for
+    ever: ticks never wait for it."""
 
     key: str
     partitions: tuple[str, ...]
@@ -56,6 +57,7 @@ class DeclaredStream:
     last_batch: Int64 | None = None
     is_dropped: bool = False
     gone: Sn | None = None
+    is_made: bool = False
 
     @property
     def is_late(self) -> bool:
@@ -262,7 +264,9 @@ def is_news(control: Control, record: Record) -> bool:
             return group != LIVE and tick > control.groups.get(group, 0)
         case RegisterQuery(query=name):
             are_there = all(map(control.takes_in, record.streams)) and set(record.nodes) <= control.members.keys()
-            return name not in control.queries and are_there
+            makes = control.streams[record.makes] if control.takes_in(record.makes) else None
+            may_make = not record.makes or (makes is not None and not makes.partitions and makes.began is None)
+            return name not in control.queries and are_there and may_make
         case MoveQuery(query=name, nodes=nodes, before=before):
             query = control.queries.get(name)
             is_it = query is not None and (not before or before == tuple(sorted(query.nodes)))
@@ -358,6 +362,7 @@ def _with(control: Control, record: Record) -> Control:
             stream = DeclaredStream(
                 key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload
             )
+            stream = replace(stream, is_made=record.is_made)
             return _with_stream(replace(control, keys={**control.keys, name: key}), stream)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key]
@@ -365,11 +370,11 @@ def _with(control: Control, record: Record) -> Control:
         case BeginStream(stream=key, empty_to=empty_to):
             stream = control.streams[key]
             began = sn.tick if stream.group == LIVE else control.groups.get(stream.group, 0)
-            is_late = stream.group == LIVE and stream.batch_before(began) > empty_to
+            is_late = stream.is_made or (stream.group == LIVE and stream.batch_before(began) > empty_to)
             return _with_stream(control, replace(stream, began=began, counts=None if is_late else began))
         case LateJoin(stream=key, batch=batch):
             stream = control.streams[key]
-            has_come = batch == stream.batch_before(sn.tick)
+            has_come = batch == stream.batch_before(sn.tick) and not stream.is_made
             stream = replace(stream, joined=batch, counts=sn.tick if has_come else None)
             return _with_stream(replace(control, joins=(*control.joins, Join(sn, key, batch))), stream)
         case EndStream(stream=key, last_batch=last_batch, is_cut=is_cut):
@@ -385,6 +390,8 @@ def _with(control: Control, record: Record) -> Control:
             advances = (*control.advances, Advance(sn, group, tick))
             return replace(control, groups={**control.groups, group: tick}, advances=advances)
         case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
+            if record.makes:
+                control = _with_stream(control, replace(control.streams[record.makes], is_made=True))
             query = Registered(streams, dict.fromkeys(nodes, sn), payload, sn)
             return replace(control, queries={**control.queries, name: query})
         case MoveQuery(query=name, nodes=nodes):

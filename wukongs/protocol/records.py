@@ -91,7 +91,7 @@ class DeclareStream(Tagged, frozen=True):
     Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
     markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload:
     the host's options for it, as JSON. replaces: the key of the dropped stream that had the name before, if one had; so
-    a late repetition of the first proposal declares nothing."""
+    a late repetition of the first proposal declares nothing. is_made: a query makes it: it is late for ever."""
 
     stream: str
     partitions: tuple[str, ...]
@@ -100,6 +100,7 @@ class DeclareStream(Tagged, frozen=True):
     first_tick: Int64 = 0
     payload: str = ""
     replaces: str = ""
+    is_made: bool = False
 
 
 class OpenPartition(Tagged, frozen=True):
@@ -116,7 +117,8 @@ class BeginStream(Tagged, frozen=True):
     the proposer knows.
 
     It holds ticks back from here on, unless it begins late: a stream batch after `empty_to` ends at or before the tick
-    of this record. Then LateJoin records show it, until it has come as far as the ticks."""
+    of this record. Then LateJoin records show it, until it has come as far as the ticks. A stream that a query makes
+    begins late, and stays so."""
 
     stream: str
     empty_to: Int64 = 0
@@ -156,12 +158,14 @@ class AdvanceGroup(Tagged, frozen=True):
 
 
 class RegisterQuery(Tagged, frozen=True):
-    """A continuous query, and the nodes that keep slices for it. payload: the host's text and options, as JSON."""
+    """A continuous query, and the nodes that keep slices for it. payload: the host's text and options, as JSON. makes:
+    the key of a declared stream that nobody has written to, and that this query makes from here on, if it does."""
 
     query: str
     streams: tuple[str, ...]
     nodes: tuple[Int64, ...]
     payload: str = ""
+    makes: str = ""
 
 
 class MoveQuery(Tagged, frozen=True):

@@ -56,13 +56,15 @@ from wukongs.protocol.records import LIVE, Sn, Vts
 def tick_in(control: Control, group: str, vts: Vts) -> int:
     """Return the last tick of a clock group that a VTS covers for all streams that count.
 
-    A stream that is complete holds nothing back; where all are, it is the greatest of their ends. It never falls when
-    the VTS rises."""
+    A stream that is complete holds nothing back; where all are, it is the greatest of their ends, and of those of what
+    queries make, which come behind the streams that they read. It never falls when the VTS rises."""
     limits, ends = [], []
     for stream in control.live_streams:
+        batch, last = vts.get(stream.key, 0), stream.last_batch
+        if stream.group == group and stream.is_made:
+            ends.append(stream.end_of(batch))
         if stream.group != group or stream.counts is None:
             continue
-        batch, last = vts.get(stream.key, 0), stream.last_batch
         if last is None or batch < last:
             limits.append(max(stream.counts, stream.cover_of(batch)))
         else:
