@@ -1,21 +1,24 @@
 """Random chains of two queries, of which the second reads what the first makes, against tests/oracles/made_streams.py.
 
-The engine ends at random places, in order or as in a crash, and is opened again. Each window of both queries comes with
+An engine ends at random places, in order or as in a crash, and is opened again. Each window of both queries comes with
 the oracle's rows; none is missing, and none comes again that was taken before an orderly end."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import wukongs
+from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, A, B, node
 from tests.fuzz import SEED, scaled
 from tests.lives import close_and_open, crash_and_open
 from tests.oracles.made_streams import Chain, OfTime, OfTriples, Row, Tuple
+from wukongs.cluster.cluster_node import ClusterNode
 
 MADE = EX + "made"
 BATCH_MS = 100
@@ -28,8 +31,8 @@ class Life:
     """One engine, told of random things. reads_stored: the second query joins its window with stored triples, which
     another stream keeps moving on."""
 
-    def __init__(self, folder: Path | None, rng: random.Random) -> None:
-        self.rng, self.folder, self.copies = rng, folder, 0
+    def __init__(self, folder: Path | None, rng: random.Random, nodes: Sequence[ClusterNode] = ()) -> None:
+        self.rng, self.folder, self.copies, self.nodes = rng, folder, 0, nodes
         self.reads_stored = rng.random() < 0.4
         self.is_declared = rng.random() < 0.4
         period_ms = BATCH_MS
@@ -45,12 +48,13 @@ class Life:
         self.closed_ms = 0
         self.found: dict[str, dict[int, set[Row]]] = {MADE: {}, "read": {}}
         self.was_killed = False
-        self.engine = wukongs.Engine(folder, settings=SETTINGS)
+        self.engine = rng.choice(nodes).engine if nodes else wukongs.Engine(folder, settings=SETTINGS)
         known = " . ".join(f"{node(f'n{k}')} {node('is')} 1" for k in range(6))
         self.engine.update(f"INSERT DATA {{ {known} }}")
         self.begin()
 
     def begin(self) -> None:
+        rng = self.rng
         self.stream = self.engine.stream(A, batch_ms=BATCH_MS, timing=True, history_ms=0)
         self.noise = self.engine.stream(B, batch_ms=BATCH_MS, history_ms=0)
         if self.is_declared:
@@ -62,7 +66,10 @@ class Life:
             f"REGISTER QUERY read AS SELECT ?s ?o FROM STREAM <{MADE}> [{self.second.text()}] {stored} "
             f"WHERE {{ {also} ?s {node('has')} ?o }}",
         )
-        self.queries = {query.name: query for query in map(self.engine.register, texts)}
+        engines = [rng.choice(self.nodes).engine if self.nodes else self.engine for _ in texts]
+        self.queries = {
+            query.name: query for query in (engine.register(text) for engine, text in zip(engines, texts, strict=True))
+        }
 
     def push(self) -> None:
         rng, rows = self.rng, list[Tuple]()
@@ -134,7 +141,8 @@ class Life:
         self.settle()
         self.read()
         stored = {(row[0], row[1]) for row in _names(self.engine.query(STORED))}
-        self.engine.close()
+        if not self.nodes:
+            self.engine.close()
         fired, read = Chain(self.first, self.second, tuple(self.paused)).windows(self.tuples, self.end_ms)
         assert self.found[MADE] == fired
         assert self.found["read"] == read
@@ -160,3 +168,16 @@ def test_chains_of_two(kind: str, tmp_path: Path) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.parametrize("node_count", [1, 3])
+def test_chains_of_two_on_a_cluster(node_count: int) -> None:
+    """The two queries run on any nodes."""
+    for number in range(scaled(6)):
+        seed = (SEED or 0) * 1000 + number
+        with cluster(node_count, 2, SETTINGS, silence_pulses_max=PATIENT) as nodes:
+            try:
+                Life(None, random.Random(seed), nodes).run()
+            except BaseException as error:
+                error.add_note(f"seed {seed}")
+                raise

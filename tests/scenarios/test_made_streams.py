@@ -11,7 +11,7 @@ from tests.engine_helpers import EX, A, B, at, names, rows, windows
 from tests.faces import Face
 from tests.lives import crash_and_open
 
-pytestmark = pytest.mark.faces("embedded", "durable", "connect")
+pytestmark = pytest.mark.faces("embedded", "durable", "connect", "cluster-1", "cluster-3")
 P, Q = EX + "made1", EX + "made2"
 
 
@@ -84,7 +84,8 @@ def test_a_paused_producer_holds_its_readers(engine: Any) -> None:
     assert windows(query) == {200: [], 300: ["c"]}
 
 
-def test_a_producer_that_is_closed_ends_its_stream(engine: Any) -> None:
+def test_a_producer_that_is_closed_ends_its_stream(face: Face) -> None:
+    engine = face.open()
     stream = engine.stream(A, batch_ms=100, timing=True)
     first = engine.register(maker(P, A))
     query = engine.register(reader(P, "RANGE 300ms STEP 100ms"))
@@ -100,7 +101,7 @@ def test_a_producer_that_is_closed_ends_its_stream(engine: Any) -> None:
         engine.register(maker(P, A))
     query.close()
     long.close()
-    assert P not in engine.stats()["streams"]
+    assert face.is_cluster or P not in engine.stats()["streams"]  # nodes count it until all of them have dropped it
     engine.register(maker(P, A))
     query = engine.register(reader(P))
     stream.push([at("c", 350)])
@@ -145,7 +146,8 @@ def test_cycles_are_refused(engine: Any) -> None:
         engine.register(maker(EX + "made3", EX + "made4"))
 
 
-def test_a_declared_stream_joins_the_stored_graph(engine: Any) -> None:
+def test_a_declared_stream_joins_the_stored_graph(face: Face) -> None:
+    engine = face.open()
     stream = engine.stream(A, batch_ms=100, timing=True)
     made = engine.stream(P, into=EX + "g", batch_ms=200, timing=[EX + "passing"])
     query = engine.register(reader(P, "RANGE 200ms STEP 200ms"))
@@ -162,7 +164,11 @@ def test_a_declared_stream_joins_the_stored_graph(engine: Any) -> None:
     engine.settle(timeout_s=60)
     assert windows(query) == {200: ["a", "a"], 400: ["b", "b"], 600: []}
     assert rows(engine.query(f"SELECT ?s ?p {{ GRAPH <{EX}g> {{ ?s ?p ?o }} }}")) == [("a", "seen"), ("b", "seen")]
-    assert windows(stored)[600] == ["a", "b"]
+    fired = windows(stored)
+    assert face.is_cluster or fired[600] == ["a", "b"]  # a cluster does not wait for what is made
+    stream.advance(800)
+    engine.settle(timeout_s=60)
+    assert windows(stored) == {800: ["a", "b"]}
     with pytest.raises(wukongs.StreamError, match="is made by the query of that name"):
         made.push([at("x", 900)])
     with pytest.raises(wukongs.StreamError, match="is made by the query of that name"):
@@ -228,6 +234,7 @@ def test_another_text_begins_to_read_it(engine: Any) -> None:
     assert windows(query) == {100: ["a"], 200: ["b"]}
 
 
+@pytest.mark.faces("embedded", "durable", "connect")
 def test_what_finds_no_room_is_told(face: Face) -> None:
     engine = face.open(wukongs.Settings(queued_bytes_max=1024))
     stream, other = (engine.stream(name, batch_ms=100, timing=True) for name in (A, B))

@@ -155,18 +155,6 @@ def test_rows_are_no_stream(engine: wukongs.Engine) -> None:
     assert found[100].arrow().column_names == ["s"]
 
 
-@pytest.mark.faces("cluster-1", "cluster-3")
-def test_what_a_query_makes_is_not_read_by_another(engine: wukongs.Engine) -> None:
-    text = f"""REGISTER STREAM <{EX}out> AS CONSTRUCT {{ ?s <{EX}seen> ?o }}
-        FROM STREAM <{A}> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"""
-    answers(engine, text, LIFE, 200)
-    with pytest.raises(wukongs.StreamError, match=r"line 1, column \d+: <http://ex/out> is what a query makes, and is"):
-        engine.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "out"))
-    engine.stream(EX + "other")
-    with pytest.raises(wukongs.StreamError, match="queries of a cluster do not make streams that are read there yet"):
-        engine.register(text.replace(f"{EX}out", f"{EX}other"))
-
-
 @pytest.mark.parametrize(
     ("where", "expected"),
     [

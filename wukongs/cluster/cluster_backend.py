@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
-from wukongs.cluster.node_payloads import Registration, read_registration
+from wukongs.cluster.made_feeds import is_declared_for_readers
+from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
@@ -32,15 +34,22 @@ from wukongs.errors import (
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import QuerySource, check_name, is_over
-from wukongs.live.declarations import check_windows, parse_continuous
+from wukongs.live.declarations import (
+    check_made,
+    check_windows,
+    make_stream,
+    options_for_readers,
+    parse_continuous,
+)
 from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_group import terms_of_bindings
 from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import terms_of
 from wukongs.live.stream import Stream
+from wukongs.live.stream_state import StreamState
 from wukongs.live.update import cleared_names, evaluated
-from wukongs.live.windows import makes_stream
+from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
@@ -58,6 +67,10 @@ RECORD_S = 30.0
 """How long a majority of the nodes may take to agree on a record."""
 COMPACTED_MAX = 5
 """How often an update is evaluated whose snapshot was forgotten by some node before it was asked to hold it."""
+CATCH_UP_S = 10.0
+"""How long the end of a query that makes a stream waits for the windows that are due."""
+DROP_S = 5.0
+"""How long the end of a query may take to be in the log, before the stream that it read is left as it is."""
 SHOW_S = 2.0
 """How long a declaration, a load or an update waits for the other nodes to see it."""
 
@@ -145,10 +158,12 @@ class ClusterBackend:
         self._core.check_is_open()
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
-        first_tick = first_tick_of(options["batch_ms"])
         control = self._host.node.control
-        before, payload = control.keys.get(name, ""), json.dumps(options)
-        record = DeclareStream(name, (), options["batch_ms"], first_tick=first_tick, payload=payload, replaces=before)
+        before = control.keys.get(name, "")
+        known = control.queries.get(name)
+        if known is not None and maker(known.payload, name) is not None:
+            raise StreamError(f"stream {name} is made by a query: declare it before that is registered")
+        record = _declaration(name, options, before)
         if control.takes_in(before) or not self._submit(record):
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
         return self._stream(name, late)
@@ -187,22 +202,30 @@ class ClusterBackend:
         core = self._core
         with core.lock:
             core.check_is_open()
-            if makes_stream(query) and name in core.streams:
-                raise StreamError(
-                    f"stream {name} is declared, and queries of a cluster do not make streams that are read there yet: "
-                    "give the query another name"
-                )
-            check_windows(core, query, self._injector.queries)
+        self._serve_readers(query)
+        if makes_stream(query):
+            self._wait_for_closed_queries()
+        with core.lock:
+            makes = self._check_made(query)
+            check_windows(core, query)
             from_ms = counts_from(core, query, self._store.inserted_ms)
+            if (made := self._injector.made.get(name)) is not None:
+                from_ms = made.goes_on_from(from_ms, reads_stored(query))
         self._claims.settle_texts([*(term.text for term in constants_of(query)), *terms_of_bindings(source.bindings)])
         me, payload = self._host.me.node, Registration(source, from_ms).payload()
-        record: RegisterQuery | MoveQuery = RegisterQuery(name, self._keys_of(query), (me,), payload)
+        makes_key = self._host.node.control.key_of(name) if makes else ""
+        record: RegisterQuery | MoveQuery = RegisterQuery(name, self._keys_of(query), (me,), payload, makes_key)
         left = free_name(self._host, self._store, name, source)
         if left is not None:
             homes = tuple(sorted(left.nodes))
             record = MoveQuery(name, (me,), before=homes)
             log.warning("query %s goes on here; windows that ended since node %s went may be missing", name, homes)
-        if not self._submit(record):
+        try:
+            is_news = self._submit(record)
+        except StreamError:  # the log had another query first, with which this one would be a cycle
+            self.close_query(name)
+            raise
+        if not is_news:
             raise StreamError(f"a query named {name} is registered already: close it first")
         registered = self._store.query(name)
         if registered is None:
@@ -211,6 +234,59 @@ class ClusterBackend:
             with core.lock:
                 registered.attach(on_result)
         return registered
+
+    def _serve_readers(self, query: Query) -> None:
+        """Declare the streams that queries make and that a query is the first to read, if nobody else does so now. The
+        homes of these queries let them begin, with the firings from then on."""
+        core = self._core
+        for window in query.dataset.windows:
+            name, control = window.stream, self._host.node.control
+            if name not in control.queries or control.takes_in(control.key_of(name)):
+                continue
+            self._wait_for_closed_queries()
+            control = self._host.node.control
+            known = control.queries.get(name)
+            made_by = None if known is None else maker(known.payload, name)
+            if made_by is None:
+                continue
+            with core.lock:
+                states = [core.stream(one.stream) for one in made_by.dataset.windows]
+                options = options_for_readers(core.settings, firing_period(firing_step(made_by), states))
+                check_window(window, make_stream(core, name, options, 0))
+            if self._submit(_declaration(name, options, control.keys.get(name, ""), is_made=True)):
+                with suppress(StreamError, NodeUnavailable):  # only a busy cluster shows it later than that
+                    self._settling.settle(SHOW_S)  # its home says what it begins with
+
+    def _check_made(self, query: Query) -> bool:
+        """Do as check_made, over the queries and streams of the log. Called with the lock held."""
+        control = self._host.node.control
+
+        def made_of(stream_iri: str) -> list[str]:
+            known = control.queries.get(stream_iri)
+            return [] if known is None else streams_read(known.payload, stream_iri)
+
+        def is_written(state: StreamState) -> bool:
+            stream = control.stream_named(state.iri)
+            return stream is not None and (bool(stream.partitions) or stream.began is not None)
+
+        return check_made(self._core, made_of, query, is_written)
+
+    def catch_up(self) -> None:
+        with suppress(StreamError, NodeUnavailable):
+            self._settling.settle(CATCH_UP_S)
+
+    def drop_unread(self, streams: Collection[str]) -> None:
+        host = self._host
+        for name in streams:
+            if not is_declared_for_readers(host.node.control, name):
+                continue
+            with suppress(NodeUnavailable):
+                host.wait_until(lambda node: not closing_here(node, self._store), DROP_S, "the ends of queries")
+                control = host.node.control
+                key = control.key_of(name)
+                is_read = any(key in query.streams for query in control.queries.values())
+                if name not in control.queries and not is_read:
+                    self._submit(DropStream(key))
 
     def _keys_of(self, query: Query) -> tuple[str, ...]:
         """Return the keys of the streams of a query's windows, in order."""
@@ -224,9 +300,12 @@ class ClusterBackend:
             source = before.source._replace(text=text, base=base, output=output)
             query, core = parse_continuous(source), self._core
             check_name(query, name)
+            self._serve_readers(query)
             with core.lock:
                 core.check_is_open()
-                check_windows(core, query, self._injector.queries)
+                if name not in core.streams or core.streams[name].is_made:
+                    self._check_made(query)
+                check_windows(core, query)
                 from_ms = counts_from(core, query, self._store.inserted_ms)
             self._claims.settle_texts([term.text for term in constants_of(query)])
             return before._replace(source=source, from_ms=from_ms), query
@@ -242,10 +321,19 @@ class ClusterBackend:
         while known is not None and first is not None and known.since == first.since:
             after, query = altered(read_registration(known.payload, name))
             record = AlterQuery(name, self._keys_of(query), after.payload(), known.changes + 1, known.since)
-            if self._submit(record):
-                return
+            try:
+                if self._submit(record):
+                    return
+            except StreamError:  # the log had another query first, with which this one would be a cycle
+                self._take_back(name, record, known)
+                raise
             known = self._host.node.control.queries.get(name)
         raise is_over(name)
+
+    def _take_back(self, name: str, record: AlterQuery, before: Registered) -> None:
+        """Let the log say again what a query was before a change that could not be made."""
+        number = record.number + 1
+        self._submit(AlterQuery(name, before.streams, before.payload, number, before.since))
 
     def _wait_for_closed_queries(self) -> None:
         """Wait until the log has heard of all queries that were closed here."""
@@ -346,6 +434,12 @@ class ClusterBackend:
 
     def close(self) -> None:
         """Nothing: whoever runs the node ends it."""
+
+
+def _declaration(name: str, options: Mapping[str, Any], before: str, *, is_made: bool = False) -> DeclareStream:
+    batch_ms, payload = options["batch_ms"], json.dumps(options)
+    first_tick = first_tick_of(batch_ms)
+    return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before, is_made=is_made)
 
 
 def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool]:

@@ -20,6 +20,7 @@ from wukongs.cluster.host import PULSE_S, Host
 from wukongs.cluster.idleness import IdleWatch
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
+from wukongs.cluster.made_feeds import MadeFeeds
 from wukongs.cluster.members import is_silent, left_s
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.reads import owner
@@ -139,6 +140,7 @@ class ClusterNode:
         self._donor = Donor(host, store, self.intake)
         self._changes = Changes(host, store, claims, network)
         writers = Writers(host, store, self.intake, network)
+        store.injector.made.feed_by(MadeFeeds(host, store, writers))
         self._idle_watch = IdleWatch(host, store, writers)
         settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)

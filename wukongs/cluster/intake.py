@@ -73,7 +73,7 @@ class Intake:
         self._host.check()
         facts = self._store.stream(message.stream)
         if not self._is_open(message.stream, message.partition):
-            facts.check_is_open()
+            facts.check_is_open(is_by_its_query=facts.is_made and message.partition == PUSH_PARTITION)
             self._join(message.stream, message.partition)
         self._fence(message.stream, message.partition, message.epoch)
         offset = self._partition(message.stream, message.partition).offset

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, get_args
 
 from wukongs.cluster.times import ms_of
+from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, SettingsError
 from wukongs.live.continuous import QuerySource, Unread
-from wukongs.live.declarations import stream_options
+from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.made_streams import MADE
+from wukongs.live.windows import makes_stream
 from wukongs.protocol.records import LIVE, DeclareStream
 from wukongs.settings import Settings
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
-_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms")
+_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms", MADE)
 
 
 def _read(payload: str, what: str, names: Sequence[str], if_given: Sequence[str] = ()) -> dict[str, Any]:
@@ -41,10 +45,15 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
     is_sound = isinstance(timing, bool) or (isinstance(timing, list) and all(isinstance(iri, str) for iri in timing))
     if not is_sound or not _is_text(found["into"]) or not isinstance(found["index"], str):
         raise DataError(f"{what}: expected options of a stream, found {record.payload[:200]!r}")
+    is_made = found.pop(MADE, False)
+    if is_made is not record.is_made:
+        raise DataError(f"{what}: expected {MADE} as in its record, {record.is_made}, found {is_made!r}")
     is_called = found.get("on_late") is True  # a function of the node that has declared it
     options = stream_options(settings, **{**found, "on_late": None} if is_called else found)
     if is_called:
         options["on_late"] = True
+    if is_made:
+        options[MADE] = True
     batch_ms = options["batch_ms"]
     if record.batch_ticks != batch_ms or ms_of(record.first_tick) % batch_ms or record.group != LIVE:
         raise SettingsError(
@@ -104,3 +113,19 @@ def read_change(payload: str) -> ChangePayload:
     if type(found["operations"]) is not int:
         raise DataError(f"change {name}: expected how many operations it has, found {found['operations']!r}")
     return ChangePayload(name, graph, cleared, found["operations"])
+
+
+@lru_cache(4096)
+def maker(payload: str, name: str) -> Query | None:
+    """Return the query of a registration if it makes a stream. Raises WukongsError."""
+    source = read_registration(payload, name).source
+    if "construct" not in source.text.lower():
+        return None
+    query = parse_continuous(source)
+    return query if makes_stream(query) else None
+
+
+def streams_read(payload: str, name: str) -> list[str]:
+    """Return the streams that a query reads if it makes one, none if not. Raises as maker."""
+    query = maker(payload, name)
+    return [] if query is None else [window.stream for window in query.dataset.windows]

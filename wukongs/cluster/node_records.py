@@ -19,17 +19,25 @@ from itertools import pairwise
 import numpy as np
 
 from wukongs.cluster.exposure import Due, Exposure
-from wukongs.cluster.node_payloads import ChangePayload, read_change, read_options, read_registration
+from wukongs.cluster.node_payloads import (
+    ChangePayload,
+    maker,
+    read_change,
+    read_options,
+    read_registration,
+    streams_read,
+)
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.staging import Staging
 from wukongs.cluster.times import ms_of, packed
-from wukongs.errors import DataError, WukongsError
+from wukongs.errors import DataError, StreamError, WukongsError
 from wukongs.live.core import Core
-from wukongs.live.declarations import check_windows, make_stream, parse_continuous, register_query
+from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
+from wukongs.live.windows import reads_stored
 from wukongs.protocol.records import (
     AlterQuery,
     BeginStream,
@@ -85,6 +93,18 @@ def by_shard(batch: Batch) -> Int64Array:
         places = first + np.searchsorted(keys[first:end], _FIRST_IDS)
         counts += np.diff(offsets[np.append(places, end)])
     return counts
+
+
+def _cycle(name: str) -> StreamError:
+    return StreamError(
+        f"query {name} would read what is made of its own stream, a cycle, by a query that was registered or changed "
+        "at the same time: give it another name"
+    )
+
+
+def _names(keys: Collection[str]) -> list[str]:
+    """Return the names of streams by their keys."""
+    return [key.split(" ")[0] for key in keys]
 
 
 def _dropped_name(state: StreamState) -> str:
@@ -193,7 +213,13 @@ class NodeRecords:
                     del self.streams[name]
                     return lambda: self._forget(dropped), _ready
                 return lambda: self._drop(dropped), _ready
-            case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
+            case RegisterQuery(query=name, streams=streams, payload=payload) if self._is_cycle(name, streams, payload):
+                return _raising(_cycle(name)), _ready
+            case AlterQuery(query=name, streams=streams, payload=payload) if self._is_cycle(name, streams, payload):
+                return _raising(_cycle(name)), _ready
+            case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload, makes=makes):
+                if makes in self.streams:
+                    self.streams[makes].state.is_made = True
                 self._registered[name] = RecordedQuery(index, streams, payload)
                 return self._run_on(name, nodes, is_new=True)
             case MoveQuery(query=name, nodes=nodes) if name in self._registered:
@@ -206,6 +232,23 @@ class NodeRecords:
             case Change(payload=payload):
                 return self._change(payload, sn), _ready
         return _nothing, _ready
+
+    def _is_cycle(self, name: str, streams: Collection[str], payload: str) -> bool:
+        """Tell whether a query over some streams would read what is made of its own: by the order of the log, so all
+        nodes say the same."""
+
+        def made_of(stream_iri: str) -> list[str]:
+            known = self._registered.get(stream_iri)
+            return [] if known is None or stream_iri == name else streams_read(known.payload, stream_iri)
+
+        try:
+            if maker(payload, name) is not None:
+                check_no_cycle(name, _names(streams), made_of)
+        except StreamError:
+            return True
+        except WukongsError:
+            pass  # its node says so when it registers it
+        return False
 
     def pass_over(self, record: Record) -> None:
         """Forget what came here for a record whose effect was taken over."""
@@ -225,6 +268,8 @@ class NodeRecords:
         streams: by their names in core.streams. The queries that this node ran in an earlier life run on."""
         for name, stream in streams.items():
             self._show_stream(name, stream)
+            if stream.state.is_made and not stream.state.is_dropped:
+                self._injector.made.add(stream.state)
         self.streams = {stream.key: stream for stream in streams.values()}
         self.shown_keys, self.keys, self.homes = dict(keys), dict(keys), dict(homes)
         self._registered = {name: found for name, (found, _) in homes.items()}
@@ -250,10 +295,16 @@ class NodeRecords:
         stream.key = self.keys[name] = f"{name} {index}" if name in self.keys else name
         stream.first_tick = record.first_tick
         self.streams[stream.key] = stream
+        stream.state.is_made = record.is_made
 
         def show() -> None:
             self._show_stream(name, stream)
             self.shown_keys[name] = stream.key
+            if record.is_made:
+                made = self._injector.made.add(stream.state)
+                producer = self._injector.queries.get(name)
+                if made.producer is not None and producer is not None:
+                    made.begin_after(producer.fired_ms())
 
         return show
 
@@ -276,6 +327,7 @@ class NodeRecords:
     def _drop(self, stream: NodeStream) -> None:
         """Free the name of a stream. Its tuples are still sealed, as on other nodes, until it is gone."""
         stream.state.is_dropped = True
+        self._injector.made.forget(stream.state.iri)
         self._hide_stream(stream.state.iri)
         self._show_stream(_dropped_name(stream.state), stream)
 
@@ -283,6 +335,7 @@ class NodeRecords:
         for name in (stream.state.iri, _dropped_name(stream.state)):
             if self._exposure.streams.get(name) is stream:
                 self._hide_stream(name)
+                self._injector.made.forget(name)
         self._core.release(stream.forget())
 
     # --- queries ------------------------------------------------------------------------------------------------------
@@ -294,6 +347,9 @@ class NodeRecords:
 
         def run() -> None:
             self.homes[name] = found, tuple(nodes)
+            state = self._core.streams.get(name)
+            if state is not None and state.is_made and self._injector.made.get(name) is None:
+                self._injector.made.add(state)
             if self._me in nodes:
                 self._register(name, found, is_new=is_new)
             else:
@@ -320,9 +376,11 @@ class NodeRecords:
             query = parse_continuous(source)
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
-            check_windows(self._core, query, self._injector.queries)
+            check_windows(self._core, query)
             if not is_new:
                 from_ms = counts_from(self._core, query)
+                if (made := self._injector.made.get(name)) is not None:
+                    from_ms = made.goes_on_from(from_ms, reads_stored(query))
             if is_paused or self._joined.join(query, source, None, from_ms, found.index) is None:
                 alone = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
                 alone.is_paused = is_paused

@@ -54,6 +54,7 @@ _SHOWN = (
     "is_ended",
     "is_ending",
     "is_dropped",
+    "is_made",
     "closed_ms",
     "first_ms",
     "last_ms",
@@ -145,7 +146,7 @@ class NodeStream:
         protocol's number. Return up to which stream batch it has nothing, and whether it counts from there on."""
         self.began_ms = ms_of(tick)
         last = self.began_ms // self.state.batch_ms
-        if last > self.before + empty_to:
+        if self.state.is_made or last > self.before + empty_to:
             return self.before + empty_to, False
         self.counts_ms = self.began_ms
         return last, True
@@ -154,7 +155,7 @@ class NodeStream:
         """Note up to which stream batch a record brings the stream while it is late: the protocol's number. Return
         whether it counts from there on."""
         self.brings = batch + self.before
-        if self.brings != ms_of(tick) // self.state.batch_ms:
+        if self.state.is_made or self.brings != ms_of(tick) // self.state.batch_ms:
             return False
         self.counts_ms = ms_of(tick)
         return True
@@ -198,7 +199,7 @@ class NodeStream:
 
     def check_piece(self, piece: Piece) -> None:
         """Check that a piece can be kept. Raises StreamError."""
-        self.state.check_is_open()
+        self.state.check_is_open(is_by_its_query=self.state.is_made)
         times, count = piece.encoded.timestamps, len(piece.encoded)
         if len(times) != count or len(piece.timing) != count or len(piece.row_places()) != count:
             raise StreamError(
@@ -381,7 +382,7 @@ class NodeStream:
             return
         number, state = min(self.stable_to, self._ready_to), self.state
         if number > self.before:
-            if state.first_ms is None:
+            if state.first_ms is None and not state.is_made:  # else its writer always says it
                 state.first_ms = self._first_at(number) if self.is_home else number * state.batch_ms
             closed_ms = number * state.batch_ms
             state.closed_ms = closed_ms if state.closed_ms is None else max(closed_ms, state.closed_ms)

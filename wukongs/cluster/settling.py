@@ -30,6 +30,10 @@ TELL_S = 1.0
 """How much longer than the others who has asked them waits, to hear what holds them up."""
 
 
+Made = tuple[str, int, int | None]
+"""A stream that a query makes: its key, its last stream batch that all nodes have closed, and its end."""
+
+
 class Settling:
     """The settling of one node: asks the others, and answers them."""
 
@@ -42,6 +46,12 @@ class Settling:
         if self._store.injector.is_on_result:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
         deadline = time.monotonic() + (FOREVER_S if timeout_s is None else timeout_s)
+        before: list[Made] = []
+        while before != (before := self._settle_all(deadline)):
+            pass  # what queries have made meanwhile is to be read, too
+
+    def _settle_all(self, deadline: float) -> list[Made]:
+        """Settle what is closed now; return how far the streams are that queries make."""
         members = sorted(members_of(self._host))
         asked = dict.fromkeys(members, Packet(CLOSED))
         answers = ask_members(self._host, self._peers, asked, min(left_s(deadline), ASK_S))
@@ -56,7 +66,8 @@ class Settling:
             packet = Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": seconds, "vts": vts})
             try:
                 ask_members(self._host, self._peers, dict.fromkeys(members, packet), seconds + TELL_S)
-                return
+                made = [one for one in node.control.live_streams if one.is_made]
+                return [(one.key, vts.get(one.key, 0), one.last_batch) for one in made]
             except StreamError:
                 if time.monotonic() >= deadline:
                     raise

@@ -75,6 +75,10 @@ class StreamWriter:
         self._offset = 0
         self._promised_ms: int | None = None
         self._is_closed = False
+        self._had_ms: int | None = None
+        """The time of the last rows that all nodes have."""
+        self._found_to: int | None = None
+        """Some nodes have the rows of a firing, up to here, and others lack them."""
         self._room: dict[int, int] = {}
         """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
         self._unfinished: tuple[Fed, Call | None] | None = None
@@ -122,6 +126,46 @@ class StreamWriter:
             told = replace(told, late_count=told.late_count + len(late), dropped_count=dropped_count)
         self._deliver(told, deadline, Call(encoded, on_time, late))
         return late
+
+    def decide(self, at_ms: int, encoded: Encoded | None, timeout_s: float, first_ms: int | None = None) -> None:
+        """Take what the firing at a time of the stream's query has brought, None: nothing. It says nothing new if that
+        time is decided already. The rows come to all nodes before any of them closes the stream up to it. So the next
+        writer and the next home of the query can tell what is decided. first_ms: from when on the stream is there,
+        None: from at_ms.
+
+        Raises StreamError (the stream was dropped: it takes nothing more), NodeUnavailable (a node is away, or has no
+        room: say it again)."""
+        with self._turn(timeout_s) as deadline:
+            self._begin(deadline)
+            if self._is_closed or (self._promised_ms is not None and at_ms <= self._promised_ms):
+                return
+            self._store.stream(self._stream).check_range(at_ms)
+            if self._had_ms != at_ms:
+                self._deliver_made(at_ms, encoded, deadline)
+            first_ms = at_ms if first_ms is None else first_ms
+            self._deliver(self._told((), self._offset, at_ms, first_ms=first_ms), deadline)
+
+    def _deliver_made(self, at_ms: int, encoded: Encoded | None, deadline: float) -> None:
+        count = 0 if encoded is None else len(encoded)
+        found_to, self._found_to = self._found_to, None
+        if found_to is not None and found_to != self._offset + count:
+            # The nodes that have rows of this firing have others: a stream batch is a set, and theirs stay in it.
+            stands_ms = self._promised_ms if self._promised_ms is not None else 0
+            self._send(self._shares(self._told((), found_to, stands_ms)), deadline)
+            self._offset = found_to
+        if encoded is not None and count:
+            told = self._told(self._pieces(encoded), first_ms=at_ms)
+            try:
+                self._deliver(told, deadline, Call(encoded, encoded, _NO_ROWS))
+            except StreamError as error:
+                if not self._store.stream(self._stream).is_dropped and self._room_lacks(told):
+                    raise NodeUnavailable(str(error)) from error
+                raise
+
+    def _room_lacks(self, told: Fed) -> bool:
+        shares = self._shares(told)
+        counts = {node: sum(len(piece.encoded) for piece in share.pieces) for node, share in shares.items()}
+        return any(counts[node] > self._room.get(node, 0) for node in members_of(self._host))
 
     def advance(self, time_ms: int, timeout_s: float) -> None:
         """Promise that nothing at or before a time will come. Raises StreamError (no SN can name the time),
@@ -233,6 +277,8 @@ class StreamWriter:
                 "again: it is applied once"
             ) from error
         self._unfinished = None
+        if told.pieces:
+            self._offset, self._had_ms = told.pieces[-1].end_offset, int(told.pieces[-1].encoded.timestamps[-1])
         if told.complete_ms is not None:
             self._offset, self._promised_ms = told.end_offset, told.complete_ms
         if told.is_last:
@@ -265,13 +311,16 @@ class StreamWriter:
             standings = self._standings(deadline).values()
             self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
             state = self._store.stream(self._stream)
+            self._had_ms, self._found_to = None, None
+            if state.is_made:
+                self._offset, self._found_to = min(one.offset for one in standings), self._offset
             closed_ms = self._store.real_batch(self._store.key_of(self._stream), closed) * state.batch_ms
             self._promised_ms = closed_ms if closed else None
             stands_ms = self._store.stands_ms(self._stream)
             if stands_ms is not None and state.lateness_of(PUSH_PARTITION) is not None:
                 self._promised_ms = max(stands_ms, closed_ms) if closed else stands_ms
             self._is_closed = any(standing.is_ended for standing in standings)
-            if any(standing.offset != self._offset for standing in standings):
+            if not state.is_made and any(standing.offset != self._offset for standing in standings):
                 log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
             if len({standing._replace(room=0) for standing in standings}) > 1:
                 self._send(self._shares(self._told((), self._offset, closed_ms, self._is_closed)), deadline)
@@ -375,6 +424,12 @@ def _is_same(one: Encoded, other: Encoded) -> bool:
 
 def _pushed(packet: Packet) -> ToWriter:
     """Return the call of the writer that a packet asks for. Raises DataError."""
+    if "fired_ms" in packet.fields:
+        fired_ms, made = time_of(packet, "fired_ms"), tuples_in(packet)
+        if len(made) > 1 or any(not np.array_equal(one.timestamps, np.full(len(one), fired_ms)) for one in made):
+            raise DataError(f"{PUSH}: expected tuples with the time of one firing, found others")
+        first_ms = time_of(packet, "first_ms")
+        return lambda writer, timeout_s: writer.decide(fired_ms, made[0] if made else None, timeout_s, first_ms)
     if packet.fields.get("is_last") is True:
         return StreamWriter.finish
     if "complete_ms" in packet.fields:
@@ -402,6 +457,12 @@ class Writers:
     def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
         told = {"complete_ms": time_ms}
         self._at_writer(stream, told, lambda writer, left: writer.advance(time_ms, left), timeout_s)
+
+    def decide(self, stream: str, at_ms: int, encoded: Encoded | None, first_ms: int, timeout_s: float) -> None:
+        """Tell the writer of a stream what a firing of its query has brought. Raises as StreamWriter.decide."""
+        made = [] if encoded is None else [encoded]
+        do: ToWriter = lambda writer, left: writer.decide(at_ms, encoded, left, first_ms)  # noqa: E731
+        self._at_writer(stream, {"fired_ms": at_ms, "first_ms": first_ms}, do, timeout_s, made)
 
     def finish(self, stream: str, timeout_s: float) -> None:
         self._at_writer(stream, {"is_last": True}, StreamWriter.finish, timeout_s)
@@ -439,7 +500,7 @@ class Writers:
                 fields = {"stream": stream, "index": self._host.node.control.index, "timeout_s": seconds, **told}
                 (answer,) = self._peers.ask([(at, tuples_packet(PUSH, pushed, **fields))], seconds + TELL_S)
                 if "writer" not in answer.fields:
-                    return _late_in(answer, sum(map(len, pushed)))
+                    return _NO_ROWS if "fired_ms" in told else _late_in(answer, sum(map(len, pushed)))
                 if time.monotonic() >= deadline:
                     raise NodeUnavailable(
                         f"stream {stream}: the nodes did not agree within {timeout_s:g} s who writes it"
@@ -513,6 +574,8 @@ class ClusterSink:
 
     def end(self, state: StreamState) -> None:
         """A stream that pipelines feed as well goes on until they are at their end."""
+        if state.is_made:
+            self._check_is_open(state)
         if not (state.is_ended or state.is_dropped or self._core.is_closed):
             self._writers.finish(state.iri, PUSH_S)
 

@@ -31,7 +31,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import sort_in
-from wukongs.live.made_streams import MADE
+from wukongs.live.made_streams import MADE, MadeStream
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
@@ -187,7 +187,7 @@ class _Replay:
             elif isinstance(message, Pushed):
                 self._journal.note_late(record.lsn, message)
                 made = self._injector.made.get(message.piece.stream)
-                if made is None:
+                if not isinstance(made, MadeStream):
                     self._take_call(message)
                 else:
                     self._take(made.state, message.piece)
@@ -362,7 +362,7 @@ class _Replay:
 
     def _change_join(self, change: dict[str, Any], _: int) -> None:
         made = self._injector.made.get(change["stream"])
-        if made is not None:
+        if isinstance(made, MadeStream):
             made.join(change["to"], change["sn"])
             return
         self._core.join(self._core.streams[change["stream"]], change["to"], change["sn"])

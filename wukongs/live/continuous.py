@@ -17,7 +17,7 @@ from wukongs.errors import BudgetExceeded, StreamError, WukongsError
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
-from wukongs.live.made_streams import MadeStream, MadeStreams
+from wukongs.live.made_streams import Made, MadeStreams
 from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, counts_from
@@ -187,7 +187,7 @@ class ContinuousQuery:
         """Texts and pauses to come, by the log that is replayed: (LSN, what it says), in order."""
         self.is_paused = False
         self.is_closed = False
-        self.made: MadeStream | None = None
+        self.made: Made | None = None
         """The stream that it makes, once another query of this engine reads it, or if it was declared before."""
         self._is_replaced = False
         self._is_firing = False
@@ -224,7 +224,9 @@ class ContinuousQuery:
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._states = self.windows.states
-        self.beat: object = (self.step_ms, self.windows.beat) if self.step_ms is not None else self.windows
+        is_held_alone = self.is_stream and self._core.query_log is not None  # by what it makes
+        is_own = self.step_ms is None or is_held_alone
+        self.beat: object = self.windows if is_own else (self.step_ms, self.windows.beat)
         """It is equal for all queries that are due at the same times, and need the same slices."""
         self.reporter = Reporter(query.registration)
         self._last_ms: int | None = None
@@ -260,6 +262,8 @@ class ContinuousQuery:
 
     def close(self) -> None:
         """End the query. Reported windows can still be read. Raises StorageError (it cannot be logged)."""
+        if self.made is not None and self._core.query_log is not None and not self.is_closed:
+            self._core.query_log.catch_up()
         with self._core.lock:
             if self.is_closed:
                 return
@@ -271,6 +275,8 @@ class ContinuousQuery:
                 made.end()
             for stream in (self.name, *self._states):
                 self._schedule.made.drop_unread(stream)
+        if self._core.query_log is not None:
+            self._core.query_log.drop_unread((self.name, *self._states))
 
     def _close(self) -> None:
         self._core.journal.commit({"op": "close", "query": self.name})
@@ -533,7 +539,10 @@ class ContinuousQuery:
         return True
 
     def _covered_ms(self) -> int | None:
-        """Return the time up to which the query may fire. None: one of its streams has not begun."""
+        """Return the time up to which the query may fire. None: one of its streams has not begun, or what it has
+        brought has to be taken first."""
+        if self.made is not None and self.made.is_full:
+            return None
         states = self._states.values()
         covered = covered_ms(self.step_ms or 1, states)
         if covered is None or not self.windows.reads_stored:

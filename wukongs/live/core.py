@@ -63,6 +63,13 @@ class QueryLog(Protocol):
     def close_query(self, name: str) -> None:
         """Note that a query that ran here was closed. Called with the lock held; nobody waits."""
 
+    def catch_up(self) -> None:
+        """Wait, but not for ever, until what was pushed is seen and has fired. Called without the lock."""
+
+    def drop_unread(self, streams: Collection[str]) -> None:
+        """Drop those of some streams that queries make, that no query makes any more and none reads. Called without the
+        lock, when a query was closed."""
+
     def replace_query(self, name: str, text: str, base: str | None, output: Output | None) -> None:
         """Give a query another text, as ContinuousQuery.replace. Called without the lock."""
 

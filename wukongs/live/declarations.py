@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 from wukongs.csparql.algebra import Output, Query
@@ -121,18 +122,11 @@ def parse_continuous(source: QuerySource) -> Query:
     return replace(query, registration=replace(query.registration, output=output))
 
 
-def check_windows(core: Core, query: Query, makers: Mapping[str, ContinuousQuery]) -> None:
-    """Check a query's windows against the streams. makers: the registered queries by name. Raises StreamError.
+def check_windows(core: Core, query: Query) -> None:
+    """Check a query's windows against the streams. Raises StreamError.
 
     Called with the lock held."""
     for window in query.dataset.windows:
-        maker = makers.get(window.stream)
-        if maker is not None and maker.is_stream and window.stream not in core.streams:
-            raise StreamError(
-                f"query, line {window.line}, column {window.column}: <{window.stream}> is what a query makes, "
-                "and is not read inside of the same cluster yet: give it to a stream of another engine, with "
-                "on_result=lambda window: stream.push_arrow(window.arrow()), or write both queries as one"
-            )
         state = core.stream(window.stream)
         check_window(window, state)
         expected = expected_bytes(state, window)
@@ -156,22 +150,38 @@ def serve_readers(core: Core, injector: Injector, query: Query) -> None:
         name, maker = window.stream, injector.queries.get(window.stream)
         if maker is not None and maker.is_stream and name not in core.streams:
             maker.wait_for_firing()
-            options = stream_options(core.settings, True, maker.period_ms, None, None, None, "all") | {MADE: True}
+            options = options_for_readers(core.settings, maker.period_ms)
             check_window(window, make_stream(core, name, options, 0))
             lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
             injector.made.add(declare_stream(core, name, options, lsn)).begin_after(maker.fired_ms())
 
 
-def check_made(core: Core, injector: Injector, query: Query) -> bool:
+def options_for_readers(settings: Settings, period_ms: int) -> dict[str, Any]:
+    """Return the options of a stream that is declared for the first reader of what a query makes."""
+    return stream_options(settings, True, period_ms, None, None, None, "all") | {MADE: True}
+
+
+MadeOf = Callable[[str], Collection[str]]
+"""Returns the streams that the query reads that makes a stream; none if no query does."""
+
+
+def made_of(injector: Injector, stream_iri: str) -> Collection[str]:
+    """Return the streams that the query of an engine reads that makes a stream; none if no query does."""
+    maker = injector.queries.get(stream_iri)
+    return maker.windows.states if maker is not None and maker.is_stream else ()
+
+
+def check_made(core: Core, made_of: MadeOf, query: Query, is_written: Callable[[StreamState], bool]) -> bool:
     """Check that a query can make the stream of its name, if that is there already; return whether the user has
-    declared it, and the query is the first to make it. Raises StreamError. Called with the lock held."""
+    declared it, and the query is the first to make it. is_written: whether somebody has pushed to a stream. Raises
+    StreamError. Called with the lock held."""
     assert query.registration is not None
     name = query.registration.name
     if not makes_stream(query):
-        if injector.made.get(name) is not None:
+        if name in core.streams and core.streams[name].is_made:
             raise StreamError(f"query {name} makes a stream that is read or declared: its text has to be a CONSTRUCT")
         return False
-    _check_no_cycle(name, query, injector)
+    check_no_cycle(name, [window.stream for window in query.dataset.windows], made_of)
     state = core.streams.get(name)
     if state is None:
         return False
@@ -189,7 +199,7 @@ def check_made(core: Core, injector: Injector, query: Query) -> bool:
         )
     if state.is_made:
         return False
-    if state.ledgers or state.sorts or state.idle_timeout_ms is not None:
+    if is_written(state) or state.sorts or state.idle_timeout_ms is not None:
         raise StreamError(
             f"stream {name} is declared, and the query of that name would make it: that goes with a stream that nobody "
             "has pushed to, without lateness_ms, on_late and idle_timeout_ms. Give the query another name, or "
@@ -198,18 +208,22 @@ def check_made(core: Core, injector: Injector, query: Query) -> bool:
     return True
 
 
-def _check_no_cycle(name: str, query: Query, injector: Injector) -> None:
-    """Raise StreamError for a query that would read what is made of its own stream."""
+def was_pushed(state: StreamState) -> bool:
+    """Tell whether somebody has pushed to a stream of an engine."""
+    return bool(state.ledgers)
+
+
+def check_no_cycle(name: str, streams: Iterable[str], made_of: MadeOf) -> None:
+    """Raise StreamError for a query over some streams that would read what is made of its own stream."""
     seen: set[str] = set()
-    asked = [window.stream for window in query.dataset.windows]
+    asked = [*streams]
     while asked:
         stream = asked.pop()
         if stream == name:
             raise StreamError(f"query {name} would read what is made of its own stream, a cycle: give it another name")
-        maker = injector.queries.get(stream)
-        if stream not in seen and maker is not None and maker.is_stream:
+        if stream not in seen:
             seen.add(stream)
-            asked += maker.windows.states
+            asked += made_of(stream)
 
 
 def register_query(
@@ -228,10 +242,10 @@ def register_query(
     def parse(another: QuerySource) -> Query:
         parsed = parse_continuous(another)
         if registered.made is not None or registered.name not in core.streams:
-            check_made(core, injector, parsed)
-        if core.replayed_to is None and core.reach is None:
+            check_made(core, partial(made_of, injector), parsed, was_pushed)
+        if core.replayed_to is None and core.query_log is None:
             serve_readers(core, injector, parsed)
-        check_windows(core, parsed, injector.queries)
+        check_windows(core, parsed)
         return parsed
 
     registered = ContinuousQuery(core, injector, query, on_result, source, lsn, from_ms, parse, readers=readers)

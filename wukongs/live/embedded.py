@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,15 @@ from wukongs.errors import StorageError, StreamError
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
-from wukongs.live.declarations import check_made, check_windows, declare_stream, register_query, serve_readers
+from wukongs.live.declarations import (
+    check_made,
+    check_windows,
+    declare_stream,
+    made_of,
+    register_query,
+    serve_readers,
+    was_pushed,
+)
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder
@@ -131,11 +140,11 @@ class EmbeddedBackend:
             if known is not None:
                 other = " in the data folder with another text or other bindings" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
-            makes = check_made(core, self._injector, query)
+            makes = check_made(core, partial(made_of, self._injector), query, was_pushed)
             serve_readers(core, self._injector, query)
             if self.joined.get(name) is not None:
                 raise StreamError(f"a query named {name} was registered at the same time: close it first")
-            check_windows(core, query, self._injector.queries)
+            check_windows(core, query)
             from_ms = counts_from(core, query)
             if (made := self._injector.made.get(name)) is not None:
                 from_ms = made.goes_on_from(from_ms, reads_stored(query))

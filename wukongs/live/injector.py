@@ -192,7 +192,7 @@ class Injector:
             self._core.check_is_open()
 
     def _is_unsettled(self) -> bool:
-        return self._has_news or self._is_busy or self.callbacks.is_busy
+        return self._has_news or self._is_busy or self.callbacks.is_busy or self.made.is_sending
 
     def catch_up(self) -> None:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their

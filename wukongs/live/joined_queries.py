@@ -700,15 +700,18 @@ class JoinedQuery:
         """Do as ContinuousQuery.close."""
         core = self._joined.core
         with core.lock:
-            if self._alone is not None:
-                self._alone.close()
-            elif not self._is_closed and (group := self._group) is not None:
+            alone, group = self._alone, self._group
+            if alone is None and not self._is_closed and group is not None:
                 core.journal.commit({"op": "close", "query": self.name})
                 if (query_log := self._query_log()) is not None:
                     query_log.close_query(self.name)
                 self.end()
                 for stream in group.streams:
                     self._joined.injector.made.drop_unread(stream)
+        if alone is not None:
+            alone.close()
+        elif group is not None and (query_log := self._query_log()) is not None:
+            query_log.drop_unread([*group.streams])
 
     def end(self) -> None:
         """Do as ContinuousQuery.end. Called with the engine's lock held, while it is in a group."""

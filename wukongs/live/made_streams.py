@@ -46,7 +46,7 @@ class Producer(Protocol):
     name: str
     is_stream: bool
     is_paused: bool
-    made: MadeStream | None
+    made: Made | None
 
     @property
     def is_firing(self) -> bool:
@@ -60,6 +60,45 @@ class Producer(Protocol):
         None if that cannot be told. Called with the lock held."""
 
 
+class Made(Protocol):
+    """One stream that a query makes, as the query and its readers see it: a MadeStream, or on a cluster what brings it
+    to the nodes (wukongs.cluster.made_feeds). failure: why it takes nothing more; is_full: its query has to wait."""
+
+    state: StreamState
+    producer: Producer | None
+    failure: str | None
+
+    @property
+    def is_behind(self) -> bool: ...
+
+    @property
+    def is_full(self) -> bool: ...
+
+    @property
+    def decided_to_ms(self) -> int: ...
+
+    def decide(self, at_ms: int, window: WindowResult | None) -> None: ...
+
+    def begin_after(self, decided_ms: int | None) -> None: ...
+
+    def goes_on_from(self, from_ms: int | None, is_stored: bool) -> int | None: ...
+
+    def go_on(self) -> bool: ...
+
+    def log_undecided(self) -> bool: ...
+
+    def end(self) -> None: ...
+
+
+class Feeds(Protocol):
+    """The way of what queries make to the nodes of a cluster, in place of the log of an engine. elsewhere: what is
+    known of the query of a stream that another node runs, in words; None: no node runs it."""
+
+    def feed(self, stream_iri: str, wake: Callable[[], None]) -> Made: ...
+
+    def elsewhere(self, stream_iri: str) -> str | None: ...
+
+
 class MadeStream:
     """One stream that a query makes. producer: the query; None once it has ended. Called with the engine's lock held,
     except for decide."""
@@ -67,6 +106,7 @@ class MadeStream:
     def __init__(self, core: Core, state: StreamState, wake: Callable[[], None]) -> None:
         self.state = state
         self.producer: Producer | None = None
+        self.failure: str | None = None
         self._core = core
         self._wake = wake
         self._undecided: deque[tuple[int, WindowResult | None]] = deque()
@@ -74,6 +114,11 @@ class MadeStream:
         self._join_ms: int | None = None
         """Decisions up to there are taken, and wait for a join record to close the stream."""
         self._cannot_log = False
+
+    @property
+    def is_full(self) -> bool:
+        """Never: what finds no room is not taken."""
+        return False
 
     @property
     def is_behind(self) -> bool:
@@ -87,7 +132,7 @@ class MadeStream:
         fires, with or without the lock. Returns when the record is safe; if none can be written, go_on tries again."""
         core = self._core
         is_replay = core.replayed_to is not None
-        encoded = None if is_replay else _encoded(window, at_ms, core.settings.hash_bits)
+        encoded = None if is_replay else encoded_window(window, at_ms, core.settings.hash_bits)
         lsn = 0
         with core.lock:
             if not self._is_open or self._is_decided(at_ms):
@@ -243,7 +288,7 @@ class MadeStream:
         lsn = 0
         while self._undecided:
             at_ms, window = self._undecided[0]
-            lsn = max(lsn, self._log(at_ms, _encoded(window, at_ms, self._core.settings.hash_bits)))
+            lsn = max(lsn, self._log(at_ms, encoded_window(window, at_ms, self._core.settings.hash_bits)))
             self._undecided.popleft()
         if lsn:
             self._core.journal.wait(lsn)
@@ -294,17 +339,25 @@ class MadeStreams:
 
     def __init__(self, core: Core, queries: Mapping[str, Producer], wake: Callable[[], None]) -> None:
         self._core, self._queries, self._wake = core, queries, wake
-        self._made: dict[str, MadeStream] = {}
+        self._made: dict[str, Made] = {}
+        self._feeds: Feeds | None = None
 
-    def get(self, stream_iri: str) -> MadeStream | None:
+    def feed_by(self, feeds: Feeds) -> None:
+        """Let a cluster take what queries make from now on."""
+        self._feeds = feeds
+
+    def get(self, stream_iri: str) -> Made | None:
         return self._made.get(stream_iri)
 
-    def add(self, state: StreamState) -> MadeStream:
+    def add(self, state: StreamState) -> Made:
         """Let a stream that is declared be made by the query of its name, once that is there."""
         if not state.is_made:
             state.open_partition(PRODUCER)
             state.is_made = True
-        made = self._made[state.iri] = MadeStream(self._core, state, self._wake)
+        made: Made = MadeStream(self._core, state, self._wake)
+        if self._feeds is not None:
+            made = self._feeds.feed(state.iri, self._wake)
+        self._made[state.iri] = made
         producer = self._queries.get(state.iri)
         if producer is not None:
             self.attach(producer)
@@ -336,6 +389,8 @@ class MadeStreams:
         """Drop a stream that no query makes any more and none reads, unless the user has declared it. Raises
         StorageError."""
         made = self._made.get(stream_iri)
+        if self._feeds is not None:
+            return  # a record drops it (QueryLog.drop_unread)
         if made is None or made.producer is not None or MADE not in made.state.options:
             return
         if not self.readers_of(stream_iri):
@@ -347,6 +402,11 @@ class MadeStreams:
     def is_behind(self) -> bool:
         """Whether readers of one of them may come further by what is under way."""
         return any(made.is_behind for made in self._made.values())
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the nodes of a cluster do not have yet what queries have made."""
+        return self._feeds is not None and self.is_behind
 
     def log_undecided(self) -> None:
         """Log what queries have made and is not in the log yet: a checkpoint forgets what it was made of. Raises
@@ -368,14 +428,18 @@ class MadeStreams:
             made = self._made.get(name)
             if made is None or made.state.is_ended:
                 continue
-            if made.producer is None:
+            if made.failure is not None:
+                told += f"; the query that makes {name} brings nothing more: {made.failure}"
+            elif made.producer is None and self._feeds is not None and (far := self._feeds.elsewhere(name)) is not None:
+                told += far
+            elif made.producer is None:
                 told += f"; the query that makes {name} has ended with an error, or is not registered yet: register it"
             elif made.producer.is_paused:
                 told += f"; the query that makes {name} is paused"
         return told
 
 
-def _encoded(window: WindowResult | None, at_ms: int, hash_bits: int) -> Encoded | None:
+def encoded_window(window: WindowResult | None, at_ms: int, hash_bits: int) -> Encoded | None:
     """Return the triples of a window as tuples with its time; None if there are none. Blank nodes stay the same."""
     if window is None or not len(window):
         return None

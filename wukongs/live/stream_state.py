@@ -566,13 +566,13 @@ class StreamState:
         """Return the last end of a stream batch at or before a time."""
         return time_ms // self.batch_ms * self.batch_ms
 
-    def check_is_open(self) -> None:
-        """Raise StreamError once the stream was dropped or has ended."""
+    def check_is_open(self, *, is_by_its_query: bool = False) -> None:
+        """Raise StreamError once the stream was dropped or has ended, or if a query makes it and somebody else asks."""
         if self.is_dropped:
             raise StreamError(f"stream {self.iri} was dropped: declare it anew with Engine.stream to push more")
         if self.is_ended:
             raise StreamError(f"stream {self.iri} is closed: declare a new one to push more")
-        if self.is_made:
+        if self.is_made and not is_by_its_query:
             raise StreamError(f"stream {self.iri} is made by the query of that name: nothing else is pushed to it")
 
 
