@@ -13,7 +13,7 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, A, at, names
 from tests.faults.test_lost_nodes import in_time, wait_until_out
-from wukongs.cluster import cluster_backend, writing
+from wukongs.cluster import cluster_backend, made_feeds, writing
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.host import Host
 from wukongs.cluster.writing import StreamWriter, writer_of
@@ -241,7 +241,7 @@ def test_a_stream_that_takes_nothing_more_is_told() -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(StreamWriter, "decide", refused)
-            patch.setattr("wukongs.cluster.made_feeds.REFUSED_MAX", 2)
+            patch.setattr(made_feeds, "REFUSED_MAX", 2)
             stream.push([at("a", 50)])
             stream.advance(300)
             deadline = time.monotonic() + SETTLE_S

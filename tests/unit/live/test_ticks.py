@@ -68,12 +68,11 @@ def test_ends_that_nobody_reads_between_join_together(seals: list[tuple[int, int
 
 @pytest.mark.parametrize("step_ms", [100, 300, 700])
 def test_each_firing_reads_the_stored_graph_of_its_time(seals: list[tuple[int, int]], step_ms: int) -> None:
-    engine, a, b = begun()
+    engine, a, _ = begun()
     with engine:
         query = engine.register(JOIN % step_ms)
         fill(a, *range(100, 2101, 100))
-        b.push([at("x", end, "is") for end in range(100, 2101, 100)])
-        b.advance(2100)
+        engine.push_many({B: [at("x", end, "is") for end in range(100, 2101, 100)]}, 2100)
         engine.settle(60)
         assert counted(query) == {end: end // 100 for end in range(step_ms, 2101, step_ms)}
         lasts = sorted({*range(step_ms, 2101, step_ms), 2100})
