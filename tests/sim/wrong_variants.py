@@ -112,8 +112,8 @@ MUTANTS = (
     Mutant(
         "a stream is held for late though it begins with what is to come",
         "control",
-        "is_late = stream.group == LIVE and stream.batch_before(began) > empty_to",
-        "is_late = stream.group == LIVE",
+        "(stream.group == LIVE and stream.batch_before(began) > empty_to)",
+        "stream.group == LIVE",
         first=1,
         simulator="late_stories",
     ),
