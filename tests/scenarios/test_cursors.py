@@ -189,3 +189,24 @@ def test_a_query_is_replaced_while_windows_fire(engine: wukongs.Engine) -> None:
     for end_ms, subjects in found:
         number = end_ms // 100
         assert subjects in ([f"s{number}"], sorted(f"s{one}" for one in (number - 1, number) if one))
+
+
+def test_a_text_over_stored_graphs_does_not_go_back_behind_their_clock(engine: wukongs.Engine) -> None:
+    """The window ends between the last one of the text before and now have no snapshot any more."""
+    text = (
+        f"REGISTER QUERY q AS SELECT ?s FROM <urn:x-wukongs:default> FROM NAMED STREAM <{A}> [RANGE 1s STEP %s] "
+        "WHERE { ?s ?p ?o }"
+    )
+    stream = engine.stream(A, batch_ms=100)
+    stream.advance(0)
+    query = engine.register(text % "1s")
+    for end in range(100, 1801, 100):
+        stream.push([at(f"s{end:04}", end)])
+        stream.advance(end)
+    engine.settle(timeout_s=60)
+    query.replace(text % "100ms")
+    for end in (1900, 2000):
+        stream.push([at(f"s{end:04}", end)])
+        stream.advance(end)
+    engine.settle(timeout_s=60)
+    assert {end: len(found) for end, found in windows(query).items()} == {1000: 10, 1900: 19, 2000: 20}

@@ -34,6 +34,7 @@ from wukongs.live.windows import (
     first_firing,
     first_multiple,
     makes_stream,
+    reads_stored,
     stored_ms,
     waits_for,
 )
@@ -357,14 +358,15 @@ class ContinuousQuery:
                 raise is_over(self.name)
             self._parse(source)  # a stream may have been dropped meanwhile
             start = counts_from(self._core, query)
-            self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
+            self._log_and_apply({"op": "replace", **source._asdict(), "start": start}, query)
 
     def alter(self, source: QuerySource, is_paused: bool, start: int | None) -> None:
         """Be what the log of a cluster says from here on. start: the time from which another text counts if nothing has
         fired. Called with the lock held, when everything due has fired. Raises as Engine.register."""
         if source != self.source:
-            check_name(self._parse(source), self.name)
-            self._log_and_apply({"op": "replace", **source._asdict(), "start": start})
+            query = self._parse(source)
+            check_name(query, self.name)
+            self._log_and_apply({"op": "replace", **source._asdict(), "start": start}, query)
         if is_paused != self.is_paused:
             self._log_and_apply({"op": "pause", "is_paused": is_paused})
 
@@ -374,10 +376,12 @@ class ContinuousQuery:
         while self._is_firing and not self.is_closed and core.failure is None and not core.is_closed:
             core.changed.wait(FIRING_POLL_S)
 
-    def _log_and_apply(self, change: dict[str, Any]) -> None:
-        """Log a change together with the time after which it counts, and make it."""
+    def _log_and_apply(self, change: dict[str, Any], query: Query | None = None) -> None:
+        """Log a change together with the time after which it counts, and make it. query: that of another text."""
         next_ms = self.next_firing()
         from_ms = None if next_ms is None else next_ms - (self.step_ms or 1)
+        if query is not None and reads_stored(query) and from_ms is not None and change["start"] is not None:
+            from_ms = max(from_ms, change["start"])  # the snapshots of before may be gone
         change = {**change, "query": self.name, "of": self.lsn, "from_ms": from_ms}
         self._core.journal.commit(change)
         self._apply(change)
