@@ -403,7 +403,7 @@ class Core:
     def finish_tick(self) -> None:
         """Let join the stored graph what firings that were reported come after. For whoever reads the newest snapshot:
         it holds all that has come by the time of these. Called with the lock held."""
-        if self.open_ms is not None:
+        if self.open_ms is not None and self.failure is None and not self.is_closed:
             self.seal(self.open_ms)
 
     def _slices_to(self, state: StreamState, clock_ms: int | None, ahead_ms: Mapping[str, int]) -> int:
