@@ -15,7 +15,7 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, A, B, node
-from tests.fuzz import SEED, scaled
+from tests.fuzz import SEED, first_and_slow, scaled
 from tests.lives import close_and_open, crash_and_open
 from tests.oracles.made_streams import Chain, OfTime, OfTriples, Row, Tuple
 from wukongs.cluster.cluster_node import ClusterNode
@@ -170,7 +170,7 @@ def test_chains_of_two(kind: str, tmp_path: Path) -> None:
             raise
 
 
-@pytest.mark.parametrize("node_count", [1, 3])
+@pytest.mark.parametrize("node_count", first_and_slow([1, 3]))
 def test_chains_of_two_on_a_cluster(node_count: int) -> None:
     """The two queries run on any nodes."""
     for number in range(scaled(6)):

@@ -13,6 +13,7 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, A, at, names
 from tests.faults.test_lost_nodes import in_time, wait_until_out
+from tests.fuzz import first_and_slow
 from wukongs.cluster import cluster_backend, made_feeds, writing
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.host import Host
@@ -56,7 +57,7 @@ def of_an_engine(made: str, times: list[int], end_ms: int) -> dict[int, list[str
         return read(query, {})
 
 
-@pytest.mark.parametrize("lost", ["its writer", "its home"])
+@pytest.mark.parametrize("lost", first_and_slow(["its home", "its writer"]))
 def test_nothing_is_lost_and_nothing_comes_twice_when_a_node_goes(lost: str) -> None:
     with cluster(3, 2) as nodes:
         made = name_written_by(nodes, 2 if lost == "its writer" else 0)
@@ -192,6 +193,7 @@ def test_of_two_texts_that_would_make_a_cycle_the_log_takes_one(monkeypatch: pyt
         second.register(maker(EX + "three"))
 
 
+@pytest.mark.slow
 def test_a_stream_that_does_not_go_on_holds_no_other_and_loses_nothing() -> None:
     slow, quick = EX + "slow", EX + "quick"
     with cluster(1) as (node,):

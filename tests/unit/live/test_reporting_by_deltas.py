@@ -12,6 +12,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, node, register_text, rows
+from tests.fuzz import first_and_slow
 from wukongs.live import reporting
 from wukongs.query.terms import decoding
 
@@ -83,7 +84,7 @@ def test_work_follows_what_is_new(decoded: list[int], output: Any) -> None:
 
 
 @pytest.mark.parametrize("output", ["istream", "dstream"])
-@pytest.mark.parametrize("hash_bits", [62, 6])
+@pytest.mark.parametrize("hash_bits", first_and_slow([62, 6]))
 def test_pauses_texts_and_restarts_in_between(tmp_path: Path, output: Any, hash_bits: int) -> None:
     settings = wukongs.Settings(hash_bits=hash_bits, log_segment_bytes=2048)
     ends, found = range(100, 4001, 100), dict[int, Counter[tuple[str, ...]]]()
