@@ -44,7 +44,8 @@ $(READY): requirements.lock pyproject.toml
 demo: $(READY)
 	@$(VENV)/bin/wukongs demo
 
-PYTEST := $(PY) -m pytest -n 2 --dist loadfile --max-worker-restart 0
+# Files in their order: by default those with one long test come last, when the other worker has nothing left.
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # A new seed for each run of make, unless one is given.
 ifndef SEED
 SEED := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
