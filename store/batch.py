@@ -7,7 +7,8 @@ Invariants:
   batch is a set;
 * both sides hold the same triples, so a change is never seen from one end only;
 * a vertex lists its codes (2 * directory row + direction) in increasing order; inlined literals are not listed, since
-  hardly any query starts from one with its predicate unknown (the directory is walked then).
+  hardly any query starts from one with its predicate unknown (the directory is walked then);
+* a small batch with few directory rows lists no vertices at all: its directory is walked for each (decision 0045).
 
 Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence entry of 4 for every one to four keys.
 """
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 _NOTHING = np.empty(0, np.int64)
 VALUES_MAX = 2**30 - 1
 """Triples of one batch: its offsets are int32, and a triple may add two vertex codes."""
+UNLISTED_ROWS_MAX = 16
+UNLISTED_TRIPLES_MAX = 2**16
+"""A batch with no more directory rows and no more triples has no vertex index."""
 WIDE_CODES_FROM = 2**15
 """Directory rows from which on codes take 32 bits."""
 
@@ -80,6 +84,10 @@ class VertexIndex:
     fence: Int32Array
 
 
+UNLISTED = VertexIndex(_NOTHING, np.zeros(1, np.int32), np.empty(0, np.uint16), layout.NO_FENCE, np.empty(0, np.int32))
+"""The vertex index of a batch that has none."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Batch:
     """graphs, predicates : int64[n_directory]; out, in_ : the two sides; times : int64[n], the newest event time (ms)
@@ -103,6 +111,17 @@ class Batch:
         """Check that the arrays are as they were written. Raises CorruptionError. Every reader of values calls it."""
         if self.source is not None:
             self.source.verify()
+
+    @property
+    def lists_vertices(self) -> bool:
+        """Whether it has a vertex index, or no triple that one would list."""
+        return len(self.vertex_index.vertices) > 0 or len(self) == 0
+
+    def vertex_count(self) -> int:
+        """Count the vertices that its vertex index has, or would have. Cost: a sort of its keys, if it has none."""
+        if self.lists_vertices:
+            return len(self.vertex_index.vertices)
+        return len(np.unique(list_vertices(self.out.key_starts, self.out.keys, self.in_.key_starts, self.in_.keys)[0]))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return every array by name, those of a side or index as `out.keys`; batch_of makes a batch of them again."""
@@ -145,6 +164,11 @@ def code_dtype(directory_size: int) -> np.dtype[Any]:
 def make_side(key_starts: Int64Array, keys: Int64Array, offsets: Int32Array, values: Int64Array) -> Side:
     """Add the fences to the columns of a side."""
     return Side(key_starts, keys, offsets, values, *build_fences(keys, key_starts))
+
+
+def is_listed(directory_size: int, triple_count: int) -> bool:
+    """Tell whether a batch of this size gets a vertex index."""
+    return directory_size > UNLISTED_ROWS_MAX or triple_count > UNLISTED_TRIPLES_MAX
 
 
 def make_vertex_index(out: Side, in_: Side) -> VertexIndex:
@@ -219,7 +243,8 @@ def build_batch(
     sort_ranges(keys, values, _NOTHING, value_starts)
     key_starts, in_keys, offsets, in_values, _, _ = compress_pairs(keys, values, _NOTHING, value_starts)
     in_ = make_side(key_starts, in_keys, offsets, in_values)
-    return assemble(directory_graphs, directory_predicates, out, in_, make_vertex_index(out, in_), newest)
+    index = make_vertex_index(out, in_) if is_listed(len(directory_graphs), len(out_values)) else UNLISTED
+    return assemble(directory_graphs, directory_predicates, out, in_, index, newest)
 
 
 def stack_descriptors(batches: tuple[Batch, ...]) -> Int64Array:

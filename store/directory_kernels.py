@@ -17,6 +17,7 @@ from wukongs.store.lookup_kernels import (
     code_range,
     count_values,
     directory_row,
+    is_unlisted,
     key_range,
     lower_bound,
     value_range,
@@ -103,9 +104,9 @@ def count_named_degree(descriptors, default_graph, predicate, direction, vertex,
         descriptor = descriptors[b]
         first, last = predicate_rows(descriptor, predicate)
         excluded = directory_row(descriptor, predicate, default_graph)
-        inlined = vertex & 1 == 1
+        unlisted = is_unlisted(descriptor, vertex)
         lo, hi = first, last
-        if not inlined:
+        if not unlisted:
             lo, hi = code_range(descriptor, vertex)
             lo = code_position(descriptor, lo, hi, 2 * first)
             hi = code_position(descriptor, lo, hi, 2 * last)
@@ -113,7 +114,7 @@ def count_named_degree(descriptors, default_graph, predicate, direction, vertex,
         found = 0
         for i in range(asked):
             at = lo + i * (hi - lo) // asked
-            code = 2 * at + direction if inlined else code_at(descriptor, at)
+            code = 2 * at + direction if unlisted else code_at(descriptor, at)
             if code & 1 != direction or code >> 1 == excluded:
                 continue
             found += count_values(descriptor, direction, code >> 1, vertex)
@@ -163,22 +164,22 @@ def count_vertex_edges(descriptors, graph, default_graph, direction, vertex, ask
     batches.
 
     If a vertex has more directory rows than asked_max in a batch, so many are looked up, evenly spread, and stand for
-    all (a float). An inlined literal has no codes, so it is looked up in all rows. Cost: asked_max look-ups in each
+    all (a float). A vertex without codes is looked up in all rows. Cost: asked_max look-ups in each
     batch.
     """
     total = 0.0
     for b in range(descriptors.shape[0]):
         descriptor = descriptors[b]
         graphs = int64_array(descriptor[GRAPHS], descriptor[DIRECTORY_SIZE])
-        inlined = vertex & 1 == 1
+        unlisted = is_unlisted(descriptor, vertex)
         lo, hi = np.int64(0), np.int64(descriptor[DIRECTORY_SIZE])
-        if not inlined:
+        if not unlisted:
             lo, hi = code_range(descriptor, vertex)
         asked = min(hi - lo, asked_max)
         found = 0
         for i in range(asked):
             at = lo + i * (hi - lo) // asked
-            code = 2 * at + direction if inlined else code_at(descriptor, at)
+            code = 2 * at + direction if unlisted else code_at(descriptor, at)
             held_in = graphs[code >> 1]
             if code & 1 != direction or (graph >= 0 and held_in != graph) or (graph < 0 and held_in == default_graph):
                 continue

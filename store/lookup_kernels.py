@@ -136,8 +136,14 @@ def value_range(descriptor, direction, position):
 
 
 @njit_uncounted
+def is_unlisted(descriptor, vertex):
+    """Tell whether a vertex has no codes although the batch may have it: the directory is walked for it."""
+    return vertex & 1 == 1 or descriptor[VERTEX_COUNT] == 0
+
+
+@njit_uncounted
 def code_range(descriptor, vertex):
-    """Return the positions [lo, hi) of a vertex's codes (2 * directory row + direction); empty if it is not there."""
+    """Return the positions [lo, hi) of a vertex's codes (2 * directory row + direction); empty if it is not listed."""
     n = descriptor[VERTEX_COUNT]
     vertices = int64_array(descriptor[VERTICES], n)
     lo = np.int64(0)

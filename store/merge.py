@@ -15,11 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wukongs.store.batch import Batch, Side, VertexIndex, assemble, code_dtype
+from wukongs.store.batch import UNLISTED, Batch, Side, VertexIndex, assemble, code_dtype, is_listed
 from wukongs.store.batch_kernels import fill_fences, plan_fences
 from wukongs.store.dtypes import Int32Array, Int64Array
 from wukongs.store.fuel import Fuelled, Tank
-from wukongs.store.merge_kernels import NOT_STARTED, STATE_WIDTH, merge_directories, merge_side, merge_vertices
+from wukongs.store.merge_kernels import (
+    NOT_STARTED,
+    STATE_WIDTH,
+    merge_directories,
+    merge_keys,
+    merge_side,
+    merge_vertices,
+)
 
 _NO_TIMES = np.empty(0, np.int64)
 
@@ -81,7 +88,10 @@ def merge_in_steps(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, Batc
     out = yield from _merge_side(a, b, 0, directory, times, tank)
     _cut(times, len(out.values) if len(times) else 0)
     in_ = yield from _merge_side(a, b, 1, directory, _NO_TIMES, tank)
-    index = yield from _merge_vertices(a, b, directory, tank)
+    index = UNLISTED
+    if is_listed(len(directory.graphs), len(out.values)):
+        a, b = (yield from listed_in_steps(a, tank)), (yield from listed_in_steps(b, tank))
+        index = yield from _merge_vertices(a, b, directory, tank)
     return assemble(directory.graphs, directory.predicates, out, in_, index, times)
 
 
@@ -169,6 +179,25 @@ def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: Tank) -> Ge
         yield
     cut_lists(vertices, starts, codes, state[5:7])
     return (yield from index_in_steps(vertices, starts, codes, tank))
+
+
+def listed_in_steps(batch: Batch, tank: Tank) -> Generator[None, None, Batch]:
+    """Return a batch with its vertex index, which is made if it has none."""
+    if batch.lists_vertices:
+        return batch
+    key_count = len(batch.out.keys) + len(batch.in_.keys)
+    vertices, starts = np.empty(key_count, np.int64), np.empty(key_count + 1, np.int32)
+    codes = np.empty(key_count, code_dtype(len(batch.graphs)))
+    places = np.column_stack((batch.out.key_starts[:-1], batch.in_.key_starts[:-1])).ravel()
+    state = np.zeros(3, np.int64)
+    while True:
+        tank.fuel = merge_keys(batch.descriptor, places, vertices, starts, codes, state, tank.fuel)
+        if state[2]:
+            break
+        yield
+    cut_lists(vertices, starts, codes, state[:2])
+    index = yield from index_in_steps(vertices, starts, codes, tank)
+    return assemble(batch.graphs, batch.predicates, batch.out, batch.in_, index, batch.times)
 
 
 def index_in_steps(

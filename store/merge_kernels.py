@@ -220,3 +220,51 @@ def merge_vertices(a, b, rank_a, rank_b, vertices, starts, codes, state, fuel):
         starts[k] = v
     state[1], state[2], state[3], state[4], state[5], state[6] = ka, kb, at_a, at_b, k, v
     return fuel
+
+
+@njit_uncounted
+def merge_keys(batch, places, vertices, starts, codes, state, fuel):
+    """Merge the keys of all directory rows of a batch, of both sides, into a vertex index; at most about `fuel` codes.
+
+    Parameters
+    ----------
+    batch : int64[DESCRIPTOR_WIDTH]
+    places : int64[2 * n_directory]  The next key of each code (2 * directory row + direction); its first one at first.
+    vertices : int64[...]; starts : int32[...]; codes : uint16[...] or int32[...], large enough.
+    state : int64[3]                 Vertices and codes written, and 1 once that is all.
+
+    Returns
+    -------
+    fuel : int64                     What is left. Inlined literals, which are not listed, are passed for nothing.
+
+    Cost: a comparison for each code of the batch a vertex, so it is for few directory rows.
+    """
+    k, v = state[0], state[1]
+    none = np.int64(-1)
+    starts[k] = v
+    while state[2] == 0 and fuel > 0:
+        vertex = none
+        for code in range(places.size):
+            direction = code & 1
+            keys = int64_array(keys_at(batch, direction), keys_count(batch, direction))
+            end = key_range(batch, direction, code >> 1)[1]
+            while direction == 1 and places[code] < end and keys[places[code]] & 1 == 1:
+                places[code] += 1
+            if places[code] < end and (vertex == none or keys[places[code]] < vertex):
+                vertex = keys[places[code]]
+        if vertex == none:
+            state[2] = 1
+            break
+        vertices[k] = vertex
+        for code in range(places.size):
+            direction = code & 1
+            keys = int64_array(keys_at(batch, direction), keys_count(batch, direction))
+            if places[code] < key_range(batch, direction, code >> 1)[1] and keys[places[code]] == vertex:
+                codes[v] = code
+                places[code] += 1
+                v += 1
+                fuel -= 1
+        k += 1
+        starts[k] = v
+    state[0], state[1] = k, v
+    return max(fuel, np.int64(0))

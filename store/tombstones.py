@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wukongs.store.batch import Batch, Side, VertexIndex, assemble, build_batch, code_dtype
+from wukongs.store.batch import UNLISTED, Batch, Side, VertexIndex, assemble, build_batch, code_dtype, is_listed
 from wukongs.store.dtypes import Int32Array, Int64Array
 from wukongs.store.fuel import Fuelled, Tank
-from wukongs.store.merge import cut_lists, fences_in_steps, index_in_steps, merge_in_steps
+from wukongs.store.merge import cut_lists, fences_in_steps, index_in_steps, listed_in_steps, merge_in_steps
 from wukongs.store.tombstone_kernels import NOT_STARTED, SUBTRACT_STATE_WIDTH, subtract_side, subtract_vertices
 
 _NOTHING = np.empty(0, np.int64)
@@ -90,9 +90,12 @@ def subtract_in_steps(batch: Batch, tombstones: Batch, tank: Tank) -> Generator[
     out, kept = yield from _subtract_side(batch, tombstones, 0, tank)
     in_, _ = yield from _subtract_side(batch, tombstones, 1, tank)
     graphs, predicates = batch.graphs[kept], batch.predicates[kept]
-    left = assemble(graphs, predicates, out, in_, batch.vertex_index, _NOTHING)
+    left = assemble(graphs, predicates, out, in_, UNLISTED, _NOTHING)
+    if not is_listed(len(kept), len(out.values)):
+        return left
     rank = np.full(n_rows, -1, np.int32)
     rank[kept] = np.arange(len(kept), dtype=np.int32)
+    batch, tombstones = (yield from listed_in_steps(batch, tank)), (yield from listed_in_steps(tombstones, tank))
     index = yield from _subtract_vertices(batch, tombstones, left, rank, tank)
     return assemble(graphs, predicates, out, in_, index, _NOTHING)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
+from wukongs.store import batch as batch_module
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.dtypes import Int64Array
 
 Quad = tuple[int, int, int, int]
 """graph, subject, predicate, object"""
+UNLISTED_SIZES = ((-1, -1), (16, 2**16), (16, 60))
+"""Directory rows and triples up to which a batch lists no vertices: none, as shipped, small ones beside others."""
 _GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -28,6 +33,16 @@ def columns(quads: Iterable[Quad]) -> tuple[Int64Array, Int64Array, Int64Array, 
 
 def batch_of(quads: Iterable[Quad], times: Iterable[int] = ()) -> Batch:
     return build_batch(*columns(quads), np.array(list(times), np.int64))
+
+
+@contextmanager
+def unlisted_up_to(rows: int, triples: int) -> Iterator[None]:
+    """Let batches up to this size list no vertices, and others list them."""
+    with (
+        patch.object(batch_module, "UNLISTED_ROWS_MAX", rows),
+        patch.object(batch_module, "UNLISTED_TRIPLES_MAX", triples),
+    ):
+        yield
 
 
 def quads_of(*batches: Batch) -> list[Quad]:

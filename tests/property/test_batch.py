@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
 from tests.oracles import batch_kernels as oracle
-from tests.quads import Quad, batch_of, columns, plain, quads_of, spread
+from tests.quads import UNLISTED_SIZES, Quad, batch_of, columns, plain, quads_of, spread, unlisted_up_to
 from wukongs.store import batch_kernels as kernels
 from wukongs.store import layout
-from wukongs.store.batch import Batch
+from wukongs.store.batch import Batch, is_listed
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.lookup_kernels import (
     code_at,
@@ -28,6 +28,7 @@ from wukongs.store.lookup_kernels import (
     directory_row,
     find_key,
     has_edge,
+    is_unlisted,
     key_range,
     mark_new,
     side_keys,
@@ -89,10 +90,13 @@ def check_batch(batch: Batch, quads: set[Quad]) -> None:
                 assert keys[position] == key
                 lo, hi = value_range(descriptor, direction, position)
                 assert values[lo:hi].tolist() == sorted(found)
+    assert batch.lists_vertices == (not quads or is_listed(len(directory), len(quads)))
     for vertex, expected in codes.items():
         lo, hi = code_range(descriptor, vertex)
-        assert [code_at(descriptor, i) for i in range(lo, hi)] == sorted(expected)
-    assert batch.vertex_index.vertices.tolist() == sorted(codes)
+        assert [code_at(descriptor, i) for i in range(lo, hi)] == (sorted(expected) if batch.lists_vertices else [])
+        assert is_unlisted(descriptor, vertex) == (vertex & 1 == 1 or not batch.lists_vertices)
+    assert batch.vertex_index.vertices.tolist() == (sorted(codes) if batch.lists_vertices else [])
+    assert batch.vertex_count() == len(codes)
 
 
 def check_absent(batch: Batch, quads: set[Quad]) -> None:
@@ -117,12 +121,13 @@ def quads_rows(batch: Batch) -> list[tuple[int, int]]:
     return list(zip(batch.graphs.tolist(), batch.predicates.tolist(), strict=True))
 
 
-@given(SHAPES)
+@given(SHAPES, st.sampled_from(UNLISTED_SIZES))
 @fuzzed(60)
-def test_a_batch_is_the_set_of_its_quads(quads: list[Quad]) -> None:
-    batch = batch_of(quads)
-    check_batch(batch, set(quads))
-    check_absent(batch, set(quads))
+def test_a_batch_is_the_set_of_its_quads(quads: list[Quad], unlisted: tuple[int, int]) -> None:
+    with unlisted_up_to(*unlisted):
+        batch = batch_of(quads)
+        check_batch(batch, set(quads))
+        check_absent(batch, set(quads))
 
 
 @pytest.mark.nojit

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
 from tests.property.test_batch import SHAPES, random_quads
-from tests.quads import Quad, assert_same_batch, batch_of, quads_of
+from tests.quads import UNLISTED_SIZES, Quad, assert_same_batch, batch_of, quads_of, unlisted_up_to
 from wukongs.store import merge as merge_module
 from wukongs.store.batch import Batch
-from wukongs.store.merge import Merge, merge_batches
+from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.merge import Merge, listed_in_steps, merge_batches
 
 FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
 
@@ -36,18 +37,20 @@ def merged(a: Batch, b: Batch, fuels: list[int]) -> Batch:
     return merge.result
 
 
-@given(SHAPES, SHAPES, FUELS, st.booleans())
+@given(SHAPES, SHAPES, FUELS, st.booleans(), st.sampled_from(UNLISTED_SIZES))
 @fuzzed(60)
 def test_a_stepwise_merge_is_the_batch_of_the_union(
-    one: list[Quad], other: list[Quad], fuels: list[int], timed: bool
+    one: list[Quad], other: list[Quad], fuels: list[int], timed: bool, unlisted: tuple[int, int]
 ) -> None:
-    check_merge(one, other, fuels, timed)
+    with unlisted_up_to(*unlisted):
+        check_merge(one, other, fuels, timed)
 
 
 @pytest.mark.nojit
 def test_small_merges() -> None:
-    for fuels in ([1], [3], [1000]):
-        check_merge(random_quads(1, 40, 6, 3, 0.3, 0.3), random_quads(2, 50, 9, 3, 0.3, 0.3), fuels, True)
+    for fuels, unlisted in zip(([1], [3], [1000]), UNLISTED_SIZES, strict=True):
+        with unlisted_up_to(*unlisted):
+            check_merge(random_quads(1, 40, 6, 3, 0.3, 0.3), random_quads(2, 50, 9, 3, 0.3, 0.3), fuels, True)
     check_merge([], [], [1], False)
     check_merge(random_quads(1, 10, 6, 3, 0.0, 0.0), [], [2], False)
 
@@ -60,6 +63,20 @@ def check_merge(one: list[Quad], other: list[Quad], fuels: list[int], timed: boo
     assert_same_batch(merged(a, b, fuels), both)
     assert_same_batch(merge_batches(a, b), both)
     assert quads_of(a) == sorted(set(one)), "the inputs of a merge stay as they are"
+
+
+@given(SHAPES, FUELS)
+@fuzzed(30)
+def test_a_batch_that_listed_no_vertices_gets_the_same_index(quads: list[Quad], fuels: list[int]) -> None:
+    with unlisted_up_to(2**30, 2**30):
+        unlisted = batch_of(quads)
+    tank = Tank()
+    steps = Fuelled(listed_in_steps(unlisted, tank), tank)
+    while steps.result is None:
+        fuel = fuels[0]
+        assert 0 <= steps.work(fuel) <= fuel
+    with unlisted_up_to(-1, -1):
+        assert_same_batch(steps.result, batch_of(quads))
 
 
 WRITTEN = {"merge_directories": (0, 1), "merge_side": (6, 1), "merge_vertices": (6, 1), "fill_fences": (2, 4)}
@@ -87,6 +104,7 @@ def test_the_work_of_a_step_is_bounded_by_its_fuel(one: list[Quad], other: list[
         return call
 
     with ExitStack() as stack:
+        stack.enter_context(unlisted_up_to(-1, -1))
         for name in WRITTEN:
             stack.enter_context(patch.object(merge_module, name, watched(name)))
         merge = Merge(batch_of(one), batch_of(other))

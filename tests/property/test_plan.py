@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.oracles.plan import PlanModel, Solution, Triple
 from tests.property.test_slice_ring import add
-from tests.quads import Quad, batch_of, spread
+from tests.quads import UNLISTED_SIZES, Quad, batch_of, spread, unlisted_up_to
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, StreamWindow, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
@@ -73,6 +73,8 @@ class Maker:
     def __init__(self, seed: int, size: int) -> None:
         self.rng = random.Random(seed)
         self.size = size
+        self.unlisted = random.Random(seed).choice(UNLISTED_SIZES)
+        """Which batches list no vertices."""
 
     def triples(self, n: int) -> list[Triple]:
         pick = self.rng.choice
@@ -159,10 +161,11 @@ class Maker:
 
     def case(self) -> Case:
         rng = self.rng
-        stored, graphs = self.stored()
-        clause = self.clause()
-        rings = {stream: self.ring() for stream in STREAMS}
-        found = {window: self.window(*rings[window.stream]) for window in clause.windows}
+        with unlisted_up_to(*self.unlisted):
+            stored, graphs = self.stored()
+            clause = self.clause()
+            rings = {stream: self.ring() for stream in STREAMS}
+            found = {window: self.window(*rings[window.stream]) for window in clause.windows}
         dataset = Dataset(clause, stored, {window: batches for window, (batches, _) in found.items()}, resolve)
         sets = {window: triples for window, (_, triples) in found.items()}
         patterns = [self.pattern(clause) for _ in range(rng.randrange(1, 4))]

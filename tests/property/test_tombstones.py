@@ -16,7 +16,16 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.fuzz import fuzzed
 from tests.oracles.updates import UpdateModel
 from tests.property.test_batch import SHAPES
-from tests.quads import Quad, assert_same_batch, batch_of, columns, quads_of, spread
+from tests.quads import (
+    UNLISTED_SIZES,
+    Quad,
+    assert_same_batch,
+    batch_of,
+    columns,
+    quads_of,
+    spread,
+    unlisted_up_to,
+)
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
@@ -245,16 +254,20 @@ def subtraction(batch: Batch, tombstones: Batch) -> Fuelled[Batch]:
     return Fuelled(subtract_in_steps(batch, tombstones, tank), tank)
 
 
-@given(SHAPES, st.floats(0, 1), FUELS)
+@given(SHAPES, st.floats(0, 1), FUELS, st.sampled_from(UNLISTED_SIZES))
 @fuzzed(60)
-def test_a_subtraction_is_the_batch_of_what_is_left(quads: list[Quad], share: float, fuels: list[int]) -> None:
-    check_subtraction(quads, share, fuels)
+def test_a_subtraction_is_the_batch_of_what_is_left(
+    quads: list[Quad], share: float, fuels: list[int], unlisted: tuple[int, int]
+) -> None:
+    with unlisted_up_to(*unlisted):
+        check_subtraction(quads, share, fuels)
 
 
 @pytest.mark.nojit
 def test_small_subtractions() -> None:
-    for share in (0.0, 0.3, 1.0):
-        check_subtraction(UNIVERSE, share, [3])
+    for share, unlisted in zip((0.0, 0.3, 1.0), UNLISTED_SIZES, strict=True):
+        with unlisted_up_to(*unlisted):
+            check_subtraction(UNIVERSE, share, [3])
 
 
 def check_subtraction(quads: list[Quad], share: float, fuels: list[int]) -> None:
@@ -274,7 +287,8 @@ def test_the_fuel_of_a_subtraction_pays_for_all_that_is_copied(quads: list[Quad]
     """A value of each side and a code of a vertex take one unit; fences are counted where they are written."""
     held = sorted(set(quads))
     gone = [quad for at, quad in enumerate(held) if at % 7 < 7 * share]
-    batch, minus = batch_of(held), batch_of(gone)
+    with unlisted_up_to(-1, -1):
+        batch, minus = batch_of(held), batch_of(gone)
     paid = dict.fromkeys((name for _, name in PAID), 0)
 
     def watched(name: str, kernel: Callable[..., int]) -> Callable[..., int]:
@@ -287,6 +301,7 @@ def test_the_fuel_of_a_subtraction_pays_for_all_that_is_copied(quads: list[Quad]
         return call
 
     with ExitStack() as stack:
+        stack.enter_context(unlisted_up_to(-1, -1))
         for module, name in PAID:
             stack.enter_context(patch.object(module, name, watched(name, getattr(module, name))))
         left = worked(subtraction(batch, minus), [5], len(held))
@@ -296,10 +311,19 @@ def test_the_fuel_of_a_subtraction_pays_for_all_that_is_copied(quads: list[Quad]
     assert fences <= FENCE_ENTRIES_PER_FUEL * paid["fill_fences"]
 
 
-@given(st.lists(st.sampled_from("+-+ "), min_size=2 * len(UNIVERSE), max_size=2 * len(UNIVERSE)), FUELS)
+@given(
+    st.lists(st.sampled_from("+-+ "), min_size=2 * len(UNIVERSE), max_size=2 * len(UNIVERSE)),
+    FUELS,
+    st.sampled_from(UNLISTED_SIZES),
+)
 @fuzzed(60)
-def test_a_merge_adds_up_differences(signs: list[str], fuels: list[int]) -> None:
+def test_a_merge_adds_up_differences(signs: list[str], fuels: list[int], unlisted: tuple[int, int]) -> None:
     """The older and the newer entry hold an addition, a tombstone or nothing of each tuple, in turn."""
+    with unlisted_up_to(*unlisted):
+        check_differences(signs, fuels)
+
+
+def check_differences(signs: list[str], fuels: list[int]) -> None:
     entries: list[dict[str, set[Quad]]] = [{"+": set(), "-": set()}, {"+": set(), "-": set()}]
     total = dict.fromkeys(UNIVERSE, 0)
     for at, quad in enumerate(UNIVERSE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.quads import batch_of, columns, quads_of, spread
+from tests.quads import batch_of, columns, quads_of, spread, unlisted_up_to
 from wukongs.store import batch as batch_module
 from wukongs.store import layout
 from wukongs.store.batch import build_batch, stack_descriptors
@@ -43,8 +43,19 @@ def test_codes_are_wide_where_the_directory_is(rows: int, width: int) -> None:
 
 
 def test_an_inlined_literal_has_no_codes_as_an_object() -> None:
-    batch = batch_of([(0, spread(1), P, spread(2, 1)), (0, spread(1), P, spread(3))])
+    with unlisted_up_to(-1, -1):
+        batch = batch_of([(0, spread(1), P, spread(2, 1)), (0, spread(1), P, spread(3))])
     assert batch.vertex_index.vertices.tolist() == sorted([spread(1), spread(3)])
+
+
+def test_only_a_large_batch_or_a_large_directory_lists_its_vertices() -> None:
+    of_rows = [batch_of([(0, spread(1), spread(100 + i), spread(2)) for i in range(rows)]) for rows in (16, 17)]
+    assert [batch.lists_vertices for batch in of_rows] == [False, True]
+    assert [batch.vertex_count() for batch in of_rows] == [2, 2]
+    with unlisted_up_to(16, 40):
+        of_triples = [batch_of([(0, spread(i), P, spread(2)) for i in range(count)]) for count in (40, 41)]
+    assert [batch.lists_vertices for batch in of_triples] == [False, True]
+    assert all(len(batch.vertex_index.codes) == 0 for batch in (of_rows[0], of_triples[0]))
 
 
 def test_size_counts_every_array() -> None:

@@ -18,7 +18,6 @@ from wukongs.query.plans.plan_layout import ALL_NAMED
 from wukongs.query.plans.plan_runner import run
 from wukongs.store.directory_kernels import count_graph, count_named_degree, count_named_edges, count_vertex_edges
 from wukongs.store.dtypes import NO_MATCH, Int64Array
-from wukongs.store.layout import VERTEX_COUNT
 from wukongs.store.lookup_kernels import count_degree, count_distinct_keys, count_edges
 
 NAMES_ASKED_MAX = 64
@@ -115,7 +114,7 @@ class DatasetCardinalities:
 
     def _vertices_in(self, part: Part) -> float:
         batches, share = self._dataset.sample(part)
-        return int(batches.descriptors[:, VERTEX_COUNT].sum()) / share
+        return sum(batch.vertex_count() for batch in batches.batches) / share
 
     def _count_in(self, part: Part, predicate: int | None) -> Sequence[float]:
         batches, share = self._dataset.sample(part)

@@ -52,6 +52,7 @@ from wukongs.store.lookup_kernels import (
     code_range,
     directory_row,
     find_key,
+    is_unlisted,
     key_range,
     lower_bound,
     value_range,
@@ -180,8 +181,8 @@ def add_values(step, descriptors, batch, row, key, predicate, graph, spans, m):
 def search_values(step, part, descriptors, default_graph, key, predicate, wanted_graph, spans, m):
     """Append the values of a key in a part whose predicate or graph is not known: through the key's vertex codes.
 
-    An inlined literal has no codes: for it the directory is walked. Codes and rows of other predicates, and of other
-    graphs where only one is asked for, are jumped over.
+    Inlined literals, and the vertices of small batches, have no codes: the directory is walked for them. Codes and
+    rows of other predicates, and of other graphs where only one is asked for, are jumped over.
     """
     batch = part[PART_BATCH]
     descriptor = descriptors[batch]
@@ -190,17 +191,17 @@ def search_values(step, part, descriptors, default_graph, key, predicate, wanted
     graphs = int64_array(descriptor[GRAPHS], n)
     first, last = predicate_rows(descriptor, predicate) if predicate >= 0 else (np.int64(0), np.int64(n))
     only = graph_asked(part, wanted_graph)
-    inlined = key & 1 == 1
-    i, end = (first, last) if inlined else code_range(descriptor, key)
+    unlisted = is_unlisted(descriptor, key)
+    i, end = (first, last) if unlisted else code_range(descriptor, key)
     while i < end:
-        code = 2 * i + step[DIRECTION] if inlined else code_at(descriptor, i)
+        code = 2 * i + step[DIRECTION] if unlisted else code_at(descriptor, i)
         row = max(code >> 1, first)
         if row < last and only >= 0:
             row = row_of_graph(predicates, graphs, row, last, only)
         if row >= last:
             break
         if row > code >> 1:
-            i = row if inlined else code_position(descriptor, i + 1, end, 2 * row)
+            i = row if unlisted else code_position(descriptor, i + 1, end, 2 * row)
             continue
         if code & 1 == step[DIRECTION]:
             graph = reported_graph(step, part, graphs[row], default_graph, wanted_graph)
