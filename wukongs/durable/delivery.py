@@ -69,10 +69,10 @@ class Delivery:
         self._together[-self._gathered] = group
         return -self._gathered
 
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int) -> None:
         """Do as Deliveries.hand_on."""
         fired = self._fired.get(from_lsn, ())
-        self._fired[to_lsn] = deque(each for each in fired if since_ms is None or each.end_ms >= since_ms)
+        self._fired[to_lsn] = deque(each for each in fired if each.end_ms >= since_ms)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         """Do as Deliveries.acknowledge."""

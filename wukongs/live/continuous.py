@@ -775,13 +775,13 @@ class ContinuousQuery:
         self._last_ms = at_ms
         self._is_firing = True
 
-    def go_on_from(self, other: ContinuousQuery, since_ms: int | None) -> None:
-        """Stand where another query stands that has fired for this one. since_ms: its first firing, None: that of the
-        other. Called with the lock held."""
+    def go_on_from(self, other: ContinuousQuery, since_ms: int) -> None:
+        """Stand where another query stands that has fired for this one. since_ms: its first firing, or a
+        time before all. Called with the lock held."""
         next_ms, last_ms = other.next_firing(), other._last_ms
         if next_ms is not None:
-            self.skip_to(max(next_ms, since_ms or next_ms) - (self.step_ms or 1))
-        if last_ms is not None and last_ms >= (since_ms or last_ms):
+            self.skip_to(max(next_ms, since_ms) - (self.step_ms or 1))
+        if last_ms is not None and last_ms >= since_ms:
             self._last_ms = last_ms
 
     def run(self, firing: Firing, due_at_s: float) -> None:

@@ -302,7 +302,7 @@ class JoinedGroup:
                 self._counts, self._since_ms = _twice(self._counts), _twice(self._since_ms)
             self._ids[number], self._is_taken[number] = ids, is_taken
             self._counts[number] = [counts[name] for name in COUNTS]
-            self._since_ms[number] = -LAST_MS if member.since_ms is None else member.since_ms
+            self._since_ms[number] = member.since_ms
             self._rows = None
             self.members.append(member)
             self.count += 1
@@ -370,7 +370,7 @@ class JoinedGroup:
                     if self.blocks.is_silent:
                         member.draw()  # it may have no rows for long
                     taken_ms = taken_of(member.lsn)
-                    found.append(max(member.before_ms, -LAST_MS if taken_ms is None else taken_ms))
+                    found.append(max(member.since_ms - 1, -LAST_MS if taken_ms is None else taken_ms))
             found += [ms - 1 for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
             return min(found)
 
@@ -395,7 +395,7 @@ class JoinedGroup:
                 shape, before = Shape(self._query, self._first), (*self._before, self.blocks)
                 group = JoinedGroup(self._core, self._injector, shape, self._first_ids, name, self.lead.from_ms, before)
                 group.lead.stand_behind(at_ms)
-                self._core.journal.delivery.hand_on(self.lead.lsn, group.lead.lsn, None)
+                self._core.journal.delivery.hand_on(self.lead.lsn, group.lead.lsn, -LAST_MS)
                 for member in part:
                     at = member.number
                     group.add(member, self._ids[at], self._is_taken[at], self.counts_of(at))
@@ -496,12 +496,12 @@ class JoinedQuery:
         name: str,
         source: QuerySource,
         variables: tuple[str, ...],
-        since_ms: int | None,
+        since_ms: int,
         step_ms: int,
         lsn: int,
         came: Mapping[str, Come],
     ) -> None:
-        """since_ms: its first firing, None if that is the first of its group; step_ms: how often it fires; lsn: the
+        """since_ms: its first firing, -LAST_MS if that is the first of its group; step_ms: how often it fires; lsn: the
         record of the log that registered it; came: how far its cursors had come before a restart, by name."""
         self.name, self.source, self.lsn = name, source, lsn
         self.is_recovered = False
@@ -565,8 +565,8 @@ class JoinedQuery:
             with self._joined.core.unread.lock:
                 if group is not None and self._readers is None:
                     counts = group.counts_of(self.number)
-                    since_ms = -LAST_MS if self.since_ms is None else self.since_ms
-                    waiting = sum(blocks.count_for(number, place, since_ms) for blocks, number, place in self._places())
+                    places = self._places()
+                    waiting = sum(blocks.count_for(number, place, self.since_ms) for blocks, number, place in places)
                     come, told = self._begins()
                     waiting += (come is not None and come.gap is not None) - told
                     return group.stats() | counts | self._of_group(group, counts) | {"results_waiting": waiting}
@@ -718,9 +718,9 @@ class JoinedQuery:
         group, number = self._group, self.number
         assert group is not None, self.name
         self._joined.forget(self)
-        since_ms = -LAST_MS if self.since_ms is None else self.since_ms
         with self._joined.core.unread.lock:
-            self._before = tuple((blocks.rest(n, place, since_ms), n, place) for blocks, n, place in self._places())
+            places = self._places()
+            self._before = tuple((blocks.rest(n, place, self.since_ms), n, place) for blocks, n, place in places)
             self._group, self._counts = None, group.counts_of(number)
             group.remove(number)
             self.close_log()
@@ -738,17 +738,12 @@ class JoinedQuery:
         """Whether somebody has asked for its windows since the engine was opened: then it acknowledges them itself."""
         return self._readers is not None
 
-    @property
-    def before_ms(self) -> int:
-        """A time before its first firing."""
-        return -LAST_MS if self.since_ms is None else self.since_ms - 1
-
     def progress(self) -> tuple[int | None, int | None]:
         """Return its next firing, None if that is not known yet, and the event time from which it counts."""
         assert self._group is not None, self.name
         lead = self._group.lead
         next_ms = lead.next_firing()
-        return next_ms if next_ms is None else max(next_ms, self.since_ms or next_ms), lead.from_ms
+        return next_ms if next_ms is None else max(next_ms, self.since_ms), lead.from_ms
 
     @property
     def place(self) -> Hashable:
@@ -774,9 +769,9 @@ class JoinedQuery:
             if (lost := self._lost(blocks, number, place, come_ms)) is not None:
                 gaps.append(lost)
             for _, block in blocks.held_from(place):
-                if block.end_ms < LAST_MS and (self.since_ms is None or block.end_ms >= self.since_ms):
+                if self.since_ms <= block.end_ms < LAST_MS:
                     if block.gap is None:
-                        through_ms = max(block.begin_ms - 1, self.before_ms if through_ms is None else through_ms)
+                        through_ms = max(block.begin_ms - 1, self.since_ms - 1 if through_ms is None else through_ms)
                         return Come(through_ms, Gap.joined(gaps) if gaps else None), told
                     gaps.append(self._gone_in(block))
                     told += 1
@@ -830,13 +825,13 @@ class JoinedQuery:
             readers.log.lack(lost)
             blocks.dropped.pop(number, None)
         for at, block in held:
-            if (self.since_ms is None or block.end_ms >= self.since_ms) and blocks.concerns(block, number):
+            if block.end_ms >= self.since_ms and blocks.concerns(block, number):
                 blocks.done(at, block, number)
                 if blocks.is_silent and block.begin_ms < LAST_MS:
                     readers.log.skip(block.begin_ms - self._step_ms)
                 self._put(readers, block, number)
         if last_ms is not None:
-            if blocks.is_silent and last_ms >= (self.since_ms or last_ms):
+            if blocks.is_silent and last_ms >= self.since_ms:
                 readers.log.skip(last_ms)
             self._come_ms = last_ms
 
@@ -849,7 +844,7 @@ class JoinedQuery:
         at, block = next(blocks.held_from(place), (blocks.end, None))
         if first_ms is None or to_ms is None or at <= place:
             return None
-        before_ms = (self.since_ms or first_ms) - self._step_ms
+        before_ms = (first_ms if self.since_ms == -LAST_MS else self.since_ms) - self._step_ms
         come_ms = before_ms if come_ms is None else max(come_ms, before_ms)
         if block is not None:
             to_ms = min(block.begin_ms - self._step_ms, to_ms)
@@ -857,7 +852,7 @@ class JoinedQuery:
 
     def _gone_in(self, block: Block) -> Gap:
         """Return what it has lost by a block that is a gap."""
-        first_ms = block.begin_ms if self.since_ms is None else max(block.begin_ms, self.since_ms)
+        first_ms = max(block.begin_ms, self.since_ms)
         count = (block.end_ms - first_ms) // self._step_ms + 1
         return Gap(first_ms, block.end_ms, count, count)
 
@@ -966,7 +961,8 @@ class JoinedQueries:
         if (had_ms := min((come.through_ms for come in came.values()), default=-LAST_MS)) > -LAST_MS and OWN in came:
             had_ms = first_multiple(step_ms, had_ms, is_strict=True)
             first_ms = had_ms if first_ms is None else max(first_ms, had_ms)
-        member = JoinedQuery(self, name, source, query.variables, first_ms, step_ms, lsn, came)
+        since_ms = -LAST_MS if first_ms is None else first_ms
+        member = JoinedQuery(self, name, source, query.variables, since_ms, step_ms, lsn, came)
         group.add(member, ids, np.isin(ids, taken), dict.fromkeys(COUNTS, 0))
         self.members[name] = member
         if on_result is not None:

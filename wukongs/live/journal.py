@@ -51,8 +51,8 @@ class Deliveries(Protocol):
     def gather(self, group: FiredAsOne) -> int:
         """Return a number by which queries fire that fire as one; no query has it as its LSN."""
 
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
-        """Note that the firings of a number, from a time on (None: all), are those of another one as well."""
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int) -> None:
+        """Note that the firings of a number, from a time on, are those of another one as well."""
 
     def forget(self, query_lsn: int) -> None:
         """Forget the firings of a query that was closed, or of queries that fire as one no more."""
@@ -119,7 +119,7 @@ class NoDeliveries:
     def gather(self, group: FiredAsOne) -> int:
         return 0
 
-    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int | None) -> None:
+    def hand_on(self, from_lsn: int, to_lsn: int, since_ms: int) -> None:
         pass
 
     def forget(self, query_lsn: int) -> None:

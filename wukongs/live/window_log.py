@@ -267,8 +267,10 @@ class WindowLog:
     def come_of_new(self) -> Come:
         """How far a cursor has come that is new. Called with the lock held."""
         oldest = next(iter(self._held.values()), None)
-        through_ms = self._last_ms if oldest is None else min(self._begin_ms(oldest), LAST_MS) - 1
-        return Come(-LAST_MS if through_ms is None else through_ms)
+        if oldest is not None:
+            return Come(min(self._begin_ms(oldest), LAST_MS) - 1)
+        had_ms = min((cursor.had_ms for cursor in self._cursors), default=-LAST_MS)
+        return Come(had_ms if self._last_ms is None else max(had_ms, self._last_ms))
 
     def _begin_ms(self, entry: LoggedWindow) -> int:
         """Return the end of the first window of an entry with which some cursor has not done."""

@@ -78,6 +78,19 @@ def test_a_group_that_began_before_the_first_window_misses_none(tmp_path: Path) 
         assert ends(query.results(timeout_s=0, group="g")) == [100, 200]
 
 
+def test_a_group_that_begins_after_a_restart_has_no_window_from_before(tmp_path: Path) -> None:
+    engine, stream, query = opened(tmp_path / "data", on_result=lambda _: None)
+    fill(engine, stream, 1, 3)
+    engine.close()
+    engine, stream, query = opened(tmp_path / "data", on_result=lambda _: None)
+    assert ends(query.results(timeout_s=0, group="g")) == []
+    engine.close()
+    engine, stream, query = opened(tmp_path / "data", on_result=lambda _: None)
+    with engine:
+        fill(engine, stream, 4, 4)
+        assert ends(query.results(timeout_s=0, group="g")) == [400]
+
+
 def test_a_gap_that_nobody_was_told_is_told_after_a_crash(tmp_path: Path) -> None:
     bounds = {"unread_bytes_max": 3 * 1100}
     engine, stream, query = opened(tmp_path / "data", **bounds)

@@ -65,6 +65,20 @@ def test_shapes() -> None:
     assert [shape(text) for text in ALONE] == [None] * len(ALONE)
 
 
+@pytest.mark.parametrize("first_ms", [-500, 0, 500])
+def test_a_query_that_comes_later_has_no_gap_before_its_first_window(engine: wukongs.Engine, first_ms: int) -> None:
+    stream = engine.stream("http://e/s", batch_ms=100)
+    text = (HEAD % "%s" + "{ <http://e/%s> <http://e/p> ?a }").replace("1s", "100ms").replace(" ?b", "")
+    stream.advance(-1001)
+    first = engine.register(text % ("first", "u"))
+    stream.push([("<http://e/u>", "<http://e/p>", "<http://e/v>", first_ms)])
+    later = engine.register(text % ("later", "v"))
+    stream.advance(700)
+    engine.settle(60)
+    assert [window.end_ms for window in first.results(timeout_s=0)] == list(range(-1000, 701, 100))
+    assert [window.end_ms for window in later.results(timeout_s=0)] == list(range(first_ms, 701, 100))
+
+
 def test_a_firing_makes_nothing_for_a_query_that_nobody_reads(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
