@@ -12,8 +12,9 @@ import wukongs
 from tests.scenarios.test_groups import FRIENDS, WINDOW, begin, posted, push, register, windows
 from wukongs.csparql import filter_placement
 from wukongs.live import joined_queries, query_windows
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.engine_windows import EngineWindows
-from wukongs.query.plans import compiled
+from wukongs.query.plans import compiled, deltas
 from wukongs.query.plans.compiled import CompiledQueries
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.store import window_table
@@ -283,3 +284,27 @@ def test_idle_time_leaves_the_last_stream_batch_of_a_window_to_write(monkeypatch
             (window,) = query.results(timeout_s=0)
             assert len(window) == 10 * min(10, turn + 1)
             assert written[foreseen:] == ["write_window" if turn == 15 else "append_batch"]
+
+
+def test_those_that_are_answered_together_wait_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that goes by deltas comes last, although it was registered first."""
+    ran: list[tuple[str, bool]] = []
+    run = ContinuousQuery.run
+
+    def noted(query: ContinuousQuery, firing: Any, due_at_s: float) -> None:
+        ran.append((query.name, firing.deltas is not None))
+        run(query, firing, due_at_s)
+
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    monkeypatch.setattr(ContinuousQuery, "run", noted)
+    with wukongs.Engine() as engine:
+        stream = engine.stream(STREAM, batch_ms=100)
+        for name, range_ms in (("kept", 300), ("first", 100), ("second", 100)):
+            window = f"FROM STREAM <{STREAM}> [RANGE {range_ms}ms STEP 100ms]"
+            head = "SELECT ?a ?b" if name != "second" else "SELECT ?b"
+            engine.register(f"REGISTER QUERY {name} AS {head} {window} {{ ?a <http://ex/p> ?b }}")
+        for number in range(6):
+            stream.push([("<http://ex/a>", "<http://ex/p>", f"<http://ex/b{number}>", number * 100 + 50)])
+            stream.advance(number * 100 + 100)
+            engine.settle(60)
+    assert ran[-3:] == [("first", False), ("second", False), ("kept", True)]
