@@ -54,7 +54,7 @@ class Readers:
             if found is None:
                 with self.log.changed:
                     self.log.draw()
-                    come = self.log.come_of_new
+                    come = self.log.come_of_new(self.had_ms)
                     found = self._durable_cursor(name, come)
                 try:
                     if not self.log.is_closed:

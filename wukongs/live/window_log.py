@@ -263,13 +263,12 @@ class WindowLog:
             self._cursors.append(cursor)
             return cursor
 
-    @property
-    def come_of_new(self) -> Come:
-        """How far a cursor has come that is new. Called with the lock held."""
+    def come_of_new(self, had_ms: int) -> Come:
+        """Return how far a cursor has come that is new. had_ms: windows up to there were read before a restart, and are
+        not put again. Called with the lock held."""
         oldest = next(iter(self._held.values()), None)
         if oldest is not None:
             return Come(min(self._begin_ms(oldest), LAST_MS) - 1)
-        had_ms = min((cursor.had_ms for cursor in self._cursors), default=-LAST_MS)
         return Come(had_ms if self._last_ms is None else max(had_ms, self._last_ms))
 
     def _begin_ms(self, entry: LoggedWindow) -> int:

@@ -78,11 +78,15 @@ def test_a_group_that_began_before_the_first_window_misses_none(tmp_path: Path) 
         assert ends(query.results(timeout_s=0, group="g")) == [100, 200]
 
 
-def test_a_group_that_begins_after_a_restart_has_no_window_from_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_group_that_begins_after_a_restart_has_no_window_from_before(tmp_path: Path, is_read: bool) -> None:
+    """is_read: results() was asked first, beside on_result."""
     engine, stream, query = opened(tmp_path / "data", on_result=lambda _: None)
     fill(engine, stream, 1, 3)
     engine.close()
     engine, stream, query = opened(tmp_path / "data", on_result=lambda _: None)
+    if is_read:
+        assert ends(query.results(timeout_s=0)) == []
     assert ends(query.results(timeout_s=0, group="g")) == []
     engine.close()
     engine, stream, query = opened(tmp_path / "data", on_result=lambda _: None)
