@@ -29,7 +29,8 @@ class CompiledFirings:
         self._kept.clear()
 
     def ran(self, firings: Sequence[Firing]) -> Sequence[Firing]:
-        """Return firings at one time, which read one snapshot, with the answers of compiled queries.
+        """Return firings at one time, which read one snapshot, with the answers of compiled queries: these come
+        first, since they need not wait for others.
 
         They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
         and finds its own error."""
@@ -51,4 +52,4 @@ class CompiledFirings:
             return firings
         for number, (firing, _) in enumerate(found):
             firing.columns = answers.columns(number)
-        return firings
+        return sorted(firings, key=lambda one: one.columns is None)

@@ -776,8 +776,8 @@ class ContinuousQuery:
         self._is_firing = True
 
     def go_on_from(self, other: ContinuousQuery, since_ms: int) -> None:
-        """Stand where another query stands that has fired for this one. since_ms: its first firing, or a
-        time before all. Called with the lock held."""
+        """Stand where another query stands that has fired for this one. since_ms: its first firing, or a time
+        before all. Called with the lock held."""
         next_ms, last_ms = other.next_firing(), other._last_ms
         if next_ms is not None:
             self.skip_to(max(next_ms, since_ms) - (self.step_ms or 1))

@@ -288,8 +288,7 @@ class Injector:
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
         """Run the firings of queries that are run together, at one time."""
         if len(firings) > 1:
-            ran = self._compiled.ran(self._groups.explored(firings, self._stale))
-            firings = sorted(ran, key=lambda one: one.columns is None)  # none that is done waits for others
+            firings = self._compiled.ran(self._groups.explored(firings, self._stale))
         for firing in firings:
             query = firing.query
             if query.is_closed:

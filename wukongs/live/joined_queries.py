@@ -957,11 +957,10 @@ class JoinedQueries:
             if first_ms is not None:
                 group.lead.skip_to(first_ms - step_ms)
             self.injector.add(group.lead)
+        since_ms = -LAST_MS if first_ms is None else first_ms
         came = came or _NOT_READ
         if (had_ms := min((come.through_ms for come in came.values()), default=-LAST_MS)) > -LAST_MS and OWN in came:
-            had_ms = first_multiple(step_ms, had_ms, is_strict=True)
-            first_ms = had_ms if first_ms is None else max(first_ms, had_ms)
-        since_ms = -LAST_MS if first_ms is None else first_ms
+            since_ms = max(since_ms, first_multiple(step_ms, had_ms, is_strict=True))
         member = JoinedQuery(self, name, source, query.variables, since_ms, step_ms, lsn, came)
         group.add(member, ids, np.isin(ids, taken), dict.fromkeys(COUNTS, 0))
         self.members[name] = member
