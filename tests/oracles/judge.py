@@ -63,7 +63,8 @@ def judge(dataset: Dataset, query: Query, ask_rdflib: bool = True) -> Verdict:
     clear = _same(query, strict, open_)
     allowed: list[Answer] = [strict] if clear else [strict, open_]
     follows = libraries.oxigraph_follows_paths(query)
-    oxigraph = libraries.oxigraph_answer(dataset, whole) if follows and libraries.keeps_lexical_forms(dataset) else None
+    knows = libraries.keeps_lexical_forms(dataset) and not libraries.oxigraph_subtracts_dates(dataset, whole)
+    oxigraph = libraries.oxigraph_answer(dataset, whole) if follows and knows else None
     if oxigraph is not None and clear:
         assert _same(query, oxigraph, strict), f"pyoxigraph: {oxigraph!r}, plain evaluator: {strict!r}\n{query.text()}"
     if oxigraph is not None and not clear:
