@@ -21,13 +21,12 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
 from tests.oracles import paths
 from tests.oracles.paths import Var
-from tests.oracles.query_ast import Arithmetic, Query, path_triples
+from tests.oracles.query_ast import Arithmetic, Query, nodes, path_triples
 from tests.oracles.rdf import XSD, Term, Triple, from_oxigraph, from_rdflib, to_oxigraph, to_rdflib
 from tests.oracles.sparql_oracle import Dataset, Row
 
@@ -97,15 +96,7 @@ def oxigraph_subtracts_dates(dataset: Dataset, query: Query) -> bool:
     """Whether a query subtracts, over data with dates, which pyoxigraph answers by durations."""
     graphs = [dataset.default, *dataset.named.values()]
     has_dates = any(term.datatype == XSD + "dateTime" for graph in graphs for triple in graph for term in triple)
-    return has_dates and _subtracts(query)
-
-
-def _subtracts(node: object) -> bool:
-    if isinstance(node, Arithmetic) and node.operator == "-":
-        return True
-    if isinstance(node, tuple):
-        return any(map(_subtracts, node))
-    return is_dataclass(node) and any(_subtracts(getattr(node, each.name)) for each in fields(node))
+    return has_dates and any(isinstance(node, Arithmetic) and node.operator == "-" for node in nodes(query))
 
 
 def drops_empty_rows(rows: list[Row]) -> list[Row]:

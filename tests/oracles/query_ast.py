@@ -7,7 +7,7 @@ that nobody can name. Random tests make trees, so that the plain evaluator needs
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 
 from tests.oracles import paths
 from tests.oracles.paths import Var
@@ -156,16 +156,20 @@ class Query:
         return "SELECT " + ("DISTINCT " if self.distinct else "") + " ".join(shown)
 
 
-def path_triples(node: object) -> Iterator[PathTriple]:
-    """All triples with a path of a group."""
-    if isinstance(node, PathTriple):
-        yield node
-    elif isinstance(node, tuple):
-        for part in node:
-            yield from path_triples(part)
-    elif isinstance(node, Group | Optional | Union | GraphPattern):
-        for each in fields(node):
-            yield from path_triples(getattr(node, each.name))
+def nodes(tree: object) -> Iterator[object]:
+    """All nodes of a tree, itself included."""
+    yield tree
+    if isinstance(tree, tuple):
+        below = tree
+    else:
+        below = tuple(getattr(tree, each.name) for each in fields(tree)) if is_dataclass(tree) else ()
+    for part in below:
+        yield from nodes(part)
+
+
+def path_triples(tree: object) -> Iterator[PathTriple]:
+    """All triples with a path of a tree."""
+    return (node for node in nodes(tree) if isinstance(node, PathTriple))
 
 
 def render(node: object) -> str:
