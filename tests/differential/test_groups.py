@@ -14,12 +14,13 @@ import wukongs
 from tests import strategies as make
 from tests.clusters import PATIENT, cluster
 from tests.differential.scenario import Advance, Harness, Register, Scenario, clauses, scenarios
-from tests.fuzz import first_and_slow, fuzzed
+from tests.fuzz import fuzzed
 from tests.oracles import query_ast as ast
 from tests.oracles.query_ast import Query
 from tests.oracles.rdf import iri
 from tests.oracles.stream_oracle import OracleStream
 from wukongs.live import joined_queries
+from wukongs.query.plans import deltas
 
 CONSTANTS = [*make.SUBJECTS, *make.SUBJECTS, *make.NUMBERS[:2], *make.PLAIN_LITERALS[6:8]]
 
@@ -80,10 +81,15 @@ def live(engine: wukongs.Engine, scenario: Scenario) -> int:
     return sum(handle.stats()["explored_together"] for handle in harness.handles.values())
 
 
-@pytest.mark.parametrize("alone_max", first_and_slow([0, 8]))
-def test_every_window_of_an_engine(alone_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """alone_max: so many queries of a shape are not put into a group when they are registered."""
+@pytest.mark.parametrize(
+    ("alone_max", "rows_min"),
+    [(0, 1000.0), *(pytest.param(8, rows_min, marks=pytest.mark.slow) for rows_min in (1000.0, 0.0))],
+)
+def test_every_window_of_an_engine(alone_max: int, rows_min: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """alone_max: so many queries of a shape are not put into a group when they are registered; rows_min: matches of
+    patterns that make so many rows are kept."""
     monkeypatch.setattr(joined_queries, "ALONE_MAX", alone_max)
+    monkeypatch.setattr(deltas, "ROWS_MIN", rows_min)
     together = []
 
     @settings(fuzzed(35), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)

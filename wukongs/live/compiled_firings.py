@@ -34,7 +34,8 @@ class CompiledFirings:
 
         They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
         and finds its own error."""
-        found = [(one, query) for one in firings if one.deltas is None and (query := one.whole) is not None]
+        asked = [one for one in firings if one.deltas is None and one.twin is None]
+        found = [(one, query) for one in asked if (query := one.whole) is not None]
         if len(found) < 2:
             return firings
         queries = tuple([query for _, query in found])
@@ -52,4 +53,4 @@ class CompiledFirings:
             return firings
         for number, (firing, _) in enumerate(found):
             firing.columns = answers.columns(number)
-        return sorted(firings, key=lambda one: one.columns is None)
+        return sorted(firings, key=lambda one: (one.twin or one).columns is None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -221,7 +221,9 @@ class ContinuousQuery:
         has no row."""
         self.compiled: CompiledPlans | None = None
         """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
-        self._compiled_company = ""
+        self._company: Hashable = None
+        self._twins: Hashable = None
+        """It is equal for all queries that have the same answer when they read the same; None if there may be none."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._states = self.windows.states
@@ -732,11 +734,22 @@ class ContinuousQuery:
         if not self._is_looked_at:
             self._is_looked_at = True
             self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
-            # Those over some streams do not wait for the slices of others.
-            self._compiled_company = sys.intern(" ".join(sorted(self._states)))
-        if self.template is None or (self.compiled is not None and self.compiled.whole is not None):
-            return None if self.compiled is None else self._compiled_company
-        return self.template.shape
+            if self.template is not None and (self.compiled is None or self.compiled.whole is None):
+                self._company = _digest(self.template.shape)
+            elif self.compiled is not None:
+                self._company = _digest(sorted(self._states))  # they do not wait for the slices of other streams
+            self._twins = self._twins_key()
+        return self._company
+
+    def _twins_key(self) -> Hashable:
+        query = self.query
+        reports_all = not (self.reporter.is_compared or self.reporter.looks_at_contents)
+        if self.compiled is None or self._is_of_moment or not reports_all or self.windows.is_filtered:
+            return None
+        if query.form not in ("select", "ask"):
+            return None  # blank nodes that CONSTRUCT makes are of one query
+        windows = tuple(replace(window, line=0, column=0) for window in query.dataset.windows)
+        return _digest((query.form, query.variables, query.pattern, replace(query.dataset, windows=windows)))
 
     def prepare(self, at_ms: int, picked: Picked) -> Firing | None:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
@@ -762,12 +775,18 @@ class ContinuousQuery:
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
         deltas = None
-        if plans is not None:
+        twin = None if plans is None else picked.twins.get(self._twins)
+        if twin is not None and plans is not None:
+            self.windows.keep_nothing(plans)
+        elif plans is not None:
             deltas = self.windows.stand(at_ms, plans, is_partial=reading.partial, is_before=picked.is_before)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))
-        return Firing(self, at_ms, reading, picked.reader, plans, deltas, stretch)
+        firing = Firing(self, at_ms, reading, picked.reader, plans, deltas, stretch, twin)
+        if plans is not None and twin is None and self._twins is not None:
+            picked.twins[self._twins] = firing
+        return firing
 
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
@@ -864,7 +883,12 @@ class ContinuousQuery:
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
         reader: Utf8Reader = firing.reader
-        found = self._moved(firing)
+        found = None
+        if firing.twin is not None and firing.twin.answered is not None:
+            found, reader = firing.twin.answered
+            self._counts.explored_together += 1
+        if found is None:
+            found = self._moved(firing)
         if found is None:
             found = self._ran(firing)
             if found is None or self.reporter.is_compared:
@@ -872,6 +896,7 @@ class ContinuousQuery:
                 found = found or self._evaluated(firing, terms)
                 with limits_of(self._core.settings, None):
                     found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
+        firing.answered = found, reader
         if not self.reporter.is_reported(found):
             return None
         reading = firing.reading
@@ -937,6 +962,8 @@ class ContinuousQuery:
         dataset = firing.dataset
         is_empty = firing.is_over_nothing()
         rows = None if self.group is None else self.group.rows
+        if firing.plans is not None and firing.explored is None:
+            firing.plans.has_run = True
         if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
             return self._answer_to_nothing[1]
         if rows is not None:
@@ -963,13 +990,15 @@ class ContinuousQuery:
 class Picked:
     """The things that firings share which are picked at one moment. upper: they read below this snapshot number;
     is_before: tuples that match none of them are about to join the stored graph at their time; readings: by the beat of
-    compiled queries; alike_to_ms: up to when others of the beat read the same."""
+    compiled queries; alike_to_ms: up to when others of the beat read the same; twins: of queries that have the same
+    answer, the first firing."""
 
     reader: TermReader
     upper: int
     is_before: bool
     readings: dict[object, Reading] = field(default_factory=dict)
     alike_to_ms: dict[object, int] = field(default_factory=dict)
+    twins: dict[Hashable, Firing] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -978,7 +1007,8 @@ class Firing:
     None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
     other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
     of windows, None if the firing has a dataset of its own; deltas: what finds the matches of the query by those of the
-    firing before, None: it is evaluated anew."""
+    firing before, None: it is evaluated anew; twin: a firing before it with the same answer; answered: the answer, and
+    what reads its terms, once it has run."""
 
     query: ContinuousQuery
     at_ms: int
@@ -987,8 +1017,10 @@ class Firing:
     plans: CompiledPlans | None
     deltas: Deltas | None = None
     stretch: Stretch | None = None
+    twin: Firing | None = None
     explored: BindingTable | None = None
     columns: Columns | None = None
+    answered: tuple[Answer, Utf8Reader] | None = None
 
     @property
     def last_ms(self) -> int:
@@ -1025,3 +1057,8 @@ class Firing:
     def depends_on_moment(self) -> bool:
         """Whether another moment may give another answer over the same data."""
         return depends_on_moment(self.query.query.pattern)
+
+
+def _digest(part: object) -> bytes:
+    """Return what is equal for equal parts of queries, and is compared faster than these."""
+    return blake2b(repr(part).encode("utf-8", "surrogatepass"), digest_size=16).digest()

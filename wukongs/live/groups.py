@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -68,37 +68,41 @@ class Groups:
         self._core = core
         self._shared: dict[tuple[Hashable, tuple[Term | int, ...]], _Shared] = {}
 
-    def explored(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> Sequence[Firing]:
-        """Return firings of one template at one time with the matches of their patterns.
-
-        They are returned unchanged if there is nothing to share, or if exploring them together fails: then each finds
-        its own error. stale: plans to be renewed are added to it."""
+    def explore(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> None:
+        """Find the matches of the patterns of firings of one template at one time, as far as there is something to
+        share. If that fails, each finds its own error. stale: plans to be renewed are added to it."""
         if len(firings) < 2:
-            return firings
+            return
         first = firings[0]  # all read the same windows
         if first.query.template is None or first.whole is not None:
-            return firings  # these are run together because they are compiled
+            return  # these are run together because they are compiled
         if first.reading.error is not None or first.is_over_nothing():
-            return firings
+            return
+        firings = [firing for firing in firings if firing.twin is None and not _goes_alone(firing)]
+        if len(firings) < 2:
+            return
         start = self._start(firings)
         shared = start.shared
         if shared.alone:
             shared.alone -= 1
-            return firings
+            return
         try:
-            tables = self._explore(first, start)
+            tables = self._explore(firings[0], start)
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             is_named = isinstance(error, WukongsError | MemoryError)
             text = f"{len(firings)} queries of one template could not be explored together"
             log.log(logging.DEBUG if is_named else logging.ERROR, text, exc_info=True)
             shared.has_failed()
-            return firings
+            return
         finally:
             if shared.plans.is_stale:
                 stale.append(shared.plans)
         shared.failures = 0
-        return [replace(firing, explored=table) for firing, table in zip(firings, tables, strict=True)]
+        for firing, table in zip(firings, tables, strict=True):
+            firing.explored = table
+            if firing.plans is not None:
+                firing.plans.look_at_sources()
 
     def _start(self, firings: Sequence[Firing]) -> _Start:
         templates = [_template(firing) for firing in firings]
@@ -127,6 +131,12 @@ class Groups:
             executor = Executor(first.dataset, terms, limits, start.shared.plans, in_order=True, compiled=first.plans)
             parts = _divided(executor.explore(start.shared.node, start.table), start.table)
         return [parts[number] for number in start.numbers]
+
+
+def _goes_alone(firing: Firing) -> bool:
+    """Tell whether a firing is evaluated by itself: it has its matches from the firing before, or it is not known yet
+    whether it might."""
+    return firing.plans is not None and (firing.plans.keeps_matches or not firing.plans.has_run)
 
 
 def _template(firing: Firing) -> Template:

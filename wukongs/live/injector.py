@@ -288,7 +288,8 @@ class Injector:
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
         """Run the firings of queries that are run together, at one time."""
         if len(firings) > 1:
-            firings = self._compiled.ran(self._groups.explored(firings, self._stale))
+            self._groups.explore(firings, self._stale)
+            firings = self._compiled.ran(firings)
         for firing in firings:
             query = firing.query
             if query.is_closed:

@@ -188,6 +188,13 @@ class QueryWindows:
         self._may_change = plans.deltas is not None
         return plans.deltas
 
+    def keep_nothing(self, plans: CompiledPlans) -> None:
+        """Keep no matches: another query keeps the same."""
+        if self._changes:
+            self._leave(self._changes.values())
+            self._changes = {}
+            plans.keep_nothing()
+
     def _stand(
         self, at_ms: int, whole: CompiledQuery, derived: int, is_partial: bool, is_before: bool
     ) -> Deltas | None:

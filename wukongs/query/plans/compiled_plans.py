@@ -69,11 +69,12 @@ class Kept(Protocol):
 @dataclass(slots=True, eq=False)
 class Source:
     """Triple patterns that are evaluated from nothing, with what is evaluated above them for each row. part: the node
-    of the algebra; whole: the patterns alone; derived: how many columns are held beside their variables;
-    estimated_rows: what evaluating them anew takes; deltas: the rows, once they are kept; above: what is made of these;
-    refused_for: for so many more firings its rows are not kept, since they could not be."""
+    of the algebra; wanted: the patterns with filters; whole: the patterns alone; derived: how many columns are held
+    beside their variables; estimated_rows: what evaluating them anew takes; deltas: the rows, once they are kept;
+    above: what is made of these; refused_for: its rows could not be kept, and are not for so many more firings."""
 
     part: object
+    wanted: FilteredBgp
     whole: CompiledQuery
     derived: int
     estimated_rows: float = 0.0
@@ -86,6 +87,11 @@ class Source:
     def is_refused(self) -> bool:
         return self.refused_for > 0
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `Deltas.move` may be called."""
+        return not self.is_refused and self.deltas is not None and self.deltas.is_ready
+
     def refuse(self) -> None:
         """Keep nothing for some firings, each time for twice as many as before."""
         self.refused_for, self.above = min(REFUSED_FIRINGS << self._refusals, REFUSED_FIRINGS_MAX), None
@@ -95,9 +101,12 @@ class Source:
 
     def stats(self) -> dict[str, int]:
         """Return as Deltas.stats."""
-        found = {} if self.deltas is None else self.deltas.stats()
-        if self.above is not None:
-            found["matches_bytes"] += self.above.size_bytes
+        deltas, above = self.deltas, self.above
+        if deltas is None:
+            return {}
+        found = deltas.stats()
+        if above is not None:
+            found["matches_bytes"] += above.size_bytes
         return found
 
 
@@ -120,6 +129,8 @@ class CompiledPlans:
         """It keeps the matches of the whole from firing to firing, if that may be worth it."""
         self.sources: dict[int, Source] = {}
         """Those of a query that the executor answers, by the identity of their parts."""
+        self.has_run = False
+        """Whether the executor has evaluated the query over them, so that its sources are known."""
         self._keeps = self.whole is None and not depends_on_moment(query.pattern)
         self._version = -1
         self._changes: list[int] = []
@@ -163,11 +174,31 @@ class CompiledPlans:
             whole = CompiledQuery(
                 self._clause, variables, bare, (), self.windows, self._resolve, self._memo, self._workspace
             )
-            source = self.sources[id(part)] = Source(part, whole, derived)
+            source = self.sources[id(part)] = Source(part, wanted, whole, derived)
         if source.is_refused:
             return None
-        source.estimated_rows = sum(step.estimated_rows for step in self.route(wanted, (), 1).plan.steps)
-        return source if source.deltas is not None and source.deltas.is_ready else None
+        self._estimate(source)
+        return source if source.is_ready else None
+
+    def _estimate(self, source: Source) -> None:
+        source.estimated_rows = sum(step.estimated_rows for step in self.route(source.wanted, (), 1).plan.steps)
+
+    def look_at_sources(self) -> None:
+        """Estimate anew what the sources take, at a firing that does not evaluate them."""
+        for source in self.sources.values():
+            if not source.is_refused:
+                self._estimate(source)
+
+    @property
+    def keeps_matches(self) -> bool:
+        """Whether rows of a source can be had from those of the firing before."""
+        return any(source.is_ready for source in self.sources.values())
+
+    def keep_nothing(self) -> None:
+        """Keep no matches of the whole or of sources."""
+        self.deltas = None
+        for source in self.sources.values():
+            source.deltas = source.above = None
 
     def leave_to(self, source: Source) -> list[Source]:
         """Give up the sources that were found in the place of one that was refused, as it is tried again."""
@@ -183,8 +214,8 @@ class CompiledPlans:
 
     def stats(self) -> dict[str, int]:
         """Return the sums of Deltas.stats, nothing if no matches are kept. From any thread."""
-        found = [] if self.deltas is None else [self.deltas.stats()]
-        found += [source.stats() for source in list(self.sources.values()) if source.deltas is not None]
+        found = [] if (deltas := self.deltas) is None else [deltas.stats()]
+        found += [stats for source in list(self.sources.values()) if (stats := source.stats())]
         return {key: sum(one[key] for one in found) for key in (found[0] if found else ())}
 
     def order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
