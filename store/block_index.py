@@ -105,8 +105,8 @@ class BlockIndex:
         """Bytes of all slices and blocks, each once, the most that slices that wait will take, and the most that merges
         under way have to write."""
         self._closed_to: int | None = None
-        self.widest = 1
-        """How many stream batches the windows have, at most, for which blocks are kept."""
+        self.widest = 0
+        """How many stream batches the windows have, at most, for which blocks are kept; 0: there are none."""
         self._waiting: dict[int, Timed] = {}
         """The slices that are not built, in order."""
         self._blocks: dict[Key, Batch] = {}
@@ -138,19 +138,21 @@ class BlockIndex:
         """Return the slice of a stream batch, None if it has no tuples or was dropped."""
         return self._block((0, number))
 
-    def put(self, number: int, tuples: Timed) -> None:
-        """Add the slice of a stream batch, later than all before. The tuples, at least one, are kept as they are."""
+    def put(self, number: int, tuples: Timed, built: Batch | None = None) -> None:
+        """Add the slice of a stream batch, later than all before. The tuples, at least one, are kept as they are.
+        built: the slice, if it is built already."""
         self._in_order[0].append(number)
         self._unpaired[0].append(number)
+        if built is not None:
+            self._build((0, number), built, is_owned=True)
+            return
         self._waiting[number] = tuples
         self.size_bytes += _bytes_at_most(tuples)
 
     def _block(self, key: Key) -> Batch | None:
         """Return a block if it is there; a slice that waits is built."""
         if self._waits(key):
-            tuples = self._take_out(key[1])
-            graphs = np.full(len(tuples[0]), WINDOW_GRAPH, np.int64)
-            self._build(key, build_batch(graphs, *tuples), is_owned=True)
+            self._build(key, build_slice(self._take_out(key[1])), is_owned=True)
         return self._blocks.get(key)
 
     def build_slices(self) -> None:
@@ -368,6 +370,11 @@ class BlockIndex:
         else:
             del self._blocks[key]
             self.size_bytes -= self._owned_bytes.pop(key, 0)
+
+
+def build_slice(tuples: Timed) -> Batch:
+    """Return the slice of some tuples."""
+    return build_batch(np.full(len(tuples[0]), WINDOW_GRAPH, np.int64), *tuples)
 
 
 def _bytes_at_most(tuples: Timed) -> int:

@@ -9,7 +9,8 @@ Invariants:
 * stream batches come in order and are whole when they come: adding one closes it and all before;
 * stream batches up to `dropped_to` are gone, whole, and so is every block that holds one of them;
 * blocks are no longer than the widest indexed window needs;
-* a slice is built when it is read first, or in idle time: until then its tuples wait in columns;
+* a slice is built when it is read first, or in idle time: until then its tuples wait in columns. Idle time builds the
+  next one ahead, before it comes: it serves if no more tuples have come by then;
 * the terms that came with a stream batch are held as long as its slice, and as the arrivals of it or of an earlier one.
 """
 
@@ -24,7 +25,7 @@ import numpy as np
 from wukongs.store.arrival_sequence import ArrivalSequence
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.block_index import BlockIndex, copy_count
+from wukongs.store.block_index import BlockIndex, Timed, build_slice, copy_count
 from wukongs.store.dtypes import Int64Array
 
 WINDOWS_REMEMBERED = 64
@@ -46,6 +47,8 @@ class SliceRing:
         """Stream batch -> the terms that only live as long as it does, and the bytes of their texts."""
         self._transient_bytes = 0
         self._windows: OrderedDict[tuple[int, int], BatchSet] = OrderedDict()
+        self._ahead: tuple[int, int, Batch] | None = None
+        """A slice that was built ahead: its stream batch, of how many tuples it was built, and the slice."""
 
     @property
     def slice_count(self) -> int:
@@ -66,7 +69,8 @@ class SliceRing:
     def size_bytes(self) -> int:
         """Bytes of slices, blocks and arrivals, of slices that wait and merges under way at most, and of the texts of
         transient terms as given."""
-        return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes
+        ahead_bytes = 0 if self._ahead is None else self._ahead[2].size_bytes
+        return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes + ahead_bytes
 
     @property
     def copy_count(self) -> int:
@@ -120,8 +124,25 @@ class SliceRing:
         if len(subjects) and self.dropped_to is not None and number <= self.dropped_to:
             self.lost_to = number  # nobody needed it when it had not come yet
         elif len(subjects):
-            self._blocks.put(number, (_own(subjects), _own(predicates), _own(objects), _own(times)))
+            columns = _own(subjects), _own(predicates), _own(objects), _own(times)
+            is_whole = self.count_ahead(number) == len(subjects)
+            self._blocks.put(number, columns, self._ahead[2] if self._ahead is not None and is_whole else None)
+        self._ahead = None
         self.close(number)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether windows read the slices."""
+        return self._blocks.widest > 0
+
+    def count_ahead(self, number: int) -> int:
+        """Return of how many tuples the slice of a stream batch was built ahead, 0 if it was not."""
+        return 0 if self._ahead is None or self._ahead[0] != number else self._ahead[1]
+
+    def build_ahead(self, number: int, tuples: Timed) -> None:
+        """Build the slice of a stream batch that has not come yet, of all its tuples so far. They are the first that
+        `add` will be given."""
+        self._ahead = number, len(tuples[0]), build_slice(tuples)
 
     def close(self, number: int) -> None:
         """Close all stream batches up to `number`; pay for the merging of blocks, and begin the blocks that are

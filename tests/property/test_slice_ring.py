@@ -16,14 +16,19 @@ from tests.fuzz import fuzzed
 from tests.oracles.slice_ring import SliceRingModel, Triple
 from tests.quads import quads_of, spread
 from wukongs.store.batch_set import BatchSet
+from wukongs.store.block_index import Timed
 from wukongs.store.slice_ring import SliceRing
 
 NOTHING = np.empty(0, np.int64)
 
 
-def add(ring: SliceRing, number: int, timed: list[tuple[Triple, int]], transient: list[int] | None = None) -> None:
+def columns_of(timed: list[tuple[Triple, int]]) -> Timed:
     array = np.array([(*triple, time) for triple, time in timed], np.int64).reshape(-1, 4)
-    parts = [np.ascontiguousarray(array[:, part]) for part in range(4)]
+    return tuple(np.ascontiguousarray(array[:, part]) for part in range(4))  # type: ignore[return-value]
+
+
+def add(ring: SliceRing, number: int, timed: list[tuple[Triple, int]], transient: list[int] | None = None) -> None:
+    parts = columns_of(timed)
     ids = np.array(transient or [], np.int64)
     ring.add(number, parts[0], parts[1], parts[2], parts[3], ids, 10 * len(ids))
 
@@ -65,8 +70,15 @@ class SliceRingMachine(RuleBasedStateMachine):
         if indexed:
             self.index_windows(indexed)
 
-    @rule(gap=st.sampled_from([0, 0, 0, 1, 5]), size=st.sampled_from([0, 1, 1, 4]), seed=st.integers(0, 2**32))
-    def add(self, gap: int, size: int, seed: int) -> None:
+    @rule(
+        gap=st.sampled_from([0, 0, 0, 1, 5]),
+        size=st.sampled_from([0, 1, 1, 4]),
+        ahead=st.sampled_from([0, 1, 2, 4]),
+        is_next=st.booleans(),
+        seed=st.integers(0, 2**32),
+    )
+    def add(self, gap: int, size: int, ahead: int, is_next: bool, seed: int) -> None:
+        """ahead: of so many tuples a slice is built before it comes; is_next: of this stream batch, not of the next."""
         number = self.next + gap
         rng = random.Random(seed)
         timed = [
@@ -74,6 +86,8 @@ class SliceRingMachine(RuleBasedStateMachine):
             for _ in range(size)
         ]
         transient = [rng.randrange(5) for _ in range(rng.randrange(3))]
+        if timed[:ahead]:
+            self.ring.build_ahead(number if is_next else number + 1, columns_of(timed[:ahead]))
         add(self.ring, number, timed, transient)
         self.model.add(number, timed, transient)
         self.has_closed(number)

@@ -33,7 +33,7 @@ from wukongs.live.window_log import UnreadBudget
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
-from wukongs.store.batch import Batch, distinct_predicates
+from wukongs.store.batch import Batch
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads
@@ -394,11 +394,11 @@ class Core:
 
     def joining_predicates(self, end_ms: int) -> frozenset[int]:
         """Return the predicates of the tuples that `seal` is going to let join the stored graph at a time."""
-        found = list[Int64Array]()
+        found = frozenset[int]()
         for state in self.streams.values():
             if self._joins_next(state) is not None:
-                found += state.joining_predicates(end_ms // state.batch_ms)
-        return frozenset(predicate for each in found for predicate in distinct_predicates(each).tolist())
+                found = found.union(*state.joining_predicates(end_ms // state.batch_ms))
+        return found
 
     def finish_tick(self) -> None:
         """Let join the stored graph what firings that were reported come after. For whoever reads the newest snapshot:
@@ -438,6 +438,11 @@ class Core:
         if time_ms > self.progress.exposed_ms():
             return newest
         return min(max(tick_sn(time_ms), *(state.joined_at(time_ms) for state in states), -1), newest)
+
+    def prepare_ahead(self) -> bool:
+        """Do some of the next tick's work for a stream, before its stream batch is closed. Return whether there was
+        any."""
+        return any(state.prepare_ahead() for state in self.streams.values())
 
     def merge(self, fuel: int) -> bool:
         """Go on with merges that seals have left: each merge of the stored graph by at most `fuel` values, and the

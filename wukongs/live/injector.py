@@ -35,6 +35,8 @@ UPPER_MAX = 1 << 63
 IDLE_FUEL = 4096
 """Values merged at a time, of each merge, while nothing else is to do: tens of microseconds with the lock held."""
 IDLE_PAUSE_S = 0.0005
+AHEAD_PAUSE_S = 0.00005
+"""Between two streams of which something is prepared: others get the lock."""
 SEALS_BETWEEN_DROPS = 64
 """While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
 
@@ -265,6 +267,8 @@ class Injector:
         with self._core.lock:
             self._is_busy = False
             self._core.changed.notify_all()
+            while not self._has_news and not self._core.is_closed and self._core.prepare_ahead():
+                self._core.changed.wait(AHEAD_PAUSE_S)
             if not self._has_news and not self._core.is_closed:
                 self._core.changed.wait(IDLE_PAUSE_S)
             if not self._has_news and not self._core.is_closed:

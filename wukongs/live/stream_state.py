@@ -20,6 +20,7 @@ from wukongs.errors import StreamError
 from wukongs.live.ledger import PartitionLedger
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.settings import Settings
+from wukongs.store.batch import distinct_predicates
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.slice_ring import SliceRing
@@ -154,6 +155,8 @@ class StreamState:
     _to_join: dict[int, list[Fragment]] = field(default_factory=dict)
     """Tuples by stream batch: of those that are no slices yet, and of those with timeless tuples that wait for the
     stored graph."""
+    _predicates: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
+    """By stream batch, how many calls have brought the timeless tuples that wait, and the predicates of these."""
     _slice_numbers: list[int] = field(default_factory=list)
     _join_numbers: list[int] = field(default_factory=list)
     """Heaps of these stream batches: there may be very many while another stream is behind."""
@@ -459,16 +462,41 @@ class StreamState:
         arrivals = self._in_arrival_order(fragments, columns)
         self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
 
-    def joining_predicates(self, to: int) -> Iterator[Int64Array]:
+    def prepare_ahead(self) -> bool:
+        """Build the slice of the stream batch that comes next, if windows read it, and find the predicates of what
+        joins the stored graph next. More tuples may come: a slice is built again when there are twice as many, so
+        all this takes at most twice as long as building it once. Return whether a slice was built."""
+        if (number := self.next_joining) is not None:
+            self._joining_predicates(number)
+        number = self.next_waiting
+        if number is None or self.whole is not None or self.slice_filter is not None or not self.ring.is_read:
+            return False
+        fragments = self._to_slice[number]
+        if sum(len(fragment.subjects) for fragment in fragments) < max(1, 2 * self.ring.count_ahead(number)):
+            return False
+        tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        self.ring.build_ahead(number, (tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps))
+        return True
+
+    def joining_predicates(self, to: int) -> Iterator[frozenset[int]]:
         """Yield the predicates of the timeless tuples of stream batches up to number `to` that wait for the stored
-        graph, repeats within them."""
+        graph."""
         numbers, places = self._join_numbers, [0]
         while places:
             place = places.pop()
             if place < len(numbers) and numbers[place] <= to:  # or else none behind it in the heap is meant
                 places += 2 * place + 1, 2 * place + 2
-                for tuples in self._to_join[numbers[place]]:
-                    yield tuples.predicates[~tuples.timing] if tuples.timing.any() else tuples.predicates
+                yield self._joining_predicates(numbers[place])
+
+    def _joining_predicates(self, number: int) -> frozenset[int]:
+        """Return the predicates of the timeless tuples of a stream batch that wait."""
+        fragments = self._to_join[number]
+        known, found = self._predicates.get(number, (0, frozenset[int]()))
+        for tuples in fragments[known:]:
+            timeless = tuples.predicates[~tuples.timing] if tuples.timing.any() else tuples.predicates
+            found = found.union(distinct_predicates(timeless).tolist())
+        self._predicates[number] = len(fragments), found
+        return found
 
     def take_timeless(self, number: int) -> Columns:
         """Return graphs, subjects, predicates, objects of the timeless tuples of the earliest stream batch that has
@@ -477,6 +505,7 @@ class StreamState:
         heappop(self._join_numbers)
         self.waiting_bytes -= self._size(number)
         fragments = self._to_join.pop(number)
+        self._predicates.pop(number, None)
         self.waiting_bytes += self._size(number)
         tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
         graphs = np.where(tuples.graphs == UNBOUND, self.into, tuples.graphs)

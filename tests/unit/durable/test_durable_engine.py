@@ -145,6 +145,7 @@ def test_a_full_disk_stops_the_writing_not_the_reading(tmp_path: Path, monkeypat
     query = engine.register(register_text(WINDOW))
     stream.push([at("a", 50)])
     stream.advance(100)
+    engine.settle(timeout_s=60)
     original = Disk.write
 
     def write(disk: Disk, file: Any, data: Any) -> None:

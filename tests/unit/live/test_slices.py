@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import wukongs
-from tests.engine_helpers import A, at, names, register_text
+from tests.engine_helpers import A, B, at, names, register_text
 from wukongs.settings import Settings
+from wukongs.store import block_index
 
 
 @pytest.fixture
@@ -131,3 +132,39 @@ def test_the_strings_of_timing_tuples_go_with_their_slices(engine: wukongs.Engin
     stream.advance(3000)
     engine.settle(timeout_s=60)
     assert engine.stats()["terms"] <= before
+
+
+def test_the_next_slice_is_built_before_its_stream_batch_is_closed(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In idle time, if a window reads the stream; what is pushed meanwhile is not forgotten."""
+    read, unread = engine.stream(A, timing=True), engine.stream(B, timing=True)
+    query = engine.register(register_text("RANGE 200ms STEP 100ms"))
+    late: list[int] = []
+    build = block_index.build_slice
+    monkeypatch.setattr(block_index, "build_slice", lambda tuples: late.append(len(tuples[0])) or build(tuples))
+    rings = [engine._core.streams[name].ring for name in (A, B)]
+    for number in range(1, 5):
+        at_ms = 100 * number
+        for stream in (read, unread):
+            stream.push([at(f"t{number}", at_ms)])
+        wait_until(lambda number=number: rings[0].count_ahead(number) == 1)  # type: ignore[misc]
+        assert rings[1].count_ahead(number) == 0
+        if number == 4:
+            read.push([at("more", at_ms)])
+            wait_until(lambda: rings[0].count_ahead(4) == 2)
+            read.push([at("last", at_ms)])
+        for stream in (read, unread):
+            stream.advance(at_ms)
+        engine.settle(timeout_s=60)
+    found = {window.end_ms: names(window) for window in query.results(timeout_s=0)}
+    assert found[300] == ["t2", "t3"]
+    assert found[400] == ["last", "more", "t3", "t4"]
+    assert late.count(3) == 1, "three tuples were there at last, and two when it was built ahead"
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.property.test_slice_ring import add, held
+from tests.property.test_slice_ring import add, columns_of, held
 from tests.quads import spread
 from wukongs.store import block_index
 from wukongs.store.batch import Batch, build_batch
@@ -325,3 +325,23 @@ def test_a_slice_that_comes_after_it_was_dropped_is_lost_and_takes_no_room() -> 
     assert (ring.lost_to, ring.slice_count) == (5, 0)
     ring.add(6, one, one, one, one, empty)
     assert (ring.lost_to, ring.slice_count) == (5, 1)
+
+
+@pytest.mark.parametrize("count_ahead", [2, 1], ids=["all were there", "more came"])
+def test_a_slice_that_is_built_ahead_serves_if_no_more_tuples_come(
+    count_ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = ring_of(0)
+    timed = [((spread(n), P, spread(0)), 100 + n) for n in range(2)]
+    bytes_before = ring.size_bytes
+    ring.build_ahead(1, columns_of(timed[:count_ahead]))
+    assert ring.count_ahead(1) == count_ahead
+    assert (ring.count_ahead(2), ring.slice_count) == (0, 1)
+    assert ring.size_bytes > bytes_before
+    built: list[int] = []
+    build = block_index.build_slice
+    monkeypatch.setattr(block_index, "build_slice", lambda tuples: built.append(len(tuples[0])) or build(tuples))
+    add(ring, 1, timed)
+    assert held(ring.window(0, 1)) == dict(timed)
+    assert built == ([] if count_ahead == 2 else [2])
+    assert ring.count_ahead(1) == 0
