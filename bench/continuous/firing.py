@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 import wukongs
 from wukongs import Engine, WindowResult
@@ -54,6 +55,12 @@ class Replay:
             stream.advance(self.number * BATCH_MS)
         self.engine.settle(SETTLE_TIMEOUT_S)
         return self.number * BATCH_MS
+
+    def next_tables(self) -> tuple[int, dict[str, pa.Table]]:
+        """Return the end of the next stream batch, in ms, and its tuples as push_many takes them."""
+        self.number += 1
+        tables = self.workload.tables(self.number)
+        return self.number * BATCH_MS, {IRI[name]: table for name, table in tables.items()}
 
     def since_advance_us(self, at_s: float, query: BenchQuery | None = None) -> float:
         """Return the microseconds from the last advance that a query waits for (None: of all streams) to a time."""
@@ -159,6 +166,8 @@ def _row(
     latency = summary(latency_us)
     return {
         "query": name,
+        "advance to callback p50": latency["median"],
+        "advance to callback p99": latency["p99"],
         "windows": len(cold),
         "rows median": summary(rows)["median"],
         "engine part p50": engine["median"],
@@ -167,6 +176,4 @@ def _row(
         "firing p99": whole["p99"],
         "engine part, warm": summary([t.engine_us for t in warm])["median"],
         "firing, warm": summary([t.firing_us for t in warm])["median"],
-        "advance to callback p50": latency["median"],
-        "advance to callback p99": latency["p99"],
     }

@@ -178,13 +178,13 @@ def _row(name: str, run: QueryRun, with_original: bool) -> dict[str, object]:
     rows = summary(list(run.rows.values()))
     row: dict[str, object] = {
         "query": name,
+        "latency p50": latency["median"],
+        "latency p99": latency["p99"],
         "windows": len(run.rows),
         "rows median": rows["median"],
         "rows max": int(rows["max"]),
         "execution p50": run.execution_p50_us,
         "execution p99": run.execution_p99_us,
-        "latency p50": latency["median"],
-        "latency p99": latency["p99"],
     }
     if with_original:
         p50, p99 = ORIGINAL_US[name]

@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from wukongs.bench.continuous.firing import Replay, Windows, check_windows, replaying, text_of
+from wukongs.bench.continuous.firing import SETTLE_TIMEOUT_S, Replay, Windows, check_windows, replaying, text_of
 from wukongs.bench.continuous.probe import Probe
 from wukongs.bench.continuous.workload import Workload, make_workload
 from wukongs.bench.harness import Report, WrongAnswer, summary
@@ -40,6 +41,7 @@ LARGE = ("L4", "L5", "L6")
 RATES = (0.25, 1.0, 4.0)
 RANGES_S, RANGE_DIVISOR = (1, 10, 60, 600), 20
 CHECKED = 2
+TURN_BATCHES, TURNS_TO_WARM_UP = 10, 2
 AGGREGATES = 50
 GOALS_US = {"L1": 30, "L2": 15, "L3": 30, "L4": 100, "L5": 150, "L6": 200}
 LATENCY_GOALS_US = (1000, 3000)
@@ -65,7 +67,7 @@ def main(
             bench_execution(results, quick, windows, warm_up)
             bench_ranges(results, (1, 2) if quick else RANGES_S, quick, windows)
             bench_one_shot(results, workload, 2 if quick else 12, 0.3 if quick else 1.0)
-            bench_folder(results, workload, 20 if quick else 250)
+            bench_folder(results, workload, 4 if quick else 30)
     except WrongAnswer as error:
         print(f"wukongs: bench paced: {error}", file=sys.stderr)
         return 1
@@ -224,22 +226,45 @@ def bench_one_shot(report: Report, workload: Workload, turns: int, turn_s: float
         report.add(ONE_SHOT, {**row, "slowed by %": 100 * (fed["median"] / silent["median"] - 1)})
 
 
-def bench_folder(report: Report, workload: Workload, count: int) -> None:
-    """Add a row for an engine in memory and one with a data folder."""
+def bench_folder(report: Report, workload: Workload, turns: int) -> None:
+    """Add a row for an engine in memory and one with a data folder. In turns each takes a few stream batches, one call
+    after the other, and settles; the tables of the calls are made before."""
     user = workload.posters[0]
     tuples = sum(len(stream) for stream in workload.batches[0].values())
+    with ExitStack() as stack:
+        replays = {way: stack.enter_context(_replaying_in(way, workload)) for way in WAYS}
+        windows = {(way, query.name): Windows() for way in WAYS for query in QUERIES}
+        for way, query in product(WAYS, QUERIES):
+            replays[way].engine.register(text_of(query, user, query.name), windows[way, query.name])
+        took_ms: dict[str, list[float]] = {way: [] for way in WAYS}
+        call_ms: dict[str, list[float]] = {way: [] for way in WAYS}
+        for turn in range(turns):
+            for way in (WAYS, WAYS[::-1])[turn % 2]:
+                called, all_ms = _pushed_in_a_row(replays[way], TURN_BATCHES)
+                if turn >= TURNS_TO_WARM_UP:
+                    call_ms[way] += called
+                    took_ms[way].append(all_ms / TURN_BATCHES)
+    for (_, name), found_windows in windows.items():
+        check_windows(report, workload, name, user, found_windows, CHECKED)
     for way in WAYS:
-        with _replaying_in(way, workload) as replay:
-            for query in QUERIES:
-                replay.engine.register(text_of(query, user, query.name), lambda window: None)
-            took_ms = []
-            for _ in range(count):
-                began = time.perf_counter()
-                replay.step()
-                took_ms.append((time.perf_counter() - began) * 1e3)
-        of_all = summary(took_ms)
-        row = {"way": way, "K tuples/s": count * tuples / sum(took_ms), "stream batch p50 ms": of_all["median"]}
-        report.add(FOLDER, {**row, "stream batch p99 ms": of_all["p99"]})
+        found, calls = summary(took_ms[way]), summary(call_ms[way])
+        row = {"way": way, "K tuples/s": tuples / found["median"], "stream batch p50 ms": found["median"]}
+        row |= {"stream batch p99 ms": found["p99"], "push_many p50 ms": calls["median"]}
+        report.add(FOLDER, {**row, "push_many p99 ms": calls["p99"]})
+
+
+def _pushed_in_a_row(replay: Replay, count: int) -> tuple[list[float], float]:
+    """Push some stream batches and settle; return the milliseconds of each call, and of all."""
+    tables = [replay.next_tables() for _ in range(count)]
+    called = []
+    began = time.perf_counter()
+    for end_ms, of_streams in tables:
+        called.append(time.perf_counter())
+        replay.engine.push_many(of_streams, end_ms)
+    called.append(time.perf_counter())
+    replay.engine.settle(SETTLE_TIMEOUT_S)
+    of_each = [(after - before) * 1e3 for before, after in pairwise(called)]
+    return of_each, (time.perf_counter() - began) * 1e3
 
 
 def run_long(report: Report, workload: Workload, minutes: float) -> None:
