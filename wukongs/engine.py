@@ -244,7 +244,7 @@ class Engine:
         stream only advances. advance_ms: as Stream.advance; None: they do not. Everything is checked before the first
         tuple is taken, and a durable engine waits for its log once. Raises as Stream.push_arrow and Stream.advance;
         StreamError for a stream that was not declared here. Nothing of the call was applied then. On a cluster each
-        stream's writer judges its own: an error names the streams whose tuples were taken before."""
+        stream's writer judges its own: an error names the streams whose tuples were taken, which may have advanced."""
         return push_many([(named(name, self._streams), pushed) for name, pushed in tables.items()], advance_ms)
 
     def drop_stream(self, stream_iri: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
-from wukongs.cluster import changes, claims, cluster_backend, homes, settling, writing
+from wukongs.cluster import changes, claims, cluster_backend, homes, pushing, settling
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.writing import writer_of
 from wukongs.protocol.records import Membership, Role
@@ -85,7 +85,7 @@ def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone
         (changes, "TIMEOUT_S"),
         (claims, "TIMEOUT_S"),
         (cluster_backend, "RECORD_S"),
-        (writing, "PUSH_S"),
+        (pushing, "PUSH_S"),
         (homes, "OUT_S"),
         (settling, "ASK_S"),
     ):

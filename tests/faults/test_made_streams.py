@@ -99,7 +99,7 @@ def test_a_writer_that_goes_between_the_rows_and_their_end(monkeypatch: pytest.M
 
         def ask(host: Host, peers: Any, packets: Any, timeout_s: float) -> Any:
             to_rows = any("batch_numbers" in packet.fields for packet in packets.values())
-            stream_of = {packet.fields["stream"] for packet in packets.values()}
+            stream_of = {fed["stream"] for packet in packets.values() for fed in packet.fields["feds"]}
             if host.me.node == 1 and stream_of == {made} and to_rows and len(failed) < 3:
                 failed.append(1)
                 asked(host, peers, {2: packets[2]}, timeout_s)

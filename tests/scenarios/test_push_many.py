@@ -114,8 +114,43 @@ def test_an_error_of_one_stream_takes_nothing_of_any(engine: Any) -> None:
 @pytest.mark.faces("cluster-1", "cluster-3")
 def test_on_a_cluster_the_error_names_what_was_taken(engine: Any) -> None:
     declare(engine)
-    with pytest.raises(StreamError, match=r"the timestamp falls.*The tuples of this call for .*streamA were taken"):
-        engine.push_many({A: [at("a1", 50)], B: [at("b5", 50), at("b2", 20)]})
+    with pytest.raises(StreamError, match=f"the timestamp falls.*The tuples of this call for {A}, {C} were taken"):
+        engine.push_many({A: [at("a1", 50)], B: [at("b5", 50), at("b2", 20)], C: [at("c1", 50)]}, 100)
+    assert engine.push_many({A: None, B: [at("b5", 50)], C: None}, 100) == {A: 0, B: 1, C: 0}
+    engine.settle(60)
+    assert closed(engine) == {A: 100, B: 100, C: 100}
+    assert subjects(engine) == ["a1", "b5", "c1"]
+
+
+@pytest.mark.parametrize("others", [[], [B, C]], ids=["alone", "with others"])
+def test_what_is_late_is_stored_before_the_streams_advance(engine: Any, others: list[str]) -> None:
+    declare(engine, on_late="count")
+    engine.push_many({iri: [at("first", 50)] for iri in (A, B, C)}, 100)
+    query = engine.register(
+        f"REGISTER QUERY q AS SELECT ?s FROM <urn:x-wukongs:default> FROM NAMED STREAM <{A}> [RANGE 100ms STEP 100ms] "
+        f"WHERE {{ GRAPH <{A}> {{ ?a ?p ?o }} ?s <{EX}late> ?o }}"
+    )
+    for iri in {A, B, C} - {A, *others}:
+        engine.push_many({iri: None}, 1000)
+    for tick in range(2, 7):
+        tuples = [at(f"late{tick}", 20, predicate="late"), at("a", tick * 100 - 50)]
+        assert engine.push_many({A: tuples, **dict.fromkeys(others)}, tick * 100)[A] == 1
+    engine.settle(60)
+    late = [f"late{tick}" for tick in range(2, 7)]
+    assert windows(query) == {tick * 100: late[: tick - 1] for tick in range(2, 7)}
+
+
+def test_streams_that_begin_with_a_call_miss_nothing_of_it(engine: Any) -> None:
+    declare(engine)
+    texts = [
+        f"REGISTER QUERY q{number} AS SELECT ?s FROM <urn:x-wukongs:default> FROM NAMED STREAM <{iri}> "
+        f"[RANGE 1s STEP 1s] WHERE {{ GRAPH <{iri}> {{ ?s ?p ?o }} ?s ?p ?o }}"
+        for number, iri in enumerate((A, B, C))
+    ]
+    queries = [engine.register(text) for text in texts]
+    engine.push_many({A: [at("a", 50)], B: [at("b", 50)], C: [at("c", 50)]}, 1000)
+    engine.settle(60)
+    assert [windows(query) for query in queries] == [{1000: [name]} for name in "abc"]
 
 
 def test_a_dropped_stream_is_not_declared(engine: Any) -> None:

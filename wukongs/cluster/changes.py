@@ -143,7 +143,7 @@ class Staged:
         """Claim the terms of some tuples, and stage them."""
         if not len(encoded):
             return
-        self._claims.settle(self._store.new_terms(encoded), TIMEOUT_S)
+        self._claims.settle([self._store.new_terms(encoded)], TIMEOUT_S)
         cutter = TermCutter(encoded)
         shares = [(node, cutter.cut(rows)) for node, rows in split(encoded, self._store.shard_map) if len(rows)]
         self._send(shares, {"goes": goes})

@@ -78,25 +78,27 @@ class Claims:
         self._masks: dict[int, BoolArray] = {}
         """Node -> the shards that it replicates."""
 
-    def settle(self, table: TermTable, timeout_s: float = TIMEOUT_S) -> int:
+    def settle(self, tables: Sequence[TermTable], timeout_s: float = TIMEOUT_S) -> int:
         """Return when every term is agreed on by all replicas of its shard, or re-encoded; return the view under which
-        it was. ids of the table: the hashes, also where texts clash.
+        all of them are. ids of the tables: the hashes, also where texts clash.
 
         Raises NodeUnavailable (not under one view within timeout_s seconds)."""
         deadline = time.monotonic() + timeout_s
         while True:
             view = self._host.node.control.view
-            asked = self._agreed.unknown(table, view)
-            if not len(asked):
+            asked = [self._agreed.unknown(table, view) for table in tables]
+            count = sum(map(len, asked))
+            if not count:
                 return view
-            found = self._settle(asked, deadline, timeout_s)
-            self._agreed.add(asked, found)
-            if found == view or len(asked) == len(table):
+            found = self._settle(TermTable.joined(asked), deadline, timeout_s)
+            for table in asked:
+                self._agreed.add(table, found)
+            if found == view or count == sum(map(len, tables)):
                 return found
 
     def settle_texts(self, texts: Sequence[str], timeout_s: float = TIMEOUT_S) -> None:
         """Do what `settle` does, for canonical forms."""
-        self.settle(self._store.new_terms(encode_texts(texts, self._store.core.settings.hash_bits)), timeout_s)
+        self.settle([self._store.new_terms(encode_texts(texts, self._store.core.settings.hash_bits))], timeout_s)
 
     def keep(self, texts: Sequence[str]) -> Int64Array:
         """Make terms that stored triples are to hold known in the whole cluster; return their ids. int64[n]"""

@@ -20,9 +20,9 @@ from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.made_feeds import is_declared_for_readers
 from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.pushing import ClusterSink, Writers
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
-from wukongs.cluster.writing import ClusterSink, Writers
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
 from wukongs.csparql.updates import Operation

@@ -23,13 +23,13 @@ from wukongs.cluster.joining import Joiner
 from wukongs.cluster.made_feeds import MadeFeeds
 from wukongs.cluster.members import is_silent, left_s
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.pushing import PUSH, Writers
 from wukongs.cluster.reads import owner
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.times import packed, unpacked
-from wukongs.cluster.writing import PUSH, Writers
 from wukongs.engine import engine_over
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.embedded import stats_of

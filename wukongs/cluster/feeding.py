@@ -1,24 +1,38 @@
 """Feeding: what the writer of a stream's partition tells a node, and pieces as columns of a packet.
 
 One message has all that a writer has to say at once: pieces of one or more stream batches, up to when they are
-complete, and the end. A message with none of these says who writes from now on.
+complete, and the end. A message with none of these says who writes from now on. A packet has the messages of one or
+more streams that one node writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from wukongs.errors import DataError
 from wukongs.live.pieces import Piece
 from wukongs.store.dtypes import Int64Array
-from wukongs.wire.packet_columns import column_of, count_of, numbers_of, text_of, time_of, tuples_in, tuples_packet
+from wukongs.store.encoded import Encoded
+from wukongs.wire.packet_columns import (
+    column_of,
+    count_of,
+    numbers_of,
+    objects_of,
+    text_of,
+    time_of,
+    tuples_in,
+    tuples_packet,
+)
 from wukongs.wire.packets import Packet
 
 FEED = "feed"
+_Writer: TypeAlias = tuple[str, str, int]
+"""Stream, partition and epoch."""
 _LATE = ("late_count", "dropped_count")
 _NUMBERS = ("batch_numbers", "first_offsets", "end_offsets")
 
@@ -56,28 +70,52 @@ class Fed:
         found = [Fed(self.stream, self.partition, self.epoch, self.pieces[at : at + pieces_max]) for at in starts]
         return [*found[:-1], replace(self, pieces=found[-1].pieces if found else ())]
 
-    def packet(self, index: int, view: int | None = None) -> Packet:
-        """index: how far the node has to know the log; view: the one under which all new terms are agreed on already,
-        if they are."""
-        fields = {"stream": self.stream, "partition": self.partition, "epoch": self.epoch, "index": index, "view": view}
+    @property
+    def _fields(self) -> dict[str, Any]:
+        """All but its pieces, as JSON."""
+        fields: dict[str, Any] = {"stream": self.stream, "partition": self.partition, "epoch": self.epoch}
         fields |= {name: getattr(self, name) for name in _LATE if getattr(self, name)}
         if self.complete_ms is not None:
             fields |= {"end_offset": self.end_offset, "complete_ms": self.complete_ms}
         fields |= {name: True for name in ("is_last", "is_idle") if getattr(self, name)}
         if self.first_ms is not None:
             fields["first_ms"] = self.first_ms
-        return pieces_packet(FEED, self.pieces, **fields)
+        return fields
 
     @staticmethod
-    def of(packet: Packet) -> Fed:
-        """Raises DataError: anything that is no such message."""
-        is_last, is_idle = (packet.fields.get(name) is True for name in ("is_last", "is_idle"))
-        late, dropped = (count_of(packet, name) if name in packet.fields else 0 for name in _LATE)
-        first_ms = time_of(packet, "first_ms") if "first_ms" in packet.fields else None
-        fed = Fed(*_writer_in(packet), pieces_in(packet), 0, None, is_last, is_idle, first_ms, late, dropped)
-        if packet.fields.get("complete_ms") is None:
+    def _of(fields: Mapping[str, Any], pieces: Sequence[Piece]) -> Fed:
+        said = Packet(FEED, fields)
+        is_last, is_idle = (fields.get(name) is True for name in ("is_last", "is_idle"))
+        late, dropped = (count_of(said, name) if name in fields else 0 for name in _LATE)
+        first_ms = time_of(said, "first_ms") if "first_ms" in fields else None
+        fed = Fed(*_writer_in(said), pieces, 0, None, is_last, is_idle, first_ms, late, dropped)
+        if fields.get("complete_ms") is None:
             return fed
-        return replace(fed, end_offset=count_of(packet, "end_offset"), complete_ms=time_of(packet, "complete_ms"))
+        return replace(fed, end_offset=count_of(said, "end_offset"), complete_ms=time_of(said, "complete_ms"))
+
+
+def feds_packet(feds: Sequence[Fed], index: int, view: int | None = None) -> Packet:
+    """Return messages to one node as a packet: the pieces of all of them, and in the fields "feds", for each what it
+    says beside these, with the number of its pieces.
+
+    index: how far the node has to know the log; view: the one under which all new terms are agreed on already, if they
+    are."""
+    told = [fed._fields | {"piece_count": len(fed.pieces)} for fed in feds]
+    pieces = [piece for fed in feds for piece in fed.pieces]
+    return pieces_packet(FEED, pieces, feds=told, index=index, view=view)
+
+
+def feds_in(packet: Packet) -> list[Fed]:
+    """Return the messages of a packet. Raises DataError: anything that is none."""
+    said, groups = objects_of(packet, "feds"), tuples_in(packet)
+    counts = [count_of(Packet(FEED, fields), "piece_count") for fields in said]
+    if sum(counts) != len(groups):
+        raise DataError(f"{FEED}: expected {sum(counts)} pieces, found {len(groups)}")
+    writers = [_writer_in(Packet(FEED, fields)) for fields in said]
+    of_pieces = [writer for writer, count in zip(writers, counts, strict=True) for _ in range(count)]
+    pieces = _pieces(packet, groups, of_pieces)
+    bounds = pairwise(accumulate(counts, initial=0))
+    return [Fed._of(fields, pieces[lo:hi]) for fields, (lo, hi) in zip(said, bounds, strict=True)]
 
 
 def index_of(packet: Packet) -> int:
@@ -94,12 +132,12 @@ def view_of(packet: Packet) -> int | None:
 
 
 def pieces_packet(kind: str, pieces: Sequence[Piece], **fields: Any) -> Packet:
-    """Return pieces of one writer as a packet: the groups of tuples of packet_columns.py, and beside them
+    """Return pieces as a packet: the groups of tuples of packet_columns.py, and beside them
 
     timing : bool[all rows]; places : int64[all rows], left out where all pieces are whole;
     batch_numbers, first_offsets, end_offsets : in the fields, one of each piece.
 
-    fields: stream, partition and epoch are among them."""
+    fields: those of one writer are stream, partition and epoch; see also feds_packet."""
     if not pieces:
         return Packet(kind, fields)
     fields["batch_numbers"] = [piece.batch_number for piece in pieces]
@@ -113,17 +151,21 @@ def pieces_packet(kind: str, pieces: Sequence[Piece], **fields: Any) -> Packet:
 
 
 def pieces_in(packet: Packet) -> list[Piece]:
-    """Return the pieces of a packet. Raises DataError."""
+    """Return the pieces of one writer. Raises DataError."""
     groups = tuples_in(packet)
+    return _pieces(packet, groups, [_writer_in(packet)] * len(groups)) if groups else []
+
+
+def _pieces(packet: Packet, groups: Sequence[Encoded], writers: Sequence[_Writer]) -> list[Piece]:
     if not groups:
         return []
-    stream, partition, epoch = _writer_in(packet)
     row_count = sum(map(len, groups))
     timing = column_of(packet, "timing", np.bool_, row_count)
     places = column_of(packet, "places", np.int64, row_count) if "places" in packet.arrays else None
     columns = (numbers_of(packet, name, len(groups)) for name in _NUMBERS)
     pieces, at = [], 0
-    for encoded, number, first, end in zip(groups, *columns, strict=True):
+    named = zip(groups, writers, *columns, strict=True)
+    for encoded, (stream, partition, epoch), number, first, end in named:
         rows = slice(at, at + len(encoded))
         at = rows.stop
         if not 0 <= first < end:
@@ -133,7 +175,7 @@ def pieces_in(packet: Packet) -> list[Piece]:
     return pieces
 
 
-def _writer_in(packet: Packet) -> tuple[str, str, int]:
+def _writer_in(packet: Packet) -> _Writer:
     return text_of(packet, "stream"), text_of(packet, "partition"), count_of(packet, "epoch")
 
 

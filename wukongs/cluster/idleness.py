@@ -16,7 +16,8 @@ import threading
 from wukongs.cluster.host import Host
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
-from wukongs.cluster.writing import Writers, writer_of
+from wukongs.cluster.pushing import Writers
+from wukongs.cluster.writing import writer_of
 from wukongs.errors import WukongsError
 from wukongs.live.stream_state import PUSH_PARTITION
 from wukongs.protocol.control import DeclaredStream

@@ -7,17 +7,17 @@ It is the IngestHandler of the node's socket for pipelines, and answers other no
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from wukongs.cluster.claims import TIMEOUT_S as CLAIM_S
 from wukongs.cluster.claims import Claims
-from wukongs.cluster.feeding import FEED, Fed, index_of, view_of
+from wukongs.cluster.feeding import FEED, Fed, feds_in, index_of, view_of
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.live.stream_state import PUSH_PARTITION
 from wukongs.protocol import events as ev
@@ -25,7 +25,9 @@ from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Partition
 from wukongs.store.encoded import Encoded
 from wukongs.wire.messages import Opened
+from wukongs.wire.packet_columns import objects_of
 from wukongs.wire.packets import Packet
+from wukongs.wire.refusals import error_told, refusal
 
 LOG_S = 10.0
 """How far behind a node's log may be."""
@@ -48,11 +50,21 @@ class PartitionAt(NamedTuple):
     room: int
 
 
-def standing_in(answer: Packet) -> PartitionAt:
-    """Return what a node has answered to FEED. Raises DataError."""
-    found = [answer.fields.get(name) for name in PartitionAt._fields]
+def standings_in(answer: Packet, count: int) -> list[PartitionAt | WukongsError]:
+    """Return what a node has answered to FEED, for each of so many messages: how far its partition is now, or why the
+    message is refused. Raises DataError."""
+    found = objects_of(answer, "standings")
+    if len(found) != count:
+        raise DataError(f"{FEED}: expected {count} standings, found {len(found)}")
+    return [_standing_in(one) for one in found]
+
+
+def _standing_in(told: Mapping[str, Any]) -> PartitionAt | WukongsError:
+    if "error" in told:
+        return error_told(told)
+    found = [told.get(name) for name in PartitionAt._fields]
     if [type(one) for one in found] != [int, int, bool, int]:
-        raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {dict(answer.fields)!r:.200}")
+        raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {told!r:.200}")
     return PartitionAt(*found)  # type: ignore[arg-type]
 
 
@@ -98,9 +110,9 @@ class Intake:
                     "dropped. Declare a new one to send more"
                 ) from None
 
-    def agree(self, encoded: Encoded, timeout_s: float) -> int:
-        """Have the new terms of some tuples agreed on; return the view under which they are."""
-        return self._claims.settle(self._store.new_terms(encoded), timeout_s)
+    def agree(self, groups: Sequence[Encoded], timeout_s: float) -> int:
+        """Have the new terms of groups of tuples agreed on; return the view under which they are."""
+        return self._claims.settle([self._store.new_terms(encoded) for encoded in groups], timeout_s)
 
     def inject(self, piece: Piece, view: int | None = None) -> None:
         """Take a piece. view: the one under which its new terms are agreed on already, if they are."""
@@ -117,7 +129,7 @@ class Intake:
         after = None if lateness_ms is None else max(0, batch - 1 - -(-lateness_ms // facts.batch_ms))
         while True:
             if view is None:
-                view = self.agree(piece.encoded, CLAIM_S)
+                view = self.agree([piece.encoded], CLAIM_S)
             rows = piece.first_offset, piece.end_offset
             found = self._host.offer(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after))
             if found[0] < piece.end_offset and view != self._host.node.control.view:
@@ -152,10 +164,24 @@ class Intake:
             raise
 
     def answer(self, packet: Packet) -> Packet:
-        """Handler of FEED: a message of another node's writer; answered when all of it is safe here."""
-        fed, index, view = Fed.of(packet), index_of(packet), view_of(packet)
+        """Handler of FEED: messages of another node's writers; answered when all of them are safe here, or refused. A
+        stream does not hang on what comes of the others. NodeUnavailable is told for all: they are to come again."""
+        feds, index, view = feds_in(packet), index_of(packet), view_of(packet)
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
+        standings = [self._answered(fed, view) for fed in feds]
+        return Packet(FEED, {VIEW: self._host.node.control.view, "standings": standings})
+
+    def _answered(self, fed: Fed, view: int | None) -> Mapping[str, Any]:
+        try:
+            self._take_in(fed, view)
+            return self._standing(fed.stream, fed.partition)._asdict()
+        except NodeUnavailable:
+            raise
+        except WukongsError as error:
+            return refusal(error).fields
+
+    def _take_in(self, fed: Fed, view: int | None) -> None:
         who = fed.stream, fed.partition, fed.epoch
         if fed.is_opening:
             self.open_partition(Open(*who))
@@ -167,8 +193,6 @@ class Intake:
             self.finish_partition(Finish(*who))
         if fed.partition == PUSH_PARTITION:
             self._note(fed)
-        standing = self._standing(fed.stream, fed.partition)
-        return Packet(FEED, {VIEW: self._host.node.control.view, **standing._asdict()})
 
     def _note(self, fed: Fed) -> None:
         """Note what the writer of what is pushed says beside the protocol: from when on the stream is there, whether it

@@ -20,7 +20,7 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.node_payloads import read_registration
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
-from wukongs.cluster.writing import Writers
+from wukongs.cluster.pushing import Writers
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.made_streams import MADE, Producer, encoded_window

@@ -10,48 +10,58 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
-from wukongs.cluster.feeding import Fed, index_of
+from wukongs.cluster.feeding import Fed, feds_packet
 from wukongs.cluster.host import Host
-from wukongs.cluster.intake import LOG_S, Intake, PartitionAt, standing_in
-from wukongs.cluster.members import ask_members, await_word, left_s, members_of
+from wukongs.cluster.intake import Intake, PartitionAt, standings_in
+from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
-from wukongs.live.core import Core
+from wukongs.errors import NodeUnavailable, StreamError, WukongsError
 from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
-from wukongs.live.stream import Calls, Taken, partly_taken
-from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
+from wukongs.live.stream_state import PUSH_PARTITION, batch_number
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermCutter
-from wukongs.wire.packet_columns import column_of, count_of, text_of, time_of, timeout_of, tuples_in, tuples_packet
-from wukongs.wire.packets import Packet, Peers
+from wukongs.wire.packets import Peers
 from wukongs.wire.sharding import split_piece
 
 log = logging.getLogger("wukongs")
-ToWriter: TypeAlias = "Callable[[StreamWriter, float], Int64Array | None]"
+Outcome: TypeAlias = Int64Array | WukongsError
+"""The result of a call to one stream: the numbers of its late tuples, or an error."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
-PUSH = "push"
-RETRY_S = 0.05
-TELL_S = 2.0
-"""How much longer than the writer who has asked it waits, to hear which node it has waited for."""
 TOGETHER_MAX = 1000
 """Pieces in one message: a push may span very many stream batches."""
+TOGETHER_BYTES_MAX = 1 << 25
+"""Bytes in one message that has what is said to several streams; one stream alone may say more."""
 
 
 def writer_of(node: Node, stream: str) -> int:
     """Return the node that writes what is pushed to a stream: the same one for all who know the same members."""
     # The highest of a hash per node: a stream whose writer stays keeps it when another node goes.
     return max(sorted(node.control.with_role(Role.IN)), key=lambda member: crc32(f"{member} {stream}".encode()))
+
+
+def size_of(encoded: Encoded) -> int:
+    """Return about how many bytes tuples take in a message."""
+    columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs, encoded.timestamps)
+    terms = (encoded.terms.ids, encoded.terms.offsets, encoded.terms.text)
+    return sum(array.nbytes for array in (*columns, *terms))
+
+
+class Said(NamedTuple):
+    """A call to one stream: its tuples, and the time to which it advances behind them. None: no tuples, no time."""
+
+    encoded: Encoded | None
+    advance_ms: int | None = None
 
 
 class Call(NamedTuple):
@@ -62,6 +72,96 @@ class Call(NamedTuple):
     late: Int64Array
 
 
+class Delivery(NamedTuple):
+    """A message of a writer to all nodes, and the tuples of the call that it is about, if it has some."""
+
+    writer: StreamWriter
+    told: Fed
+    call: Call | None = None
+
+
+Shares: TypeAlias = Mapping[int, Fed]
+"""Each node's share of a message."""
+
+
+@dataclass(eq=False, slots=True)
+class Sent:
+    """The result of a message. rooms: for how many more tuples of its stream each node has room; error: why the message
+    is refused, or not known to be everywhere."""
+
+    rooms: dict[int, int] = field(default_factory=dict)
+    error: WukongsError | None = None
+
+
+class Sender:
+    """Sends the nodes what the writers of this node have to say: of several streams in one message, and at once."""
+
+    def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
+        self._host, self._store, self._intake, self._peers = host, store, intake, peers
+
+    def agree(self, calls: Sequence[Call], deadline: float) -> int | None:
+        """Have the terms of calls agreed on, once for all nodes: else each of them would ask all others about the terms
+        of its share. Return the view under which they are (Fed), None for no calls."""
+        return self._intake.agree([call.on_time for call in calls], left_s(deadline)) if calls else None
+
+    def send(self, told: Sequence[Shares], deadline: float, view: int | None = None) -> list[Sent]:
+        """Send every node its shares of messages, each of another stream, until all members have them or refuse them.
+        A node that has some of it already knows that as repeated. view: see feds_packet."""
+        found = [Sent() for _ in told]
+        for together in self._rounds(told):
+            going = [(found[place], parts) for place, parts in together if found[place].error is None]
+            try:
+                self._ask(going, deadline, view)
+            except WukongsError as error:
+                for sent, _ in going:
+                    sent.error = error
+        for sent, shares in zip(found, told, strict=True):
+            fed = shares[self._peers.me]
+            if sent.error is None and (fed.pieces or fed.complete_ms is not None):  # An end alone begins nothing.
+                try:
+                    self._wait_until_begun(fed.stream, deadline)
+                except WukongsError as error:
+                    sent.error = error
+        return found
+
+    def _ask(self, going: Sequence[tuple[Sent, Shares]], deadline: float, view: int | None) -> None:
+        index, nodes = self._host.node.control.index, range(self._store.shard_map.node_count)
+        asked = {node: feds_packet([parts[node] for _, parts in going], index, view) for node in nodes}
+        for node, answer in ask_members(self._host, self._peers, asked, left_s(deadline)).items():
+            for (sent, _), standing in zip(going, standings_in(answer, len(going)), strict=True):
+                if isinstance(standing, PartitionAt):
+                    sent.rooms[node] = standing.room
+                elif sent.error is None:
+                    sent.error = standing
+
+    def _rounds(self, told: Sequence[Shares]) -> list[list[tuple[int, Shares]]]:
+        """Divide messages, by their places, among as few rounds as their sizes allow. Each is in as many as it needs,
+        once in each of them."""
+        rounds, pieces, size = list[list[tuple[int, Shares]]](), 0, 0
+        for place, shares in enumerate(told):
+            in_parts = {node: share.parts(TOGETHER_MAX) for node, share in shares.items()}
+            for at in range(len(in_parts[self._peers.me])):
+                parts = {node: of_node[at] for node, of_node in in_parts.items()}
+                more = len(parts[self._peers.me].pieces)
+                more_size = max(sum(size_of(piece.encoded) for piece in part.pieces) for part in parts.values())
+                if not rounds or pieces + more > TOGETHER_MAX or size + more_size > TOGETHER_BYTES_MAX:
+                    rounds.append([])
+                    pieces, size = 0, 0
+                rounds[-1].append((place, parts))
+                pieces, size = pieces + more, size + more_size
+        return rounds
+
+    def _wait_until_begun(self, name: str, deadline: float) -> None:
+        """Wait until the log says that the stream has begun: from there on no time passes without it."""
+
+        def has_begun(node: Node) -> bool:
+            stream = node.control.stream_named(name)
+            return stream is None or stream.began is not None or stream.is_dropped
+
+        if not has_begun(self._host.node):
+            self._host.wait_until(has_begun, left_s(deadline), f"the record that stream {name} has begun")
+
+
 class StreamWriter:
     """One stream's writer. Its calls come one after the other, in order of time.
 
@@ -70,6 +170,7 @@ class StreamWriter:
 
     def __init__(self, stream: str, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
         self._stream, self._host, self._store, self._intake, self._peers = stream, host, store, intake, peers
+        self._sender = Sender(host, store, intake, peers)
         self._lock = threading.Lock()
         self._epoch = 0
         self._offset = 0
@@ -87,20 +188,42 @@ class StreamWriter:
         """When the last call was over, or this node became the writer."""
         self._is_idle = False
 
+    @property
+    def stream(self) -> str:
+        return self._stream
+
     def push(self, encoded: Encoded, timeout_s: float) -> Int64Array:
         """Add tuples in order of time, but for those that are late: return the numbers of these, which nobody is told
         of. Raises StreamError (nothing of the call was applied), NodeUnavailable (a node is away: it may have been
         applied on the others, and is as soon as there is another call. Say it again: it is applied once)."""
-        with self._turn(timeout_s) as deadline:
-            late = self._begin(deadline, encoded)
-            if late is None:
-                self._check_is_open()
-                self._be_active(deadline)
-                late = self._push(encoded, deadline)
-            return late
+        return _alone(take_together([(self, Said(encoded))], timeout_s))
 
-    def _push(self, encoded: Encoded, deadline: float) -> Int64Array:
-        """Judge a call by where the stream stands, and deliver what is on time."""
+    def advance(self, time_ms: int, timeout_s: float) -> None:
+        """Promise that nothing at or before a time will come. Raises StreamError (no SN can name the time),
+        NodeUnavailable (a node is away: it is promised, and the others are told so with the next call)."""
+        _alone(take_together([(self, Said(None, time_ms))], timeout_s))
+
+    def judge(self, said: Said, deadline: float) -> tuple[Int64Array, Delivery | None]:
+        """Be the writer, finish what the last call could not, and judge a call by where the stream stands. Return the
+        numbers of its late tuples, and what all nodes are to be told, if it says anything new. In its turn."""
+        known = self._begin(deadline, said.encoded)
+        encoded, late = (said.encoded, _NO_ROWS) if known is None else (None, known)
+        if encoded is None and said.advance_ms is None:
+            return late, None
+        self._check_is_open()
+        if said.advance_ms is not None:
+            self._store.stream(self._stream).check_range(said.advance_ms)
+        self._be_active(deadline)
+        if encoded is not None:
+            found = self._pushed(encoded, said.advance_ms)
+            return (_NO_ROWS if found.call is None else found.call.late), found
+        assert said.advance_ms is not None, said
+        if self._promised_ms is not None and said.advance_ms <= self._promised_ms:
+            return late, None
+        told = self._told((), self._offset, said.advance_ms, first_ms=said.advance_ms)
+        return late, Delivery(self, told)
+
+    def _pushed(self, encoded: Encoded, advance_ms: int | None) -> Delivery:
         state, times = self._store.stream(self._stream), encoded.timestamps
         state.check_timestamps(times, PUSH_PARTITION)
         lateness_ms = state.lateness_of(PUSH_PARTITION)
@@ -116,16 +239,16 @@ class StreamWriter:
             )
         is_as_pushed = np.array_equal(places, np.arange(len(encoded)))
         on_time = encoded if is_as_pushed else TermCutter(encoded).cut(places)
-        complete_ms = self._promised_ms
-        if len(places):
-            newest_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1
-            complete_ms = newest_ms if complete_ms is None else max(newest_ms, complete_ms)
+        newest_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1 if len(places) else None
+        promised = (self._promised_ms, newest_ms, advance_ms)
+        complete_ms = max((ms for ms in promised if ms is not None), default=None)
+        if first_ms is None and advance_ms is not None and advance_ms == complete_ms:
+            first_ms = advance_ms
         told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms, first_ms=first_ms)
         if len(late):
             dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())
             told = replace(told, late_count=told.late_count + len(late), dropped_count=dropped_count)
-        self._deliver(told, deadline, Call(encoded, on_time, late))
-        return late
+        return Delivery(self, told, Call(encoded, on_time, late))
 
     def decide(self, at_ms: int, encoded: Encoded | None, timeout_s: float, first_ms: int | None = None) -> None:
         """Take what the firing at a time of the stream's query has brought, None: nothing. It says nothing new if that
@@ -135,7 +258,7 @@ class StreamWriter:
 
         Raises StreamError (the stream was dropped: it takes nothing more), NodeUnavailable (a node is away, or has no
         room: say it again)."""
-        with self._turn(timeout_s) as deadline:
+        with self.turn(time.monotonic() + timeout_s, timeout_s) as deadline:
             self._begin(deadline)
             if self._is_closed or (self._promised_ms is not None and at_ms <= self._promised_ms):
                 return
@@ -167,20 +290,9 @@ class StreamWriter:
         counts = {node: sum(len(piece.encoded) for piece in share.pieces) for node, share in shares.items()}
         return any(counts[node] > self._room.get(node, 0) for node in members_of(self._host))
 
-    def advance(self, time_ms: int, timeout_s: float) -> None:
-        """Promise that nothing at or before a time will come. Raises StreamError (no SN can name the time),
-        NodeUnavailable (a node is away: it is promised, and the others are told so with the next call)."""
-        with self._turn(timeout_s) as deadline:
-            self._begin(deadline)
-            self._check_is_open()
-            self._store.stream(self._stream).check_range(time_ms)
-            self._be_active(deadline)
-            if self._promised_ms is None or time_ms > self._promised_ms:
-                self._deliver(self._told((), self._offset, time_ms, first_ms=time_ms), deadline)
-
     def finish(self, timeout_s: float) -> None:
         """End what is pushed, and with it the stream if no pipeline's partition goes on. Raises as advance."""
-        with self._turn(timeout_s) as deadline:
+        with self.turn(time.monotonic() + timeout_s, timeout_s) as deadline:
             if self._is_at_end(self._host.node):
                 return
             self._begin(deadline)
@@ -215,10 +327,9 @@ class StreamWriter:
             self._is_idle = False
 
     @contextmanager
-    def _turn(self, timeout_s: float) -> Iterator[float]:
-        """Be the one call that is under way; give the time by which it has to end. Raises NodeUnavailable."""
-        deadline = time.monotonic() + timeout_s
-        if not self._lock.acquire(timeout=timeout_s):
+    def turn(self, deadline: float, timeout_s: float) -> Iterator[float]:
+        """Be the one call that is under way, which has to end by a time; give that. Raises NodeUnavailable."""
+        if not self._lock.acquire(timeout=left_s(deadline)):
             raise NodeUnavailable(
                 f"stream {self._stream}: another call is under way, for longer than {timeout_s:g} s: a node is away, "
                 "or has much to do. Nothing of this call was applied: say it again"
@@ -256,26 +367,41 @@ class StreamWriter:
         return call.late if encoded is not None and call is not None and _is_same(call.pushed, encoded) else None
 
     def _deliver(self, told: Fed, deadline: float, call: Call | None = None) -> None:
-        """Tell all nodes what a call says; it counts from then on. If some node may have a part of it, it is to be
-        finished first."""
+        (error,) = deliver([Delivery(self, told, call)], deadline)
+        if error is not None:
+            raise error
+
+    def shares(self, told: Fed, deadline: float) -> Shares:
+        """Return each node's share of what is told next. Raises StreamError (a node has no room for it)."""
         shares = self._shares(told)
         if self._unfinished is None:
             self._check_room(shares, deadline)
-        # Once for all nodes: else each of them would ask all others about the terms of its share.
-        view = None if call is None else self._intake.agree(call.on_time, left_s(deadline))
+        return shares
+
+    def begin_to_tell(self, told: Fed, call: Call | None) -> None:
+        """Note what is told from here on. If some node may have a part of it, it is to be finished first."""
         self._unfinished = told, call
-        if call is None and told.complete_ms is not None:
+        if not told.pieces and told.complete_ms is not None:
             self._promised_ms = told.complete_ms
-        try:
-            self._send(shares, deadline, view)
-        except StreamError as error:
-            if self._nobody_has_more(deadline):
-                self._unfinished = None
-                raise
-            raise NodeUnavailable(
-                f"stream {self._stream}: some nodes have what was said last, and others refuse it: {error}. Say it "
-                "again: it is applied once"
-            ) from error
+
+    def have_told(self, told: Fed, sent: Sent, deadline: float) -> WukongsError | None:
+        """Note what has come of it. Return why it is refused, or is not known to be everywhere."""
+        self._room.update(sent.rooms)
+        if isinstance(sent.error, StreamError):
+            try:
+                if self._nobody_has_more(deadline):
+                    self._unfinished = None
+                    return sent.error
+            except WukongsError as error:
+                return error
+            unfinished = NodeUnavailable(
+                f"stream {self._stream}: some nodes have what was said last, and others refuse it: {sent.error}. Say "
+                "it again: it is applied once"
+            )
+            unfinished.__cause__ = sent.error
+            return unfinished
+        if sent.error is not None:
+            return sent.error
         self._unfinished = None
         if told.pieces:
             self._offset, self._had_ms = told.pieces[-1].end_offset, int(told.pieces[-1].encoded.timestamps[-1])
@@ -283,6 +409,7 @@ class StreamWriter:
             self._offset, self._promised_ms = told.end_offset, told.complete_ms
         if told.is_last:
             self._is_closed = True
+        return None
 
     def _nobody_has_more(self, deadline: float) -> bool:
         """Tell whether no node has rows, or an end, behind what all have; those of a dropped stream are nobody's."""
@@ -330,9 +457,14 @@ class StreamWriter:
 
     def _standings(self, deadline: float) -> dict[int, PartitionAt]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
-        asked, nodes = self._told().packet(self._index), range(self._store.shard_map.node_count)
+        asked, nodes = feds_packet([self._told()], self._index), range(self._store.shard_map.node_count)
         answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
-        found = {node: standing_in(answer) for node, answer in answers.items()}
+        found = dict[int, PartitionAt]()
+        for node, answer in answers.items():
+            (standing,) = standings_in(answer, 1)
+            if not isinstance(standing, PartitionAt):
+                raise standing
+            found[node] = standing
         self._room.update({node: standing.room for node, standing in found.items()})
         return found
 
@@ -384,17 +516,11 @@ class StreamWriter:
         fed = Fed(self._stream, PUSH_PARTITION, self._epoch, pieces, end_offset, complete_ms, is_last)
         return replace(fed, first_ms=first_ms, late_count=state.late_count, dropped_count=state.dropped_count)
 
-    def _send(self, shares: Mapping[int, Fed], deadline: float, view: int | None = None) -> None:
-        """Send every node its share of a message, until all members have it. A node that has some of it already knows
-        that as repeated. view: see Fed.packet."""
-        in_parts = {node: share.parts(TOGETHER_MAX) for node, share in shares.items()}
-        for at in range(len(in_parts[self._peers.me])):
-            asked = {node: parts[at].packet(self._index, view) for node, parts in in_parts.items()}
-            answers = ask_members(self._host, self._peers, asked, left_s(deadline))
-            self._room.update({node: standing_in(answer).room for node, answer in answers.items()})
-        told = shares[self._peers.me]
-        if told.pieces or told.complete_ms is not None:
-            self._wait_until_begun(deadline)  # An end alone begins nothing.
+    def _send(self, shares: Shares, deadline: float) -> None:
+        (sent,) = self._sender.send([shares], deadline)
+        self._room.update(sent.rooms)
+        if sent.error is not None:
+            raise sent.error
 
     def _shares(self, told: Fed) -> dict[int, Fed]:
         shard_map = self._store.shard_map
@@ -404,15 +530,66 @@ class StreamWriter:
                 pieces[node].append(share)
         return {node: replace(told, pieces=share) for node, share in pieces.items()}
 
-    def _wait_until_begun(self, deadline: float) -> None:
-        """Wait until the log says that the stream has begun: from there on no time passes without it."""
+    @property
+    def sender(self) -> Sender:
+        return self._sender
 
-        def has_begun(node: Node) -> bool:
-            stream = node.control.stream_named(self._stream)
-            return stream is None or stream.began is not None or stream.is_dropped
 
-        if not has_begun(self._host.node):
-            self._host.wait_until(has_begun, left_s(deadline), f"the record that stream {self._stream} has begun")
+def take_together(calls: Sequence[tuple[StreamWriter, Said]], timeout_s: float) -> list[Outcome]:
+    """Have writers of one node, each of another stream, take calls: one message to each node has what all of them say.
+    No stream hangs on what comes of the others. Return as StreamWriter.push: the numbers of late tuples, or the error.
+
+    Raises NodeUnavailable (another call of one of the streams is under way: nothing was applied)."""
+    deadline = time.monotonic() + timeout_s
+    found, deliveries = list[Outcome](), dict[int, Delivery]()
+    with ExitStack() as turns:
+        for writer in sorted((writer for writer, _ in calls), key=lambda one: one.stream):  # no two wait in a circle
+            turns.enter_context(writer.turn(deadline, timeout_s))
+        for place, (writer, said) in enumerate(calls):
+            try:
+                late, delivery = writer.judge(said, deadline)
+            except WukongsError as error:
+                found.append(error)
+            else:
+                found.append(late)
+                deliveries |= {} if delivery is None else {place: delivery}
+        errors = deliver(list(deliveries.values()), deadline)
+        for place, failure in zip(deliveries, errors, strict=True):
+            if failure is not None:
+                found[place] = failure
+    return found
+
+
+def deliver(deliveries: Sequence[Delivery], deadline: float) -> list[WukongsError | None]:
+    """Tell all nodes what calls say, each of another stream and in its turn; it counts from then on. Return what keeps
+    one from that; see StreamWriter.push."""
+    found: list[WukongsError | None] = [None] * len(deliveries)
+    going = dict[int, Shares]()
+    for place, (writer, told, _) in enumerate(deliveries):
+        try:
+            going[place] = writer.shares(told, deadline)
+        except WukongsError as error:
+            found[place] = error
+    if not going:
+        return found
+    sender = deliveries[0].writer.sender
+    try:
+        view = sender.agree([call for place in going if (call := deliveries[place].call) is not None], deadline)
+    except WukongsError as error:
+        return [error if place in going else one for place, one in enumerate(found)]
+    for place in going:
+        writer, told, call = deliveries[place]
+        writer.begin_to_tell(told, call)
+    for place, sent in zip(going, sender.send(list(going.values()), deadline, view), strict=True):
+        found[place] = deliveries[place].writer.have_told(deliveries[place].told, sent, deadline)
+    return found
+
+
+def _alone(outcomes: Sequence[Outcome]) -> Int64Array:
+    (outcome,) = outcomes
+    if isinstance(outcome, WukongsError):
+        raise outcome
+    return outcome
 
 
 def _is_same(one: Encoded, other: Encoded) -> bool:
@@ -420,166 +597,3 @@ def _is_same(one: Encoded, other: Encoded) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
         one.clashes.texts() == other.clashes.texts()
     )
-
-
-def _pushed(packet: Packet) -> ToWriter:
-    """Return the call of the writer that a packet asks for. Raises DataError."""
-    if "fired_ms" in packet.fields:
-        fired_ms, made = time_of(packet, "fired_ms"), tuples_in(packet)
-        if len(made) > 1 or any(not np.array_equal(one.timestamps, np.full(len(one), fired_ms)) for one in made):
-            raise DataError(f"{PUSH}: expected tuples with the time of one firing, found others")
-        first_ms = time_of(packet, "first_ms")
-        return lambda writer, timeout_s: writer.decide(fired_ms, made[0] if made else None, timeout_s, first_ms)
-    if packet.fields.get("is_last") is True:
-        return StreamWriter.finish
-    if "complete_ms" in packet.fields:
-        time_ms = time_of(packet, "complete_ms")
-        return lambda writer, timeout_s: writer.advance(time_ms, timeout_s)
-    groups = tuples_in(packet)
-    if len(groups) != 1 or not 0 < len(groups[0]) == len(groups[0].timestamps):
-        raise DataError(f"{PUSH}: expected tuples with their times, found {len(groups)} groups of tuples")
-    return lambda writer, timeout_s: writer.push(groups[0], timeout_s)
-
-
-class Writers:
-    """The writers of one node, and the way to those on others."""
-
-    def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
-        self._host, self._store, self._intake, self._peers = host, store, intake, peers
-        self._writers: dict[str, StreamWriter] = {}
-        self._lock = threading.Lock()
-
-    def push(self, stream: str, encoded: Encoded, timeout_s: float) -> Int64Array:
-        """Add tuples to a stream, wherever its writer is; return the numbers of those that are late. Raises as
-        StreamWriter.push."""
-        return self._at_writer(stream, {}, lambda writer, left: writer.push(encoded, left), timeout_s, [encoded])
-
-    def advance(self, stream: str, time_ms: int, timeout_s: float) -> None:
-        told = {"complete_ms": time_ms}
-        self._at_writer(stream, told, lambda writer, left: writer.advance(time_ms, left), timeout_s)
-
-    def decide(self, stream: str, at_ms: int, encoded: Encoded | None, first_ms: int, timeout_s: float) -> None:
-        """Tell the writer of a stream what a firing of its query has brought. Raises as StreamWriter.decide."""
-        made = [] if encoded is None else [encoded]
-        do: ToWriter = lambda writer, left: writer.decide(at_ms, encoded, left, first_ms)  # noqa: E731
-        self._at_writer(stream, {"fired_ms": at_ms, "first_ms": first_ms}, do, timeout_s, made)
-
-    def finish(self, stream: str, timeout_s: float) -> None:
-        self._at_writer(stream, {"is_last": True}, StreamWriter.finish, timeout_s)
-
-    def answer(self, packet: Packet) -> Packet:
-        """Handler of PUSH: what another node's client pushes; the answer names the writer, if another node is it."""
-        stream, index, timeout_s = text_of(packet, "stream"), index_of(packet), timeout_of(packet)
-        do = _pushed(packet)
-        self._host.wait_for_record(index, LOG_S)
-        at = writer_of(self._host.node, stream)
-        if at != self._peers.me:
-            return Packet(PUSH, {"writer": at})
-        late = do(self.writer(stream), timeout_s)
-        return Packet(PUSH) if late is None else Packet(PUSH, {"late_count": len(late)}, {"late": late})
-
-    def _at_writer(
-        self,
-        stream: str,
-        told: Mapping[str, Any],
-        do: ToWriter,
-        timeout_s: float,
-        pushed: Sequence[Encoded] = (),
-    ) -> Int64Array:
-        """Call the writer of a stream if it is here, else tell its node the same. Return which tuples are late."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            at = writer_of(self._host.node, stream)
-            if at == self._peers.me:
-                late = do(self.writer(stream), left_s(deadline))
-                return _NO_ROWS if late is None else late
-            # Whether a node that goes in the middle of it has done it is not known: who was silent before is not asked.
-            await_word(self._host, at, left_s(deadline))
-            if writer_of(self._host.node, stream) == at:
-                seconds = left_s(deadline)
-                fields = {"stream": stream, "index": self._host.node.control.index, "timeout_s": seconds, **told}
-                (answer,) = self._peers.ask([(at, tuples_packet(PUSH, pushed, **fields))], seconds + TELL_S)
-                if "writer" not in answer.fields:
-                    return _NO_ROWS if "fired_ms" in told else _late_in(answer, sum(map(len, pushed)))
-                if time.monotonic() >= deadline:
-                    raise NodeUnavailable(
-                        f"stream {stream}: the nodes did not agree within {timeout_s:g} s who writes it"
-                    )
-                time.sleep(RETRY_S)  # until both know of the same members
-
-    def writer(self, stream: str) -> StreamWriter:
-        """Return the writer at this node, whether it is the one that all nodes know or not."""
-        control = self._host.node.control
-        key = control.key_of(stream)  # another one may have been declared under the name
-        with self._lock:
-            writer = self._writers.get(key)
-            if writer is None:
-                self._writers = {known: one for known, one in self._writers.items() if control.takes_in(known)}
-                writer = self._writers[key] = StreamWriter(stream, self._host, self._store, self._intake, self._peers)
-            return writer
-
-
-def _late_in(answer: Packet, count: int) -> Int64Array:
-    """Return the numbers of the late tuples of a push of so many. Raises DataError."""
-    if not count:
-        return _NO_ROWS
-    late: Int64Array = column_of(answer, "late", np.int64, count_of(answer, "late_count"))
-    if len(late) and (late[0] < 0 or late[-1] >= count or (late[1:] <= late[:-1]).any()):
-        raise DataError(f"{PUSH}: expected the ascending numbers of late tuples, of {count}, found others")
-    return late
-
-
-PUSH_S = 60.0
-"""How long the nodes may take to have what was pushed."""
-
-
-class ClusterSink:
-    """See wukongs.live.stream.Sink: what it takes is safe on all nodes. Raises also NodeUnavailable.
-
-    store: adds late tuples to the stored graph, those without a graph of their own to the one that is named."""
-
-    def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, str | None], object]) -> None:
-        self._core, self._writers, self._store = core, writers, store
-
-    def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
-        """One stream after the other: each writer judges its own. If one refuses, the error names the streams that have
-        their tuples already. If it refuses to advance, streams before it have advanced."""
-        for state, _ in calls:
-            self._check_is_open(state)
-        late, taken = list[Int64Array](), list[str]()
-        try:
-            for state, encoded in calls:
-                late.append(self._take(state, encoded) if encoded is not None and len(encoded) else _NO_ROWS)
-                taken += [state.iri] if encoded is not None and len(encoded) else []
-            if advance_ms is not None:
-                for state, _ in calls:
-                    self._writers.advance(state.iri, advance_ms, PUSH_S)
-        except WukongsError as error:
-            return late, partly_taken(error, taken)
-        return late, None
-
-    def _take(self, state: StreamState, encoded: Encoded) -> Int64Array:
-        late = self._writers.push(state.iri, encoded, PUSH_S)
-        timeless = late[~timing_mask(encoded, state.timing)[late]]
-        if len(timeless):
-            quads = replace(TermCutter(encoded).cut(timeless), timestamps=_NO_ROWS)
-            try:
-                self._store(quads, state.into_iri)
-            except WukongsError as error:
-                raise NodeUnavailable(
-                    f"stream {state.iri}: the tuples that are on time were taken; {len(timeless)} late ones may not be "
-                    f"in the stored graph: load them. {error}"
-                ) from error
-        return late
-
-    def end(self, state: StreamState) -> None:
-        """A stream that pipelines feed as well goes on until they are at their end."""
-        if state.is_made:
-            self._check_is_open(state)
-        if not (state.is_ended or state.is_dropped or self._core.is_closed):
-            self._writers.finish(state.iri, PUSH_S)
-
-    def _check_is_open(self, state: StreamState) -> None:
-        with self._core.lock:
-            self._core.check_is_open()
-            state.check_is_open()

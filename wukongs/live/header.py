@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from wukongs.errors import DataError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 HEADER_BYTES_MAX = 16 << 20
 
 Frame: TypeAlias = bytes | memoryview

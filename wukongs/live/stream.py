@@ -73,8 +73,9 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
 Declared = TypeVar("Declared")
 Calls: TypeAlias = Sequence[tuple[StreamState, Encoded | None]]
 """The tuples that are pushed to each of some streams; None: nothing."""
-Taken: TypeAlias = tuple[list[Int64Array], WukongsError | None]
-"""The numbers of the late tuples of each call that was taken, in order; the error of the call behind them, if any."""
+Taken: TypeAlias = tuple[list[Int64Array | None], WukongsError | None]
+"""The numbers of the late tuples of each call, in order, None for a call that was not taken, and left out behind the
+last one that was; the first error, if any."""
 
 
 class Sink(Protocol):
@@ -83,8 +84,8 @@ class Sink(Protocol):
     def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
         """Add tuples to streams, each in order of time if the stream does not sort them, then close the stream batches
         of all these streams up to a time (None: of none). All calls are checked before the first is taken. If one is
-        refused later than that, those before it stay and no stream advances. Everything that was taken is safe when it
-        returns."""
+        refused later than that, those before it stay and no stream advances. In a cluster each call stands alone.
+        Everything that was taken is safe when it returns."""
 
     def end(self, state: StreamState) -> None:
         """End a stream. Allowed twice."""
@@ -194,6 +195,8 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
     found, refusal = sink.take_all(list(zip(states, encoded, strict=True)), advance_ms)
     counts = {}
     for (stream, columns), one, late in zip(calls, encoded, found, strict=False):
+        if late is None:
+            continue
         if len(late) and columns is not None:
             stream._late.give(columns, late)
         counts[stream.iri] = (0 if one is None else len(one)) - len(late)
@@ -202,11 +205,13 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
     return counts
 
 
-def partly_taken(error: WukongsError, taken: Sequence[str]) -> WukongsError:
-    """Return the same error of one of several streams, with the names of those whose tuples were taken before."""
-    if not taken:
+def partly_taken(error: WukongsError, taken: Sequence[str], others: Sequence[WukongsError] = ()) -> WukongsError:
+    """Return the same error of one of several streams, with the names of those whose tuples were taken, and what others
+    say that were not."""
+    if not (taken or others):
         return error
-    found = type(error)(f"{error}. The tuples of this call for {', '.join(taken)} were taken")
+    said = [f"The tuples of this call for {', '.join(taken)} were taken"] if taken else []
+    found = type(error)(". ".join([str(error), *said, *(f"Also: {other}" for other in others)]))
     found.__cause__ = error
     return found
 
@@ -220,7 +225,7 @@ class CoreSink:
     def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
         core = self._core
         timings = [None if tuples is None else timing_mask(tuples, state.timing) for state, tuples in calls]
-        late, taken = list[Int64Array](), list[str]()
+        late, taken = list[Int64Array | None](), list[str]()
         lsn: int | None = None
         refusal: WukongsError | None = None
         with core.lock:

@@ -73,6 +73,14 @@ def numbers_of(packet: Packet, name: str, count: int) -> list[int]:
     return value
 
 
+def objects_of(packet: Packet, name: str) -> list[dict[str, Any]]:
+    """Return a field that has to be a list of objects. Raises DataError."""
+    value = packet.fields.get(name)
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise DataError(f"{packet.kind}: {name} = {str(value)[:60]}: expected a list of objects")
+    return value
+
+
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 

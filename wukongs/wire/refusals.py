@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import Any
 
 from wukongs import errors
@@ -42,9 +43,11 @@ def exhausted(error: BaseException) -> WukongsError | None:
 
 def error_in(packet: Packet) -> WukongsError | None:
     """Return the error that an answer tells, with the fields that it was raised with; None if the answer is none."""
-    if packet.kind != REFUSED:
-        return None
-    fields = packet.fields
+    return error_told(packet.fields) if packet.kind == REFUSED else None
+
+
+def error_told(fields: Mapping[str, Any]) -> WukongsError:
+    """Return the error that the fields of a refusal tell."""
     name, message = str(fields.get("error")), str(fields.get("message"))
     arguments = fields.get("arguments")
     if not isinstance(arguments, list) or not all(_is_plain(one) for one in arguments):

@@ -86,7 +86,7 @@ def test_nothing_is_asked_when_nothing_is_new(pair: Wires) -> None:
     claims = claims_of(pair, 0)
     claims.keep([f"<{EX}a>"])
     pair.kinds()
-    assert claims.settle(TermTable.empty()) == pair.nodes[0].host.node.control.view
+    assert claims.settle([TermTable.empty()]) == pair.nodes[0].host.node.control.view
     claims.settle_texts([f"<{EX}a>"])
     assert pair.kinds() == []
 
@@ -101,7 +101,7 @@ def test_a_replica_that_is_away_is_asked_again_and_named_in_the_end(pair: Wires)
     with pytest.raises(
         NodeUnavailable, match=r"node 0: 1 new terms could not be agreed on within 0.05 s: node 1: the connection"
     ):
-        claims.settle(table, SHORT_S)
+        claims.settle([table], SHORT_S)
 
 
 def test_a_log_without_a_majority_ends_by_name(pair: Wires) -> None:
@@ -110,7 +110,7 @@ def test_a_log_without_a_majority_ends_by_name(pair: Wires) -> None:
     pair.is_cut = True
     table = encode_texts([second], BITS).terms
     with pytest.raises(NodeUnavailable, match=r"could not be agreed on within 0.05 s: a majority of the nodes has not"):
-        claims_of(pair, 1).settle(table, SHORT_S)
+        claims_of(pair, 1).settle([table], SHORT_S)
     pair.is_cut = False
     claims_of(pair, 1).settle_texts([second])
     assert dict(pair.nodes[1].host.node.control.exceptions) == {second: 1}
@@ -122,21 +122,21 @@ def test_an_answer_of_another_kind_is_no_agreement(pair: Wires) -> None:
     table = encode_texts([f"<{EX}a>"], BITS).terms
     pair.nodes[0].network.ask = lambda asked, timeout_s: [wrong[0] for _ in asked]  # type: ignore[method-assign]
     with pytest.raises(NodeUnavailable, match="answered a claim of 1 terms with something else"):
-        claims_of(pair, 0).settle(table, SHORT_S)
+        claims_of(pair, 0).settle([table], SHORT_S)
     pair.nodes[0].network.ask = lambda asked, timeout_s: [wrong[1] for _ in asked]  # type: ignore[method-assign]
     with pytest.raises(NodeUnavailable, match="answered a claim of 1 terms with something else"):
-        claims_of(pair, 0).settle(table, SHORT_S)
+        claims_of(pair, 0).settle([table], SHORT_S)
 
 
 def test_a_claim_that_is_given_up_is_forgotten(pair: Wires) -> None:
     host = pair.nodes[0].host
     pair.lose(CLAIM, 1)
     with pytest.raises(NodeUnavailable):
-        claims_of(pair, 0).settle(encode_texts([f"<{EX}a>"], BITS).terms, SHORT_S)
+        claims_of(pair, 0).settle([encode_texts([f"<{EX}a>"], BITS).terms], SHORT_S)
     pair.faults.clear()
     pair.refuse(CLAIM, 1, DataError("no such thing"))
     with pytest.raises(DataError, match="no such thing"):
-        claims_of(pair, 0).settle(encode_texts([f"<{EX}b>"], BITS).terms, LONG_S)
+        claims_of(pair, 0).settle([encode_texts([f"<{EX}b>"], BITS).terms], LONG_S)
     host.wait_until(lambda node: not node.claims, LONG_S, "the ends of both")
     assert not host._errands
 
@@ -145,7 +145,7 @@ def test_a_claim_ends_with_its_node(pair: Wires) -> None:
     claims = claims_of(pair, 0)
     pair.before = lambda node, _: pair.nodes[0].host.close() if node == 1 else None
     with pytest.raises(NodeUnavailable, match="node 0 is closing"):
-        claims.settle(encode_texts([f"<{EX}a>"], BITS).terms, LONG_S)
+        claims.settle([encode_texts([f"<{EX}a>"], BITS).terms], LONG_S)
     table = encode_texts([f"<{EX}a>"], BITS).terms
     arrays = {"ids": table.ids, "offsets": table.offsets, "text": table.text}
     with pytest.raises(NodeUnavailable, match="node 0 is closing"):
@@ -237,7 +237,7 @@ def test_who_is_asked_is_of_the_view_under_which_they_are_asked() -> None:
 
         claims._peers.ask = note  # type: ignore[method-assign]
         table = encode_texts([f"<{EX}{row}>" for row in range(40)], HASH_BITS).terms
-        assert claims.settle(table, LONG_S) == host.node.control.view > before.view
+        assert claims.settle([table], LONG_S) == host.node.control.view > before.view
         assert asked[0] == (before.view, [1, 2]), "it has agreed itself"
         assert asked[-1] == (host.node.control.view, [1])
 
@@ -286,7 +286,7 @@ def test_a_text_that_was_re_encoded_is_asked_again_when_members_have_changed_by_
 
         monkeypatch.setattr(host, "post", post_late)
         monkeypatch.setattr(claims, "_ask", noted)
-        assert claims.settle(encode_texts([second], BITS).terms, LONG_S) == host.node.control.view > before
+        assert claims.settle([encode_texts([second], BITS).terms], LONG_S) == host.node.control.view > before
         assert [asked[0], asked[-1]] == [before, host.node.control.view]
         assert second in host.node.control.exceptions
 

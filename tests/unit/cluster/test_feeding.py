@@ -14,10 +14,11 @@ from tests.unit.cluster.wires import EX, STREAM, encoded, wired
 from tests.unit.wire.test_packet_columns import assert_same, sent
 from wukongs.cluster import intake
 from wukongs.cluster.changes import STAGE
-from wukongs.cluster.feeding import FEED, Fed, index_of, pieces_in, view_of
-from wukongs.cluster.writing import PUSH
+from wukongs.cluster.feeding import FEED, Fed, feds_in, feds_packet, index_of, pieces_in, view_of
+from wukongs.cluster.pushing import PUSH
 from wukongs.errors import DataError, WukongsError
 from wukongs.live.pieces import Open, Piece
+from wukongs.store.encoded import Encoded
 from wukongs.wire.packet_columns import tuples_packet
 from wukongs.wire.packets import Packet
 
@@ -59,10 +60,11 @@ def assert_told(found: Fed, given: Fed) -> None:
     ],
 )
 def test_what_a_writer_tells_comes_as_it_went(told: Fed) -> None:
-    packet = sent(told.packet(9, 3))
+    packet = sent(feds_packet([told], 9, 3))
     assert (packet.kind, index_of(packet), view_of(packet)) == (FEED, 9, 3)
-    assert view_of(told.packet(9)) is None
-    assert_told(Fed.of(packet), told)
+    assert view_of(feds_packet([told], 9)) is None
+    (found,) = feds_in(packet)
+    assert_told(found, told)
 
 
 def test_only_who_writes_is_an_opening() -> None:
@@ -81,17 +83,13 @@ def test_many_pieces_are_told_in_parts_and_only_the_last_part_says_that_they_are
     assert only.is_last
 
 
-GOOD = fed(piece(0, 1, "a", "b"), piece(2, 3, "c"), end_offset=3, complete_ms=299).packet(0)
+GOOD = feds_packet([fed(piece(0, 1, "a", "b"), piece(2, 3, "c"), end_offset=3, complete_ms=299)], 0)
 
 
 @pytest.mark.parametrize(
     ("fields", "arrays", "expected"),
     [
-        ({"stream": None}, {}, "feed: stream = None: expected a text"),
-        ({"partition": 3}, {}, "feed: partition = 3: expected a text"),
-        ({"epoch": -1}, {}, "feed: epoch = -1: expected an integer"),
-        ({"complete_ms": "x"}, {}, "feed: complete_ms = 'x': expected a time"),
-        ({"end_offset": None}, {}, "feed: end_offset = None: expected an integer"),
+        ({"feds": [3]}, {}, "feed: feds = .3.: expected a list of objects"),
         ({"first_offsets": [0, 3, 4]}, {}, "feed: first_offsets: expected 2 integers, found 3"),
         ({"first_offsets": [0, 3]}, {}, "expected 0 <= first offset < end offset, found 3 and 3"),
         ({"first_offsets": [-1, 2]}, {}, "expected 0 <= first offset < end offset, found -1 and 2"),
@@ -107,13 +105,47 @@ GOOD = fed(piece(0, 1, "a", "b"), piece(2, 3, "c"), end_offset=3, complete_ms=29
 )
 def test_what_is_wrong_in_a_message_is_named(fields: dict[str, Any], arrays: dict[str, Any], expected: str) -> None:
     with pytest.raises(DataError, match=expected):
-        Fed.of(Packet(FEED, {**GOOD.fields, **fields}, {**GOOD.arrays, **arrays}))
+        feds_in(Packet(FEED, {**GOOD.fields, **fields}, {**GOOD.arrays, **arrays}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"stream": None}, "feed: stream = None: expected a text"),
+        ({"partition": 3}, "feed: partition = 3: expected a text"),
+        ({"epoch": -1}, "feed: epoch = -1: expected an integer"),
+        ({"complete_ms": "x"}, "feed: complete_ms = 'x': expected a time"),
+        ({"end_offset": None}, "feed: end_offset = None: expected an integer"),
+        ({"piece_count": None}, "feed: piece_count = None: expected an integer"),
+        ({"piece_count": 3}, "feed: expected 3 pieces, found 2"),
+    ],
+)
+def test_what_is_wrong_in_what_one_writer_says_is_named(fields: dict[str, Any], expected: str) -> None:
+    (said,) = GOOD.fields["feds"]
+    with pytest.raises(DataError, match=expected):
+        feds_in(Packet(FEED, {**GOOD.fields, "feds": [{**said, **fields}]}, GOOD.arrays))
+
+
+def test_what_several_writers_tell_comes_as_it_went() -> None:
+    other = replace(piece(5, 2, "x", "y", places=PLACES[:2]), stream=EX + "other", epoch=9)
+    told = [
+        fed(piece(0, 1, "a", "b"), piece(2, 3, "c"), end_offset=3, complete_ms=299),
+        Fed(EX + "other", P, 9, [other], first_ms=150, late_count=2, dropped_count=1),
+        Fed(EX + "third", P, 2, end_offset=7, complete_ms=1000),
+    ]
+    found = feds_in(sent(feds_packet(told, 9, 3)))
+    for one, given in zip(found, told, strict=True):
+        assert_told(one, given)
+        assert (one.first_ms, one.late_count, one.dropped_count) == (
+            given.first_ms,
+            given.late_count,
+            given.dropped_count,
+        )
 
 
 def test_pieces_without_their_writer_are_refused() -> None:
-    fields = {name: value for name, value in GOOD.fields.items() if name != "stream"}
     with pytest.raises(DataError, match="feed: stream = None: expected a text"):
-        pieces_in(Packet(FEED, fields, GOOD.arrays))
+        pieces_in(GOOD)
 
 
 STRANGE = [None, True, -1, 1 << 70, 1.5, "x", [], [None], [[1]], [[0, 0, 0]], {}]
@@ -130,6 +162,11 @@ def torn(packet: Packet) -> Iterator[Packet]:
         yield Packet(packet.kind, without(packet.fields, name), packet.arrays)
         for value in STRANGE:
             yield Packet(packet.kind, {**packet.fields, name: value}, packet.arrays)
+        if name in ("feds", "orders"):
+            (said,) = packet.fields[name]
+            for part in said:
+                for one in (without(said, part), *({**said, part: value} for value in STRANGE)):
+                    yield Packet(packet.kind, {**packet.fields, name: [one]}, packet.arrays)
     for name in packet.arrays:
         yield Packet(packet.kind, packet.fields, without(packet.arrays, name))
         for array in ARRAYS:
@@ -144,13 +181,13 @@ def test_no_torn_message_of_a_node_ends_in_anything_but_a_named_error_or_an_answ
         node, handlers = wires.nodes[0], wires.networks[0].handlers
         node.engine.stream(STREAM, batch_ms=100)
         node.intake.open_partition(Open(STREAM, P, 4))
-        tuples, said = encoded(("a", 50), ("b", 60)), {"stream": STREAM, "index": 0, "timeout_s": 0.05}
+        tuples, said = encoded(("a", 50), ("b", 60)), {"index": 0, "timeout_s": 0.05}
         chunk = replace(tuples, timestamps=np.empty(0, np.int64))
         good = [
             GOOD,
-            fed(piece(0, 1, "a", "b", "c", places=PLACES)).packet(0, 0),
-            tuples_packet(PUSH, [tuples], **said),
-            Packet(PUSH, {**said, "complete_ms": 5000}),
+            feds_packet([fed(piece(0, 1, "a", "b", "c", places=PLACES))], 0, 0),
+            tuples_packet(PUSH, [tuples], orders=[{"stream": STREAM, "group_count": 1, "advance_ms": 70}], **said),
+            Packet(PUSH, {**said, "orders": [{"stream": STREAM, "group_count": 0, "advance_ms": 5000}]}),
             tuples_packet(STAGE, [chunk], change="c", number=0, goes=False, is_last=False),
         ]
         for packet in good:
@@ -161,17 +198,27 @@ def test_no_torn_message_of_a_node_ends_in_anything_but_a_named_error_or_an_answ
         node.engine.stream(EX + "other", batch_ms=100).push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 50)])
 
 
+def order(**said: Any) -> dict[str, Any]:
+    return {"stream": STREAM, "group_count": 0, **said}
+
+
 @pytest.mark.parametrize(
-    ("packet", "expected"),
+    ("orders", "groups", "expected"),
     [
-        (Packet(PUSH, {}), "push: expected tuples with their times, found 0 groups of tuples"),
-        (tuples_packet(PUSH, [encoded(), encoded()]), "expected tuples with their times, found 2 groups"),
-        (tuples_packet(PUSH, [encoded()]), "push: expected tuples with their times"),
-        (Packet(PUSH, {"complete_ms": None}), "push: complete_ms = None: expected a time"),
+        ([order()], [], f"push: expected tuples with their times for stream {STREAM}, found none"),
+        ([order(group_count=1)], [encoded()], "push: expected tuples with their times"),
+        ([order()], [encoded(("a", 5))], "push: expected 0 groups of tuples, found 1"),
+        ([order(group_count=2)], [encoded(), encoded()], "push: group_count = 2: expected an integer from 0 to 1"),
+        ([order(advance_ms="x")], [], "push: advance_ms = 'x': expected a time"),
+        ([order(advance_ms=5), order(advance_ms=6)], [], "push: expected one order for a stream, found more"),
+        ([order(stream=None)], [], "push: stream = None: expected a text"),
+        ([order(fired_ms=100)], [], "push: a firing without first_ms"),
+        ([order(fired_ms=9, first_ms=9, group_count=1)], [encoded(("a", 8))], "expected tuples with the time of one"),
+        ("x", [], "push: orders = x: expected a list of objects"),
     ],
 )
-def test_a_push_that_is_none_is_refused(packet: Packet, expected: str) -> None:
-    asked = Packet(PUSH, {**packet.fields, "stream": STREAM, "index": 0, "timeout_s": 1}, packet.arrays)
+def test_a_push_that_is_none_is_refused(orders: Any, groups: list[Encoded], expected: str) -> None:
+    asked = tuples_packet(PUSH, groups, orders=orders, index=0, timeout_s=1)
     with wired(1) as wires, pytest.raises(DataError, match=expected):
         wires.networks[0].handlers[PUSH](asked)
 

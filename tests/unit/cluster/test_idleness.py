@@ -16,7 +16,8 @@ from tests.unit.cluster.wires import STREAM, Fault, encoded, wired
 from wukongs.cluster.changes import STAGE
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED
-from wukongs.cluster.writing import PUSH, StreamWriter, writer_of
+from wukongs.cluster.pushing import PUSH
+from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, StreamError
 from wukongs.wire.link import IngestLink
 from wukongs.wire.packets import Packet
@@ -138,7 +139,7 @@ def test_numbers_of_late_tuples_that_are_none_are_refused() -> None:
         node, _ = wires.writer()
         other = next(one for one in wires.nodes if one is not node)
         for late in ([1, 1], [-1, 0], [0, 7]):
-            answer = Packet(PUSH, {"late_count": 2}, {"late": np.array(late)})
+            answer = Packet(PUSH, {"answers": [{"late_count": 2}]}, {"late": np.array(late)})
             wires.faults.append(Fault(PUSH, node.me.node, answer))
             with pytest.raises(DataError, match="expected the ascending numbers of late tuples, of 3, found others"):
                 other.backend.declared(STREAM).push([at(name, 100) for name in "abc"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +12,8 @@ import pytest
 from tests.unit.cluster.wires import EX, STREAM, Wires, encoded, wired
 from wukongs.cluster import intake as intake_module
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.cluster.feeding import FEED, Fed
-from wukongs.cluster.intake import PartitionAt, standing_in
+from wukongs.cluster.feeding import FEED, Fed, feds_packet
+from wukongs.cluster.intake import PartitionAt, standings_in
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.store.encoded import TermTable
@@ -164,9 +164,9 @@ def test_terms_are_claimed_again_when_members_change_before_the_piece_is_taken()
         node = opened(wires)
         settle, ago, settled = node.intake._claims.settle, [0, 1], []
 
-        def noted(table: TermTable, *arguments: Any) -> int:
-            settled.append(table.texts())
-            return settle(table, *arguments) - ago.pop()
+        def noted(tables: Sequence[TermTable], *arguments: Any) -> int:
+            settled.append([table.texts() for table in tables])
+            return settle(tables, *arguments) - ago.pop()
 
         node.intake._claims.settle = noted  # type: ignore[method-assign]
         node.intake.inject(piece(0, ("a", 50)))
@@ -230,23 +230,51 @@ def test_what_another_node_feeds_waits_for_the_log_and_is_answered_with_how_far_
         opened(wires)
         feed = wires.networks[0].handlers[FEED]
         index = wires.nodes[0].host.node.control.index
-        answer = feed(fed(piece(0, ("a", 50), ("b", 60)), end_offset=2, complete_ms=99).packet(index))
-        found = standing_in(answer)
+        answer = feed(feds_packet([fed(piece(0, ("a", 50), ("b", 60)), end_offset=2, complete_ms=99)], index))
+        (found,) = standings_in(answer, 1)
+        assert isinstance(found, PartitionAt)
         assert (found.offset, found.is_ended) == (2, False)
         assert found.room > 1000
-        later = standing_in(feed(fed(piece(2, ("c", 850))).packet(index)))
+        (later,) = standings_in(feed(feds_packet([fed(piece(2, ("c", 850)))], index)), 1)
+        assert isinstance(later, PartitionAt)
         assert later.closed == found.closed + 8, "nothing comes any more for what lies before rows that are here"
-        assert standing_in(feed(fed().packet(index))) == later, "who only says that it writes is told the same"
+        again = standings_in(feed(feds_packet([fed()], index)), 1)
+        assert again == [later], "who only says that it writes is told the same"
         with pytest.raises(NodeUnavailable, match=f"for record {index + 9} of the log"):
-            feed(fed(end_offset=3, complete_ms=900).packet(index + 9))
+            feed(feds_packet([fed(end_offset=3, complete_ms=900)], index + 9))
         with pytest.raises(DataError, match="feed: index = None: expected an integer"):
-            feed(Packet(FEED, {**fed().packet(index).fields, "index": None}))
-        assert standing_in(feed(fed(end_offset=3, complete_ms=900, is_last=True).packet(index))).is_ended
+            feed(Packet(FEED, {**feds_packet([fed()], index).fields, "index": None}))
+        (ended,) = standings_in(feed(feds_packet([fed(end_offset=3, complete_ms=900, is_last=True)], index)), 1)
+        assert isinstance(ended, PartitionAt)
+        assert ended.is_ended
+
+
+def test_of_several_streams_in_a_message_each_is_answered_for_itself() -> None:
+    with wired(1) as wires:
+        node = opened(wires)
+        node.engine.stream(EX + "t", batch_ms=100)
+        node.intake.open_partition(Open(EX + "t", P, 1))
+        feed, index = wires.networks[0].handlers[FEED], node.host.node.control.index
+        other = replace(piece(0, ("b", 50)), stream=EX + "t")
+        told = [
+            fed(piece(0, ("a", 50))),
+            Fed(EX + "unknown", P, 1, end_offset=0, complete_ms=100),
+            Fed(EX + "t", P, 1, [other], end_offset=1, complete_ms=99),
+        ]
+        for _ in range(2):  # what comes again counts once
+            first, second, third = standings_in(feed(feds_packet(told, index)), 3)
+            assert isinstance(first, PartitionAt)
+            assert isinstance(second, StreamError)
+            assert "unknown" in str(second)
+            assert isinstance(third, PartitionAt)
+            assert (first.offset, third.offset) == (1, 1)
 
 
 def test_an_answer_that_says_something_else_is_refused() -> None:
     fields = PartitionAt(1, 2, False, 3)._asdict()
-    assert standing_in(Packet(FEED, fields)) == (1, 2, False, 3)
+    assert standings_in(Packet(FEED, {"standings": [fields]}), 1) == [(1, 2, False, 3)]
+    with pytest.raises(DataError, match="feed: expected 2 standings, found 1"):
+        standings_in(Packet(FEED, {"standings": [fields]}), 2)
     for wrong in ({"offset": True}, {"closed": "2"}, {"is_ended": 0}, {"room": None}):
         with pytest.raises(DataError, match="feed: expected offset, closed, is_ended, room, found"):
-            standing_in(Packet(FEED, {**fields, **wrong}))
+            standings_in(Packet(FEED, {"standings": [{**fields, **wrong}]}), 1)

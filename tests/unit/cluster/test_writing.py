@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
 import pytest
 
 from tests.unit.cluster.wires import EX, STREAM, Fault, Wires, encoded, wired
-from wukongs.cluster import members, writing
+from wukongs.cluster import members, pushing, writing
 from wukongs.cluster.claims import CLAIM
-from wukongs.cluster.feeding import FEED, Fed
-from wukongs.cluster.writing import PUSH, StreamWriter
+from wukongs.cluster.feeding import FEED, Fed, feds_packet
+from wukongs.cluster.pushing import PUSH
+from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import PUSH_PARTITION
 from wukongs.protocol.sealing import position
 from wukongs.settings import Settings
@@ -103,7 +105,7 @@ def test_a_node_that_knows_of_other_members_asks_for_itself() -> None:
 
 def test_a_packet_whose_view_is_none_is_refused() -> None:
     with wired(1) as wires, pytest.raises(DataError, match="feed: view = 'x': expected an integer"):
-        wires.networks[0].handlers[FEED](Fed(STREAM, PUSH_PARTITION, 1).packet(0, view="x"))  # type: ignore[arg-type]
+        wires.networks[0].handlers[FEED](feds_packet([Fed(STREAM, PUSH_PARTITION, 1)], 0, view="x"))  # type: ignore[arg-type]
 
 
 def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
@@ -120,31 +122,172 @@ def test_a_push_that_was_cut_off_and_is_said_again_counts_once() -> None:
         check_stored(wires, "ab")
 
 
-def test_a_push_to_several_streams_says_which_were_taken_and_goes_on_with_the_others() -> None:
-    other = EX + "other"
+def tuples(*named: tuple[str, int]) -> list[tuple[str, str, str, int]]:
+    return [(f"<{EX}{name}>", f"<{EX}p>", f"<{EX}o>", t) for name, t in named]
 
-    def tuples(name: str) -> list[tuple[str, str, str, int]]:
-        return [(f"<{EX}{name}>", f"<{EX}p>", f"<{EX}o>", 50)]
 
+def streams_at(wires: Wires, counts: Mapping[int, int]) -> list[str]:
+    """Declare streams, so many that each of these nodes writes."""
+    found: dict[int, list[str]] = {node: [] for node in counts}
+    for number in range(1000):
+        name = f"{EX}n{number}"
+        of_node = found.get(writer_of(wires.nodes[0].host.node, name))
+        if of_node is not None and len(of_node) < counts[writer_of(wires.nodes[0].host.node, name)]:
+            of_node.append(name)
+    streams = [name for of_node in found.values() for name in of_node]
+    for name in streams:
+        wires.nodes[0].engine.stream(name, batch_ms=100)
+    return streams
+
+
+def began(wires: Wires, counts: Mapping[int, int]) -> list[str]:
+    """Declare streams and let them count: each has a tuple, and has advanced to 100 ms."""
+    streams = streams_at(wires, counts)
+    wires.nodes[0].engine.push_many({name: tuples((f"first-{name[len(EX) :]}", 50)) for name in streams}, 100)
+    wires.nodes[0].engine.settle(LONG_S)
+    wires.kinds()
+    return streams
+
+
+def stands(wires: Wires) -> dict[str, tuple[int, int | None]]:
+    """How many tuples each stream has, and up to when it is closed."""
+    wires.nodes[0].engine.settle(LONG_S)
+    streams = wires.nodes[0].engine.stats()["streams"]
+    return {name: (one["tuples"], one["closed_ms"]) for name, one in streams.items()}
+
+
+def subjects(wires: Wires) -> list[str]:
+    found = wires.nodes[0].engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}")
+    return sorted(str(row[0]).removeprefix(EX) for row in found)
+
+
+@pytest.mark.parametrize("node_count", [1, 2, 3])
+def test_a_push_to_several_streams_is_one_message_to_each_writer_and_from_each_to_each_node(node_count: int) -> None:
+    with wired(node_count) as wires:
+        streams = began(wires, dict.fromkeys(range(node_count), 2))
+        for at in range(1, 4):
+            said = {name: tuples((f"a{at}-{name[len(EX) :]}", 100 * at + 50)) for name in streams}
+            assert wires.nodes[0].engine.push_many(said, 100 * (at + 1)) == dict.fromkeys(streams, 1)
+            asked = sorted(wires.kinds())
+            nodes = range(node_count)
+            pushes = [(PUSH, node) for node in nodes if node]
+            feeds = [(FEED, node) for node in nodes for _ in nodes]
+            assert [one for one in asked if one[0] != CLAIM] == sorted([*pushes, *feeds])
+            assert len([one for one in asked if one[0] == CLAIM]) <= node_count * (node_count - 1)
+        assert stands(wires) == dict.fromkeys(streams, (4, 400))
+        assert len(subjects(wires)) == 4 * len(streams)
+
+
+def test_no_stream_advances_before_all_of_the_call_have_begun() -> None:
     with wired(2) as wires:
+        first, second, third = streams_at(wires, {0: 1, 1: 2})
         engine = wires.nodes[0].engine
-        declared(wires)
-        engine.stream(other, batch_ms=100)
+        engine.push_many({first: tuples(("a", 50)), second: tuples(("b", 50)), third: None}, 1000)
+        told = [fed for _, _, packet in wires.asked if packet.kind == FEED for fed in packet.fields["feds"]]
+        advanced = [place for place, fed in enumerate(told) if fed.get("complete_ms") == 1000]
+        rows = [place for place, fed in enumerate(told) if fed["piece_count"]]
+        assert len(rows) == 4
+        assert max(rows) < min(advanced)
+        assert stands(wires) == {first: (1, 1000), second: (1, 1000), third: (0, 1000)}
+        assert not any(one.is_late for one in wires.nodes[0].host.node.control.streams.values())
 
-        def away(_: int, packet: Packet) -> None:
-            if packet.kind == FEED and offsets(wires) == [1, 1]:
-                raise NodeUnavailable("the node is away")
 
-        wires.before = away
-        taken = f"The tuples of this call for {STREAM} were taken"
-        with patch.object(writing, "PUSH_S", SHORT_S), pytest.raises(NodeUnavailable, match=taken):
-            engine.push_many({STREAM: tuples("a"), other: tuples("b")}, advance_ms=100)
-        wires.before = lambda *_: None
-        assert engine.push_many({STREAM: None, other: tuples("b")}, advance_ms=100) == {STREAM: 0, other: 1}
-        engine.settle(LONG_S)
-        streams = engine.stats()["streams"]
-        assert [(streams[name]["tuples"], streams[name]["closed_ms"]) for name in (STREAM, other)] == [(1, 100)] * 2
-        check_stored(wires, "ab")
+def test_a_push_to_several_streams_goes_in_parts_where_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "TOGETHER_BYTES_MAX", 200)
+    monkeypatch.setattr(pushing, "TOGETHER_BYTES_MAX", 200)
+    monkeypatch.setattr(writing, "TOGETHER_MAX", 2)
+    with wired(2) as wires:
+        streams = began(wires, {1: 3})
+        said = {name: tuples(*((f"{name[len(EX) :]}-{t}", t) for t in range(150, 650, 100))) for name in streams}
+        assert wires.nodes[0].engine.push_many(said, 700) == dict.fromkeys(streams, 5)
+        assert [kind for kind in wires.kinds() if kind[0] == PUSH] == [(PUSH, 1)] * 3
+        assert stands(wires) == dict.fromkeys(streams, (6, 700))
+        assert len(subjects(wires)) == 18
+
+
+def test_an_error_of_one_stream_names_it_and_those_that_were_taken() -> None:
+    with wired(2) as wires:
+        streams = began(wires, {0: 2, 1: 2})
+        said = {name: tuples((f"a-{name[len(EX) :]}", 150)) for name in streams}
+        said[streams[1]], said[streams[2]] = tuples(("late", 50)), tuples(("x", 190), ("y", 170))
+        taken = f"The tuples of this call for {streams[0]}, {streams[3]} were taken"
+        with pytest.raises(StreamError, match=f"^stream {streams[1]}: timestamp 50 ms") as told:
+            wires.nodes[0].engine.push_many(said, 200)
+        assert taken in str(told.value)
+        assert f"Also: stream {streams[2]}" in str(told.value)
+        left = dict.fromkeys(streams) | {name: tuples(("b", 150)) for name in streams[1:3]}
+        assert wires.nodes[0].engine.push_many(left, 200) == {name: int(name in streams[1:3]) for name in streams}
+        assert stands(wires) == dict.fromkeys(streams, (2, 200))
+
+
+def test_a_writer_that_is_away_keeps_the_others_from_nothing() -> None:
+    with wired(3) as wires:
+        here, away, there = streams = began(wires, {0: 1, 1: 1, 2: 1})
+        said = {name: tuples((f"a-{name[len(EX) :]}", 150)) for name in streams}
+        fault = wires.lose(PUSH, 1)
+        taken = f"the connection was lost. The tuples of this call for {here}, {there} were taken"
+        with pytest.raises(NodeUnavailable, match=taken):
+            wires.nodes[0].engine.push_many(said, 200)
+        fault.count = 0
+        assert wires.nodes[0].engine.push_many({here: None, away: said[away], there: None}, 200)[away] == 1
+        assert stands(wires) == dict.fromkeys(streams, (2, 200))
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_push_to_several_streams_that_was_cut_off_and_is_said_again_counts_once(is_done: bool) -> None:
+    with wired(2) as wires:
+        streams = began(wires, {0: 2})
+        said = {name: tuples((f"a-{name[len(EX) :]}", 150)) for name in streams}
+        fault = wires.lose(FEED, 1, is_done)
+        for _ in range(2):
+            with patch.object(pushing, "PUSH_S", SHORT_S), pytest.raises(NodeUnavailable, match="Also: "):
+                wires.nodes[0].engine.push_many(said, 200)
+        fault.count = 0
+        assert wires.nodes[0].engine.push_many(said, 300) == dict.fromkeys(streams, 1)
+        assert stands(wires) == dict.fromkeys(streams, (2, 300))
+        assert len(subjects(wires)) == 4
+
+
+def test_a_node_that_refuses_one_stream_of_a_message_takes_the_others() -> None:
+    with wired(2) as wires:
+        first, second, third = streams = began(wires, {0: 3})
+        said = {name: tuples((f"a-{name[len(EX) :]}", 150)) for name in streams}
+        intake, refuses = wires.nodes[1].intake, [second]
+        inject = intake.inject
+
+        def refused(piece: Piece, view: int | None = None) -> None:
+            if piece.stream in refuses:
+                raise StreamError("not now")
+            inject(piece, view)
+
+        with patch.object(intake, "inject", refused):
+            taken = f"others refuse it: not now.*The tuples of this call for {first}, {third} were taken"
+            with pytest.raises(NodeUnavailable, match=taken):
+                wires.nodes[0].engine.push_many(said, 200)
+            refuses.clear()
+            again = {first: None, second: said[second], third: None}
+            assert wires.nodes[0].engine.push_many(again, 200) == {first: 0, second: 1, third: 0}
+        assert stands(wires) == dict.fromkeys(streams, (2, 200))
+        assert len(subjects(wires)) == 6
+
+
+def test_calls_of_the_same_streams_in_other_orders_do_not_wait_for_each_other_for_ever() -> None:
+    with wired(2) as wires:
+        streams = began(wires, {0: 2, 1: 2})
+        engine = wires.nodes[0].engine
+
+        def push(names: Sequence[str]) -> None:
+            for _ in range(20):
+                engine.push_many({name: tuples((f"{name[len(EX) :]}", 1000)) for name in names})
+
+        threads = [threading.Thread(target=push, args=(names,)) for names in (streams, streams[::-1], streams[1:])]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG_S)
+        assert not any(thread.is_alive() for thread in threads)
+        engine.push_many(dict.fromkeys(streams), 1000)
+        assert stands(wires) == {name: (41 if name == streams[0] else 61, 1000) for name in streams}
 
 
 def test_an_advance_that_was_cut_off_counts_and_is_finished_before_the_next_push() -> None:
@@ -236,7 +379,7 @@ def test_the_next_writer_goes_on_behind_what_any_node_has_of_a_push() -> None:
         node, writer = wires.writer()
         writer.push(encoded(("a", 50)), LONG_S)
         shares = writer._shares(writer._told(writer._pieces(encoded(("b", 150), ("c", 750)))))
-        wires.networks[0].handlers[FEED](shares[0].packet(0))
+        wires.networks[0].handlers[FEED](feds_packet([shares[0]], 0))
         assert offsets(wires) == [3, 1]
         following = other_writer(wires)
         with pytest.raises(StreamError, match="timestamp 150 ms at tuple 0 of the call, but the stream already stands"):
@@ -359,8 +502,9 @@ def test_who_is_not_the_writer_says_who_is() -> None:
         _, asked, packet = next(one for one in wires.asked if one[2].kind == PUSH)
         assert asked == at.me.node
         answer = wires.networks[other.me.node].handlers[PUSH](packet)
-        assert (answer.fields, offsets(wires)) == ({"writer": at.me.node}, [1, 1])
-        wires.faults.append(Fault(PUSH, at.me.node, Packet(PUSH, {"writer": other.me.node})))
+        assert (answer.fields, offsets(wires)) == ({"answers": [{"writer": at.me.node}]}, [1, 1])
+        wires.faults.append(Fault(PUSH, at.me.node, answer))
+        answer.fields["answers"][0]["writer"] = other.me.node
         with pytest.raises(NodeUnavailable, match=r"the nodes did not agree within 0.05 s who writes it"):
             other.backend._sink._writers.push(STREAM, encoded(("b", 150)), SHORT_S)
         with pytest.raises(DataError, match="push: timeout_s = 'long': expected a number of seconds"):

@@ -33,7 +33,7 @@ def test_what_may_not_come_is_counted_by_its_reason_and_answered_if_at_all_by_an
     silent = [
         ("malformed", [b"garbage"]),
         ("malformed", [b""]),
-        ("wrong version", [b'{"wukongs":2}']),
+        ("wrong version", [b'{"wukongs":1}']),
         ("stranger", ask((5, 1, 1), next(sequences), TELL)),
         ("malformed", ask(mine, next(sequences), ANSWER)),
     ]
