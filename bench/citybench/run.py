@@ -104,18 +104,18 @@ def _run(
     with wukongs.Engine() as engine:
         for path in city.stored:
             engine.load(path, format="ttl")
-        sources = {name: engine.stream(NAMESPACE + name, timing=True, batch_ms=STEP_MS) for name in streams}
+        for name in streams:
+            engine.stream(NAMESPACE + name, timing=True, batch_ms=STEP_MS)
         tables = {name: data.table() for name, data in streams.items()}
         query = engine.register(text)
         done = dict.fromkeys(streams, 0)
         for end_ms in range(0, last_ms + 1, STEP_MS):
-            for name, source in sources.items():
-                stop = int(np.searchsorted(streams[name].times, end_ms, side="right"))
-                if stop > done[name]:
-                    source.push_arrow(tables[name].slice(done[name], stop - done[name]))
-                    done[name] = stop
-            for source in sources.values():
-                source.advance(end_ms)
+            parts = {}
+            for name, data in streams.items():
+                stop = int(np.searchsorted(data.times, end_ms, side="right"))
+                parts[NAMESPACE + name] = tables[name].slice(done[name], stop - done[name])
+                done[name] = stop
+            engine.push_many(parts, end_ms)
             engine.settle(60)
         windows = [window for window in query.results(timeout_s=0) if window.end_ms >= FIRST_MS]
         return {w.end_ms: len(w) for w in windows}, query.stats(), [w.latency_us for w in windows]

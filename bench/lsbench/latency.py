@@ -118,10 +118,7 @@ def run_query(query: BenchQuery, data: LsbenchData, replay: Replay, last_day: in
         text = query.register_text(f"{form.range_ms}ms", f"{form.step_ms}ms", data.user, data.person)
         registered = engine.register(text)
         for end_ms, parts in replay.pushes(last_day):
-            for name, part in parts.items():
-                streams[name].push_arrow(part)
-            for stream in streams.values():
-                stream.advance(end_ms)
+            engine.push_many({IRI[name]: parts.get(name) for name in streams}, end_ms)
             engine.settle(SETTLE_TIMEOUT_S)
         rows, latency_us = {}, []
         for window in registered.results(timeout_s=0):

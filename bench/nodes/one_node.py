@@ -118,16 +118,15 @@ def _ticks(bench: Bench, days: Days) -> tuple[float, float]:
     query = bench.engine.register(NOTHING.format(iri=next(iter(IRI.values())) + "/ticks"))
     pushes, ticks = [], []
     for place, part in enumerate(days.parts, 1):
-        tables = {name: moved(table, 0) for name, table in part.items()}
-        pushes.append(_seconds(lambda: [streams[name].push_arrow(table) for name, table in tables.items()]))  # noqa: B023
+        tables = {streams[name].iri: moved(table, 0) for name, table in part.items()}
+        pushes.append(_seconds(lambda: bench.engine.push_many(tables)))  # noqa: B023
         ticks.append(_seconds(lambda: _advance(bench, streams, place * REPLAY.step_ms)))  # noqa: B023
     query.close()
     return median(pushes) * 1e6, median(ticks) * 1e6
 
 
 def _advance(bench: Bench, streams: dict[str, Any], time_ms: int) -> None:
-    for stream in streams.values():
-        stream.advance(time_ms)
+    bench.engine.push_many(dict.fromkeys(stream.iri for stream in streams.values()), time_ms)
     bench.engine.settle()
 
 

@@ -103,11 +103,9 @@ def _replay(
     run, before = Run([], [], [], [], {}), bench.counters()
     for place, part in enumerate(days.parts, 1):
         began_s = time.perf_counter()
-        for name, table in part.items():
-            streams[name].push_arrow(moved(table, at_ms))
+        bench.engine.push_many({streams[name].iri: moved(table, at_ms) for name, table in part.items()})
         pushed_s = time.perf_counter()
-        for stream in streams.values():
-            stream.advance(at_ms + place * REPLAY.step_ms)
+        bench.engine.push_many(dict.fromkeys(stream.iri for stream in streams.values()), at_ms + place * REPLAY.step_ms)
         windows = [next(query.results(timeout_s=WINDOW_S)) for query in registered]
         seen_s = time.perf_counter()
         for window in windows:
