@@ -8,7 +8,9 @@ Invariants:
 * both sides hold the same triples, so a change is never seen from one end only;
 * a vertex lists its codes (2 * directory row + direction) in increasing order; inlined literals are not listed, since
   hardly any query starts from one with its predicate unknown (the directory is walked then);
-* a small batch with few directory rows lists no vertices at all: its directory is walked for each (decision 0045).
+* a small batch with few directory rows lists no vertices at all: its directory is walked for each (decision 0045);
+* a batch of a trace has a filter over its keys unless it is large, so that it costs little where it has nothing. The
+  filter is on no disk: a batch that is read from a file has none (decision 0049).
 
 Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence entry of 4 for every one to four keys.
 """
@@ -16,7 +18,7 @@ Cost: 8 bytes a triple and side, 12 a key, 2 a vertex and directory row, a fence
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -33,6 +35,7 @@ from wukongs.store.batch_kernels import (
 )
 from wukongs.store.descriptor_kernels import write_descriptor
 from wukongs.store.dtypes import Int32Array, Int64Array
+from wukongs.store.key_filter_kernels import KEYS_PER_WORD, add_keys
 from wukongs.store.sort_kernels import sort_ranges
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ VALUES_MAX = 2**30 - 1
 UNLISTED_ROWS_MAX = 16
 UNLISTED_TRIPLES_MAX = 2**16
 """A batch with no more directory rows and no more triples has no vertex index."""
+FILTERED_TRIPLES_MAX = 2**18
+"""A batch with more triples gets no key filter."""
 WIDE_CODES_FROM = 2**15
 """Directory rows from which on codes take 32 bits."""
 
@@ -92,7 +97,8 @@ UNLISTED = VertexIndex(_NOTHING, np.zeros(1, np.int32), np.empty(0, np.uint16), 
 class Batch:
     """graphs, predicates : int64[n_directory]; out, in_ : the two sides; times : int64[n], the newest event time (ms)
     of each triple in the order of out.values, or empty for stored triples; descriptor : int64[DESCRIPTOR_WIDTH];
-    source : the file that the arrays lie in, which is to be verified before they are read, or None.
+    source : the file that the arrays lie in, which is to be verified before they are read, or None; key_filter :
+    int64[1 + n_words], or empty.
     """
 
     graphs: Int64Array
@@ -103,6 +109,7 @@ class Batch:
     times: Int64Array
     descriptor: Int64Array
     source: ColumnFile | None = None
+    key_filter: Int64Array = field(default_factory=lambda: _NOTHING)
 
     def __len__(self) -> int:
         return len(self.out.values)
@@ -131,7 +138,7 @@ class Batch:
             if isinstance(part, Side | VertexIndex):
                 for inner in fields(part):
                     found[f"{column.name}.{inner.name}"] = np.atleast_1d(getattr(part, inner.name))
-            elif column.name not in ("descriptor", "source"):
+            elif column.name not in ("descriptor", "source", "key_filter"):
                 found[column.name] = part
         return found
 
@@ -140,7 +147,8 @@ class Batch:
         """Bytes of all columns and indexes."""
         index = self.vertex_index
         arrays = (*self.out.arrays(), *self.in_.arrays(), index.vertices, index.starts, index.codes, index.fence)
-        return sum(a.nbytes for a in arrays) + self.graphs.nbytes + self.predicates.nbytes + self.times.nbytes
+        others = self.graphs, self.predicates, self.times, self.key_filter
+        return sum([a.nbytes for a in (*arrays, *others)])
 
     def triples(self) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
         """Return (graphs, subjects, predicates, objects) of all triples, in the order of out.values."""
@@ -196,6 +204,33 @@ def assemble(
     arrays = graphs, predicates, *out.arrays(), *in_.arrays(), *lists, times
     write_descriptor(descriptor, *arrays)
     return Batch(graphs, predicates, out, in_, vertex_index, times, descriptor)
+
+
+def room_for_key_filter(batch: Batch) -> Int64Array | None:
+    """Return an empty filter for the keys of a batch; None if the batch is to have none, or has one."""
+    if len(batch.key_filter) or not 0 < len(batch) <= FILTERED_TRIPLES_MAX:
+        return None
+    word_count = max(1, (len(batch.out.keys) + len(batch.in_.keys)) // KEYS_PER_WORD)
+    words = np.zeros(1 + (1 << (word_count - 1).bit_length()), np.int64)
+    words[0] = len(words) - 2
+    return words
+
+
+def put_key_filter(batch: Batch, words: Int64Array) -> Batch:
+    """Return a batch with the filter that has all of its keys."""
+    descriptor = batch.descriptor.copy()
+    descriptor[layout.KEY_FILTER] = words.ctypes.data
+    return replace(batch, descriptor=descriptor, key_filter=words)
+
+
+def with_key_filter(batch: Batch) -> Batch:
+    """Return a batch with a filter over its keys, if it is to have one."""
+    words = room_for_key_filter(batch)
+    if words is None:
+        return batch
+    for direction, side in enumerate((batch.out, batch.in_)):
+        add_keys(words, side.keys, direction, 0, len(side.keys))
+    return put_key_filter(batch, words)
 
 
 def batch_of(columns: Mapping[str, npt.NDArray[Any]], source: ColumnFile | None = None) -> Batch:

@@ -32,7 +32,9 @@ TIMES = 25
 TOMBSTONES = 26
 """In a read of a trace (BatchSet): descriptors of the tombstones that may hide triples of this batch."""
 TOMBSTONE_COUNT = 27
-DESCRIPTOR_WIDTH = 28
+KEY_FILTER = 28
+"""The address of the filter over its keys (key_filter_kernels.py), 0: it has none."""
+DESCRIPTOR_WIDTH = 29
 
 FENCE_KEYS_MIN = 32
 FENCE_DENSE_MAX = 1 << 14
@@ -85,6 +87,8 @@ PROBE_OFFSETS = 4
 PROBE_FENCE = 5
 """The address of the first fence entry, and the shift of a key that gives its place; NO_FENCE: there is none."""
 PROBE_SHIFT = 6
+PROBE_KEY_FILTER = 7
+"""The KEY_FILTER of the batch."""
 PROBE_WIDTH = 8
 
 # The head of a WindowTable: where its tables lie, and how many rows they have.

@@ -7,6 +7,7 @@ import numpy as np
 
 from wukongs.store.addresses import int32_array, int64_array, uint16_array
 from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.key_filter_kernels import hash_key, key_bits, may_have_key
 from wukongs.store.layout import (
     CODE_BYTES,
     CODE_STARTS,
@@ -16,6 +17,7 @@ from wukongs.store.layout import (
     FENCE_STARTS,
     FENCES,
     GRAPHS,
+    KEY_FILTER,
     KEY_STARTS,
     KEYS,
     NO_FENCE,
@@ -246,8 +248,12 @@ def count_distinct_keys(descriptors, graph, predicate, direction, sample_max):
         samples = 0
         for at in range(lo, hi, stride):
             present = 0
+            hashed = hash_key(keys[at], direction)
+            bits = key_bits(hashed)
             for other in range(batches):
-                if rows[other] >= 0 and find_key(descriptors[other], direction, rows[other], keys[at]) >= 0:
+                if rows[other] < 0 or not may_have_key(descriptors[other, KEY_FILTER], hashed, bits):
+                    continue
+                if find_key(descriptors[other], direction, rows[other], keys[at]) >= 0:
                     present += 1
             weight += 1.0 / present
             samples += 1

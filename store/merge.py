@@ -1,9 +1,9 @@
 """Merge: two batches on their way to one, in steps of bounded work. The inputs stay readable until it is done.
 
-Every part of a merge is paid for with fuel: directory, values, codes, fences. Only two things are not: one pass over
-the merged directory for each side, to choose its fences, and a few allocations, whose pages are touched only as they
-are written. The arrays are as large as the two inputs together. When the merge ends, they are cut in place to the
-length that was written, without a copy.
+Every part of a merge is paid for with fuel: directory, values, codes, fences, the key filter. Only two things are not:
+one pass over the merged directory for each side, to choose its fences, and a few allocations, whose pages are touched
+only as they are written. The arrays are as large as the two inputs together. When the merge ends, they are cut in place
+to the length that was written, without a copy.
 """
 
 from __future__ import annotations
@@ -15,10 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wukongs.store.batch import UNLISTED, Batch, Side, VertexIndex, assemble, code_dtype, is_listed
+from wukongs.store.batch import (
+    UNLISTED,
+    Batch,
+    Side,
+    VertexIndex,
+    assemble,
+    code_dtype,
+    is_listed,
+    put_key_filter,
+    room_for_key_filter,
+)
 from wukongs.store.batch_kernels import fill_fences, plan_fences
 from wukongs.store.dtypes import Int32Array, Int64Array
 from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.key_filter_kernels import KEYS_PER_FUEL, add_keys
 from wukongs.store.merge_kernels import (
     NOT_STARTED,
     STATE_WIDTH,
@@ -87,12 +98,14 @@ def merge_in_steps(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, Batc
     times = np.empty(len(a) + len(b) if len(a.times) or len(b.times) else 0, np.int64)
     out = yield from _merge_side(a, b, 0, directory, times, tank)
     _cut(times, len(out.values) if len(times) else 0)
+    is_filtered = len(a.key_filter) > 0 or len(b.key_filter) > 0
     in_ = yield from _merge_side(a, b, 1, directory, _NO_TIMES, tank)
     index = UNLISTED
     if is_listed(len(directory.graphs), len(out.values)):
         a, b = (yield from listed_in_steps(a, tank)), (yield from listed_in_steps(b, tank))
         index = yield from _merge_vertices(a, b, directory, tank)
-    return assemble(directory.graphs, directory.predicates, out, in_, index, times)
+    merged = assemble(directory.graphs, directory.predicates, out, in_, index, times)
+    return (yield from filtered_in_steps(merged, tank)) if is_filtered else merged
 
 
 def _merge_directories(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, _Directory]:
@@ -179,6 +192,23 @@ def _merge_vertices(a: Batch, b: Batch, directory: _Directory, tank: Tank) -> Ge
         yield
     cut_lists(vertices, starts, codes, state[5:7])
     return (yield from index_in_steps(vertices, starts, codes, tank))
+
+
+def filtered_in_steps(batch: Batch, tank: Tank) -> Generator[None, None, Batch]:
+    """Return a batch with a filter over its keys, if it is to have one."""
+    words = room_for_key_filter(batch)
+    if words is None:
+        return batch
+    for direction, side in enumerate((batch.out, batch.in_)):
+        start = 0
+        while start < len(side.keys):
+            if tank.fuel <= 0:
+                yield
+            stop = min(len(side.keys), start + KEYS_PER_FUEL * tank.fuel)
+            add_keys(words, side.keys, direction, start, stop)
+            tank.fuel -= -(-(stop - start) // KEYS_PER_FUEL)
+            start = stop
+    return put_key_filter(batch, words)
 
 
 def listed_in_steps(batch: Batch, tank: Tank) -> Generator[None, None, Batch]:

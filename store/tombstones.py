@@ -22,7 +22,14 @@ import numpy as np
 from wukongs.store.batch import UNLISTED, Batch, Side, VertexIndex, assemble, build_batch, code_dtype, is_listed
 from wukongs.store.dtypes import Int32Array, Int64Array
 from wukongs.store.fuel import Fuelled, Tank
-from wukongs.store.merge import cut_lists, fences_in_steps, index_in_steps, listed_in_steps, merge_in_steps
+from wukongs.store.merge import (
+    cut_lists,
+    fences_in_steps,
+    filtered_in_steps,
+    index_in_steps,
+    listed_in_steps,
+    merge_in_steps,
+)
 from wukongs.store.tombstone_kernels import NOT_STARTED, SUBTRACT_STATE_WIDTH, subtract_side, subtract_vertices
 
 _NOTHING = np.empty(0, np.int64)
@@ -61,6 +68,8 @@ def _merge_differences(older: Difference, newer: Difference, tank: Tank) -> Gene
     additions = yield from _united(older.additions, newer.tombstones, newer.additions, older.tombstones, tank)
     if additions is None:
         additions = build_batch(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+    elif len(older.additions.key_filter) or len(newer.additions.key_filter):
+        additions = yield from filtered_in_steps(additions, tank)
     return Difference(additions, tombstones)
 
 

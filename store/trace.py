@@ -29,6 +29,10 @@ merges all the time. With f = 2 * c, FUEL_PER_ROW, a merge of m rows has ended b
 worst case too; a level idles half of the time, so that reads find fewer batches. bench/store/merge_fuel has the
 figures.
 
+*When all is quiet*, merges go on though nobody owes anything (`merge_further`), and neighbours merge at other sizes:
+the older may be QUIET_RATIO times as large as the newer. Such a merge copies at most QUIET_RATIO + 1 rows for each of
+the newer entry, and all but the largest entries become one or two.
+
 *Tombstones* count as rows: in seals, in merges and in the sizes that are compared. A row of a merge with tombstones is
 copied once, if the other entry may cancel it, and is then merged if it is left. That is at most 2 * c units, so such a
 merge is paid twice as much, and is under way for as many sealed rows as another. Rows that cancel make S smaller, and
@@ -44,7 +48,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from wukongs.errors import CompactedError
-from wukongs.store.batch import VALUES_MAX, Batch
+from wukongs.store.batch import VALUES_MAX, Batch, with_key_filter
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.fuel import UNLIMITED_FUEL
 from wukongs.store.merge import Merge
@@ -59,6 +63,9 @@ DIFFERENCE_COST = 2
 FUEL_MIN = 4096
 """The least that a seal of few rows pays, so that small merges are not cut into calls that cost more than their
 work."""
+QUIET_RATIO = 8
+QUIET_ROWS_MAX = 1 << 22
+"""Merges that only quiet time begins have no larger results: until they end, their rows are there twice."""
 
 
 @dataclass(slots=True, eq=False)
@@ -217,6 +224,7 @@ class Trace:
         first_sn = sn if first_sn is None else first_sn
         assert sn >= first_sn >= self.upper, (sn, first_sn, self.upper)
         self.pay()
+        batch = with_key_filter(batch)
         self.upper = sn + 1
         entry = TraceEntry(
             batch, first_sn, sn + 1, tombstones=tombstones if tombstones is not None and len(tombstones) else None
@@ -240,6 +248,19 @@ class Trace:
         if not self._merges:
             self._owed = 0
         return self._owed > 0
+
+    def merge_further(self, fuel: int) -> bool:
+        """Move each merge under way on by `fuel`, though nobody owes it; with none, begin the newest that quiet time
+        allows. Return whether there is more to do."""
+        self.work(fuel)
+        if any(under_way.merge.result is None for under_way in self._merges):
+            return True
+        for older, newer in reversed(self._pairs()):
+            is_small = older.size <= QUIET_RATIO * newer.size and older.size + newer.size <= QUIET_ROWS_MAX
+            if is_small and self._may_merge(older, newer):
+                self._start(older, newer)
+                return True
+        return False
 
     def owed(self, row_count: int) -> int:
         """Return the fuel by which a seal of so many triples and tombstones pays for its merges."""

@@ -35,6 +35,7 @@ from wukongs.store.layout import (
     HEAD_WIDTH,
     HEAD_WINDOW_COUNT,
     HEAD_WINDOWS,
+    KEY_FILTER,
     KEYS,
     NO_FENCE,
     NO_FILTER,
@@ -42,6 +43,7 @@ from wukongs.store.layout import (
     PROBE_BATCH,
     PROBE_FENCE,
     PROBE_KEY_COUNT,
+    PROBE_KEY_FILTER,
     PROBE_KEYS,
     PROBE_OFFSETS,
     PROBE_ROW,
@@ -73,6 +75,7 @@ def write_probe(descriptor, batch, row, direction, probe):
     probe[PROBE_OFFSETS] = descriptor[side + OFFSETS] + 4 * lo
     probe[PROBE_SHIFT] = int64_array(descriptor[side + FENCE_SHIFTS], n)[row]
     probe[PROBE_FENCE] = 0
+    probe[PROBE_KEY_FILTER] = descriptor[KEY_FILTER]
     if probe[PROBE_SHIFT] != NO_FENCE:
         probe[PROBE_FENCE] = descriptor[side + FENCES] + 4 * int64_array(descriptor[side + FENCE_STARTS], n + 1)[row]
 

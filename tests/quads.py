@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from wukongs.store import batch as batch_module
-from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch import Batch, build_batch, with_key_filter
 from wukongs.store.dtypes import Int64Array
 
 Quad = tuple[int, int, int, int]
@@ -33,6 +33,11 @@ def columns(quads: Iterable[Quad]) -> tuple[Int64Array, Int64Array, Int64Array, 
 
 def batch_of(quads: Iterable[Quad], times: Iterable[int] = ()) -> Batch:
     return build_batch(*columns(quads), np.array(list(times), np.int64))
+
+
+def filtered_of(quads: Iterable[Quad]) -> Batch:
+    """Make a batch as a trace holds it, with a key filter."""
+    return with_key_filter(batch_of(quads))
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from __future__ import annotations
 from wukongs.query.plans.plan_kernels import run_plan, start_step
 from wukongs.query.plans.plan_layout import COUNT, FULL, STATE_WIDTH
 from wukongs.store.jit import njit
+from wukongs.store.key_filter_kernels import hash_key, key_bits, may_have_key
+from wukongs.store.layout import KEY_FILTER
 from wukongs.store.lookup_kernels import find_key
 
 
@@ -64,3 +66,14 @@ def count_found(descriptor, direction, row, probes):
         if find_key(descriptor, direction, row, probes[i]) >= 0:
             found += 1
     return found
+
+
+@njit
+def count_passing(descriptor, direction, probes):
+    """Ask the key filter of a batch for every probe; return how many may be there."""
+    passing = 0
+    for i in range(probes.size):
+        hashed = hash_key(probes[i], direction)
+        if may_have_key(descriptor[KEY_FILTER], hashed, key_bits(hashed)):
+            passing += 1
+    return passing

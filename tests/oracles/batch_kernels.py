@@ -90,3 +90,18 @@ def find_by_fence(keys: list[int], shift: int, fence: list[int], key: int) -> in
     """Where a key lies, or belongs, when only the bucket that the fence names is looked at."""
     bucket = key >> shift
     return bisect_left(keys, key, fence[bucket], fence[bucket + 1])
+
+
+def hash_key(key: int, direction: int) -> int:
+    folded = (key ^ key >> 32 ^ direction * 0x165667B1) % 2**32
+    return folded * 0x5E3779B1
+
+
+def add_keys(words: Int64Array, keys: Int64Array, direction: int, start: int, stop: int) -> None:
+    for key in keys.tolist()[start:stop]:
+        hashed = hash_key(key, direction)
+        place = 1 + hashed // 2**24 % (len(words) - 1)
+        bits = int(words[place]) % 2**64
+        for first in (45, 51, 57):
+            bits |= 2 ** (hashed // 2**first % 64)
+        words[place] = bits - 2**64 if bits >= 2**63 else bits

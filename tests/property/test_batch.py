@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
 from tests.oracles import batch_kernels as oracle
-from tests.quads import UNLISTED_SIZES, Quad, batch_of, columns, plain, quads_of, spread, unlisted_up_to
+from tests.quads import UNLISTED_SIZES, Quad, batch_of, columns, filtered_of, plain, quads_of, spread, unlisted_up_to
+from wukongs.bench.kernels.loop_kernels import count_passing
 from wukongs.store import batch_kernels as kernels
 from wukongs.store import layout
 from wukongs.store.batch import Batch, is_listed
+from wukongs.store.batch import batch_of as restored
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.key_filter_kernels import add_keys
 from wukongs.store.lookup_kernels import (
     code_at,
     code_range,
@@ -201,7 +204,7 @@ def test_questions_over_two_small_batches() -> None:
 
 
 def check_questions(one: list[Quad], other: list[Quad]) -> None:
-    batches = [batch_of(one), batch_of(other)]
+    batches = [batch_of(one), filtered_of(other)]
     sets = [set(one), set(other)]
     descriptors = np.stack([batch.descriptor for batch in batches])
     asked = [*one[:20], *other[:20], (0, spread(77777), spread(1000), spread(3))]
@@ -279,6 +282,30 @@ def check_fences(
             assert oracle.find_by_fence(own, int(shifts[row]), fence, key) == bisect_left(own, key)
 
 
+def check_key_filter(quads: list[Quad]) -> None:
+    """The filter has the bits of its keys and no others, however they are added; it passes what has all of its bits."""
+    batch = filtered_of(quads)
+    assert batch.descriptor[layout.KEY_FILTER] == (batch.key_filter.ctypes.data if quads else 0)
+    if not quads:
+        return
+    expected = np.zeros_like(batch.key_filter)
+    expected[0] = len(expected) - 2
+    keys = {direction: side_keys(batch.descriptor, direction) for direction in (0, 1)}
+    found = expected.copy()
+    for direction, own in keys.items():
+        oracle.add_keys(expected, own, direction, 0, len(own))
+        for start, stop in ((0, len(own) // 2), (len(own) // 2, len(own))):
+            plain(add_keys)(found, own, direction, start, stop)
+    same((batch.key_filter, found), (expected, expected))
+    for direction, own in keys.items():
+        for key in [0, 2**63 - 1, *own[:20].tolist(), *(own[:20] ^ 2).tolist()]:
+            alone = np.zeros_like(expected)
+            oracle.add_keys(alone, np.array([key], np.int64), direction, 0, 1)
+            passes = bool((expected[1:] & alone[1:] == alone[1:]).all())
+            assert bool(count_passing(batch.descriptor, direction, np.array([key], np.int64))) == passes
+            assert passes or key not in set(own.tolist())
+
+
 KERNEL_QUADS = st.builds(
     random_quads,
     seed=st.integers(0, 2**32),
@@ -294,6 +321,33 @@ KERNEL_QUADS = st.builds(
 @fuzzed(20)
 def test_kernel_python_function_and_oracle_agree(quads: list[Quad], timed: bool) -> None:
     check_building(quads, list(range(len(quads))) if timed else [])
+
+
+@given(KERNEL_QUADS)
+@fuzzed(20)
+def test_key_filters_pass_their_keys(quads: list[Quad]) -> None:
+    check_key_filter(quads)
+
+
+@pytest.mark.nojit
+def test_key_filters_of_a_few_shapes() -> None:
+    check_key_filter([])
+    check_key_filter(random_quads(5, 130, 100, 1, 0.2, 0.2))
+    check_key_filter([(0, 2 * i + 1, spread(-5), 4) for i in range(100)])
+
+
+def test_a_large_batch_has_no_key_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wukongs.store.batch.FILTERED_TRIPLES_MAX", 3)
+    quads = [(0, spread(i), spread(-5), spread(3)) for i in range(4)]
+    assert not len(filtered_of(quads).key_filter)
+    assert len(filtered_of(quads[1:]).key_filter)
+
+
+def test_a_file_holds_no_key_filter() -> None:
+    batch = filtered_of([(0, spread(1), spread(2), spread(3))])
+    again = restored(batch.columns())
+    assert not len(again.key_filter)
+    assert again.descriptor[layout.KEY_FILTER] == 0
 
 
 @pytest.mark.nojit

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.oracles.plan import PlanModel, Solution, Triple
 from tests.property.test_slice_ring import add
-from tests.quads import UNLISTED_SIZES, Quad, batch_of, spread, unlisted_up_to
+from tests.quads import UNLISTED_SIZES, Quad, batch_of, filtered_of, spread, unlisted_up_to
 from wukongs.csparql.algebra import DEFAULT, DatasetClause, GraphRef, StreamWindow, TriplePattern
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
@@ -92,7 +92,10 @@ class Maker:
         found, batches = (
             self.updated(distinct, n)
             if self.rng.random() < 0.5
-            else (distinct, BatchSet.of(tuple(batch_of(distinct[part::n]) for part in range(n)), True))
+            else (
+                distinct,
+                BatchSet.of(tuple((batch_of, filtered_of)[part % 2](distinct[part::n]) for part in range(n)), True),
+            )
         )
         graphs = {g: {quad[1:] for quad in found if quad[0] == g} for g in GRAPHS}
         return batches, graphs
@@ -105,7 +108,7 @@ class Maker:
             gone = set(self.rng.sample(sorted(seen), len(seen) * self.rng.choice([0, 1, 2, 4]) // 4))
             new = {quad for quad in quads if quad not in seen and self.rng.random() < 0.6}
             seen = (seen - gone) | new
-            added.append(batch_of(new))
+            added.append(filtered_of(new))
             deleted.append(batch_of(gone) if gone else None)
         return sorted(seen), BatchSet.of(tuple(added), True, deleted)
 

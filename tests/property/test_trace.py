@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from itertools import pairwise
 from math import log2
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
@@ -13,12 +15,23 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.fuzz import fuzzed
 from tests.oracles.trace import TraceModel
 from tests.quads import Quad, batch_of, columns, quads_of, spread
+from wukongs.bench.kernels.loop_kernels import count_passing as passing
 from wukongs.errors import CompactedError
 from wukongs.store import trace as trace_module
 from wukongs.store import tuple_filter
 from wukongs.store.arrangement import Arrangement
+from wukongs.store.batch import Batch
 from wukongs.store.fuel import UNLIMITED_FUEL
-from wukongs.store.trace import Handle, Trace
+from wukongs.store.lookup_kernels import side_keys
+from wukongs.store.trace import QUIET_RATIO, Handle, Trace
+
+
+def check_filter(batch: Batch) -> None:
+    """A batch of a trace has a filter, which passes all of its keys."""
+    assert len(batch.key_filter) or not len(batch)
+    for direction in range(2):
+        keys = side_keys(batch.descriptor, direction)
+        assert passing(batch.descriptor, direction, keys) == len(keys)
 
 
 def read(trace: Trace, sn: int) -> list[Quad]:
@@ -96,6 +109,11 @@ class TraceMachine(RuleBasedStateMachine):
     def work(self, fuel: int) -> None:
         self.trace.work(fuel)
 
+    @rule(fuel=st.sampled_from([1, 17, 5000]))
+    def merge_further(self, fuel: int) -> None:
+        """Merge as quiet time does."""
+        self.trace.merge_further(fuel)
+
     @rule(fuel=st.sampled_from([1, 3, 17, 5000]))
     def pay(self, fuel: int) -> None:
         """Pay what the newest seal owes, before the next one does."""
@@ -145,6 +163,11 @@ class TraceMachine(RuleBasedStateMachine):
                 assert found == self.model.read(sn)
                 assert self.trace.readable_from(sn) == sn
         assert len(self.trace) == len(self.model.log)
+
+    @invariant()
+    def batches_have_filters_that_pass_their_keys(self) -> None:
+        for entry in self.trace.entries():
+            check_filter(entry.batch)
 
     @invariant()
     def batches_are_disjoint_and_few(self) -> None:
@@ -246,6 +269,38 @@ def test_arrangement_on_a_few_steps() -> None:
 
 
 # --- how many batches there are ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [[1] * 40, [900, *[3] * 12], [500, 60, 7, 1], [1, 7, 60, 500]])
+def test_quiet_time_leaves_few_batches(sizes: list[int]) -> None:
+    trace, model = Trace("t", fuel_per_row=0), TraceModel()
+    count_batches(trace, sizes, model)
+    while trace.merge_further(100):
+        pass
+    found = [len(entry) for entry in trace.entries()]
+    assert all(older > QUIET_RATIO * newer for older, newer in pairwise(found)), found
+    assert read(trace, trace.upper) == model.read(trace.upper)
+
+
+def test_quiet_time_makes_no_large_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_module, "QUIET_ROWS_MAX", 100)
+    trace = Trace("t", fuel_per_row=0)
+    count_batches(trace, [90, 40, 3, 1], TraceModel())
+    while trace.merge_further(100):
+        pass
+    assert [len(entry) for entry in trace.entries()] == [90, 40, 4]
+
+
+def test_twelve_small_batches_pass_hardly_any_key_that_they_have_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search asks small batches without its keys by their filters only: few look-ups are made for nothing."""
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 0)
+    trace = Trace("t", fuel_per_row=0)
+    count_batches(trace, [2000, *[100] * 12], TraceModel())
+    absent = np.array([spread(10**6 + n) for n in range(1000)], np.int64)
+    small = trace.read(trace.upper).batches[1:]
+    assert len(small) == 12
+    for direction in range(2):
+        assert sum(int(passing(batch.descriptor, direction, absent)) for batch in small) < 0.02 * 12 * len(absent)
 
 
 def count_batches(trace: Trace, sizes: list[int], model: TraceModel) -> list[int]:

@@ -113,7 +113,7 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
         m = state[HELD]
         if m < 0 or step[UNION] == 1:
             if probed.shape[0] > 0 and probed[0, PROBED_FROM] >= 0:
-                m = collect_probed(probes, probed[0], predicate, key, spans)
+                m = collect_probed(probes, probed[0], step[DIRECTION], predicate, key, spans)
             else:
                 m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
         if m < 0:

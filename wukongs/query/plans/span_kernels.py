@@ -37,13 +37,16 @@ from wukongs.store.addresses import int64_array
 from wukongs.store.directory_kernels import code_position, predicate_rows, row_of_graph
 from wukongs.store.dtypes import WINDOW_GRAPH
 from wukongs.store.jit import njit_uncounted
+from wukongs.store.key_filter_kernels import hash_key, key_bits, may_have_key
 from wukongs.store.layout import (
     DIRECTORY_SIZE,
     GRAPHS,
+    KEY_FILTER,
     NO_FILTER,
     NOTHING_HIDDEN,
     PREDICATES,
     PROBE_BATCH,
+    PROBE_KEY_FILTER,
     PROBE_ROW,
     TOMBSTONE_COUNT,
 )
@@ -218,13 +221,16 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
     predicate, wanted_graph : int64  -1 where the match is to find them.
     spans : int64[n, SPAN_WIDTH]     Filled; of a step that unites, sorted by (graph, predicate).
 
-    Returns the count of spans, or -1 if there is no room for them. Cost: a look-up in each part.
+    Returns the count of spans, or -1 if there is no room for them. Cost: a look-up in each part whose
+    batch may have the key, and a word of a filter for the others.
     """
     m = 0
+    hashed = hash_key(key, step[DIRECTION])
+    bits = key_bits(hashed)
     for q in range(step[PARTS_FROM], step[PARTS_TO]):
         part = parts[q]
         row = part_rows[q]
-        if row == ABSENT:
+        if row == ABSENT or not may_have_key(descriptors[part[PART_BATCH], KEY_FILTER], hashed, bits):
             continue
         if row == SEARCH and predicate >= 0 and part[PART_GRAPH] >= 0:
             row = directory_row(descriptors[part[PART_BATCH]], predicate, part[PART_GRAPH])
@@ -246,7 +252,7 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
 
 
 @njit_uncounted
-def collect_probed(probes, probed, predicate, key, spans):
+def collect_probed(probes, probed, direction, predicate, key, spans):
     """List the spans of values that a key has, by the probes of a step; else as collect_values.
 
     probed : int64[PROBED_WIDTH]; key : int64, below 0 for a term that no data can have.
@@ -256,8 +262,12 @@ def collect_probed(probes, probed, predicate, key, spans):
     if probed[PROBED_SHIFT] != NO_FILTER and not may_hold(probed[PROBED_FILTER], probed[PROBED_SHIFT], key):
         return 0
     m = 0
+    hashed = hash_key(key, direction)
+    bits = key_bits(hashed)
     for q in range(probed[PROBED_FROM], probed[PROBED_TO]):
         probe = probes[q]
+        if not may_have_key(probe[PROBE_KEY_FILTER], hashed, bits):
+            continue
         lo, hi = probe_key(probe, key)
         if lo < hi:
             m = add_span(spans, m, np.int64(0), predicate, probe[PROBE_BATCH], probe[PROBE_ROW], lo, hi)
