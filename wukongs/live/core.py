@@ -454,6 +454,10 @@ class Core:
             is_more |= state.ring.work(fuel)
         return is_more
 
+    def merge_further(self, fuel: int) -> bool:
+        """Merge batches of the stored graph that no seal has to pay for, so that later reads ask fewer of them."""
+        return self.arrangement.trace.merge_further(fuel)
+
     def move_to(self, time_ms: int) -> None:
         """Note that everything up to a time is sealed, and so in the stored graph, as far as that is exposed."""
         time_ms = min(time_ms, self.progress.exposed_ms())

@@ -37,6 +37,8 @@ IDLE_FUEL = 4096
 IDLE_PAUSE_S = 0.0005
 AHEAD_PAUSE_S = 0.00005
 """Between two streams of which something is prepared: others get the lock."""
+QUIET_S = 1.0
+"""When nothing has come for so long, the stored graph is merged further than seals have to pay for."""
 SEALS_BETWEEN_DROPS = 64
 """While there is a backlog, slices are dropped as often as this, so that it is never held in slices as a whole."""
 
@@ -274,7 +276,7 @@ class Injector:
             if not self._has_news and not self._core.is_closed:
                 self._core.windows.look_ahead()
             while not self._has_news and not self._core.is_closed:
-                self._core.changed.wait(IDLE_PAUSE_S if self._merge() else None)
+                self._core.changed.wait(self._merge())
             self._has_news = False
             self._is_busy = not self._core.is_closed
             return self._is_busy
@@ -422,13 +424,18 @@ class Injector:
                 needs = [query.needs_after() for query in self._beats.earliest()]
                 collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
 
-    def _merge(self) -> bool:
-        """Use idle time for merges; return whether there is more to do. Called with the lock held."""
+    def _merge(self) -> float | None:
+        """Use idle time for merges; return after how many seconds to go on, None if there is no more to do. Called with
+        the lock held."""
         is_more = self._core.merge(IDLE_FUEL)
         self._keep_budgets()  # blocks take room, too
-        if not is_more:
-            self._core.windows.tidy()
-        return is_more
+        if is_more:
+            return IDLE_PAUSE_S
+        quiet_in_s = self._news_at_s + QUIET_S - time.perf_counter()
+        if quiet_in_s <= 0 and self._core.merge_further(IDLE_FUEL):
+            return IDLE_PAUSE_S
+        self._core.windows.tidy()
+        return quiet_in_s if quiet_in_s > 0 else None
 
     def _next_due(self, upper: int) -> ContinuousQuery | None:
         """Return a query that is due at the earliest time, _ready_ms, at which one is that reads below `upper`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.unit.wire.test_ingest import Pipe
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.core import Core
 from wukongs.settings import Settings
+from wukongs.store.trace import Trace
 
 STORED = "FROM <urn:x-wukongs:default>"
 
@@ -427,3 +429,25 @@ def test_a_registration_needs_no_snapshot_at_which_a_late_stream_has_joined(engi
     late.advance(200)
     engine.settle(60)
     assert [window.end_ms for window in query.results(timeout_s=0)] == [200, 250]
+
+
+# --- quiet time -------------------------------------------------------------------------------------------------------
+
+
+def test_when_all_is_quiet_batches_are_merged_though_nobody_owes_it(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wukongs.live.injector.QUIET_S", 0.0)
+    monkeypatch.setattr("wukongs.store.trace.FUEL_MIN", 0)
+    core = engine._core
+    core.arrangement.trace = Trace("no seal pays", fuel_per_row=0)
+    stream = engine.stream(A)
+    for number, count in enumerate((40, 16, 7, 3, 1), 1):
+        stream.push([at(f"s{number}-{n}", 100 * number) for n in range(count)])
+    stream.advance(600)
+    engine.settle(timeout_s=60)
+    deadline = time.monotonic() + 60
+    while engine.stats()["stored_batches"] > 2 and time.monotonic() < deadline:
+        time.sleep(0.002)
+    assert engine.stats()["stored_batches"] <= 2
+    assert engine.stats()["stored_triples"] == 67
