@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from wukongs.store.inline_time_kernels import pack_date, pack_date_time, read_digits
-from wukongs.store.jit import njit_inline, njit_uncounted
+from wukongs.store.jit import njit, njit_inline, njit_uncounted
 from wukongs.store.payload_kernels import (
     DOUBLE_DIGITS_BOUND,
     EXPONENT_LEAST,
@@ -35,6 +35,7 @@ from wukongs.store.payload_kernels import (
     SUBTYPE_FLOAT,
     SUBTYPE_FLOAT_EXPONENT,
     SUBTYPE_STRING,
+    TAG_DECIMAL,
     TAG_DOUBLE,
     TAG_INTEGER,
     extend,
@@ -265,3 +266,35 @@ def pack_literal(data, lex_start, lex_stop, type_start, type_stop, names, types)
     data : uint8[...]; the lexical form is data[lex_start:lex_stop], the datatype IRI (no brackets) the other span.
     """
     return pack_typed(data, lex_start, lex_stop, type_code(data, type_start, type_stop, names, types), types)
+
+
+@njit_uncounted
+def pack_integer(number):
+    """Return the inlined id of an xsd:integer in its canonical form, -1 if it has none."""
+    if number < -SIGNED_60 or number >= SIGNED_60:
+        return np.int64(-1)
+    return np.int64(payload_to_id((np.int64(TAG_INTEGER) << 60) | (number & (2 * SIGNED_60 - 1))))
+
+
+@njit_uncounted
+def pack_decimal(numerator, scale):
+    """Return the inlined id of the xsd:decimal numerator / 10 ** scale in its canonical form, -1 if it has none."""
+    while scale > 0 and numerator % 10 == 0:
+        numerator //= 10
+        scale -= 1
+    sign = np.int64(1) if numerator < 0 else np.int64(0)
+    mantissa = abs(numerator)
+    if mantissa >= np.int64(1) << 53 or scale > SCALE_MAX:
+        return np.int64(-1)
+    style = scale if scale > 0 else np.int64(SCALE_NO_DOT)
+    payload = (((sign << 5) | style) << MANTISSA_BITS) | mantissa
+    return np.int64(payload_to_id((np.int64(TAG_DECIMAL) << 60) | payload))
+
+
+@njit
+def integer_ids(numbers):
+    """Return the inlined ids of xsd:integers; -1 for those that have none. numbers : int64[n]"""
+    ids = np.empty(len(numbers), np.int64)
+    for i in range(len(numbers)):
+        ids[i] = pack_integer(numbers[i])
+    return ids

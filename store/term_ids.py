@@ -14,6 +14,7 @@ import numpy.typing as npt
 from wukongs.store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, UInt8Array
 from wukongs.store.hash_kernels import hash_id as _hash_id
 from wukongs.store.hash_kernels import xxh64 as _xxh64
+from wukongs.store.inline_kernels import integer_ids as _integer_ids
 from wukongs.store.payload_kernels import (
     _MASK_62,
     _SHIFT,
@@ -182,24 +183,10 @@ def inlined_id(canonical: str) -> Int64Array | None:
 
 
 def integer_ids(numbers: Int64Array) -> Int64Array:
-    """Return the ids of xsd:integers from 0 to below 2**54; these are inlined, and the same everywhere."""
-    if not len(numbers) or int(numbers.max()) < _SMALL_COUNT:
-        return _small_integer_ids()[numbers]
-    found = np.empty(len(numbers), np.int64)
-    for start in range(0, len(numbers), _INTEGERS_AT_ONCE):
-        some = numbers[start : start + _INTEGERS_AT_ONCE].tolist()
-        found[start : start + len(some)] = text_ids([b'"%d"^^<%s>' % (number, _INTEGER) for number in some])
-    return found
-
-
-@lru_cache(maxsize=1)
-def _small_integer_ids() -> Int64Array:
-    return text_ids([b'"%d"^^<%s>' % (number, _INTEGER) for number in range(_SMALL_COUNT)])
-
-
-_INTEGER = f"{XSD_NAMESPACE}integer".encode()
-_SMALL_COUNT = 4096
-_INTEGERS_AT_ONCE = 1 << 16
+    """Return the ids of xsd:integers from -2**59 to below 2**59; these are inlined, and the same everywhere."""
+    with np.errstate(over="ignore"):
+        ids: Int64Array = _integer_ids(numbers)
+    return ids
 
 
 def decimal_parts(ids: Int64Array) -> tuple[Int64Array, npt.NDArray[np.int8]]:

@@ -9,6 +9,7 @@ from wukongs.store.inline_kernels import (
     TYPE_BOOLEAN,
     TYPE_DATE,
     TYPE_DATE_TIME,
+    TYPE_DECIMAL,
     TYPE_DERIVED,
     TYPE_DOUBLE,
     TYPE_FLOAT,
@@ -199,3 +200,17 @@ def decimal_parts(ids):
                 numerators[i] = -mantissa if negative else mantissa
                 scales[i] = -exponent
     return numerators, scales
+
+
+@njit_uncounted
+def exact_part(term):
+    """Return the kind of an id, and the number exactly if it is an inlined integer or decimal: numerator / 10 **
+    scale. The kind is KIND_NONE for all other ids."""
+    if term >= 0 and term & 1 == 1:
+        code, body = split_id(term)
+        if code == TYPE_INTEGER or TYPE_DERIVED <= code <= TYPE_MASK:
+            return KIND_INTEGER, body, np.int64(0)
+        if code == TYPE_DECIMAL:
+            negative, mantissa, exponent = _split_number(code, np.int64(0), body)
+            return KIND_DECIMAL, (-mantissa if negative else mantissa), -exponent
+    return KIND_NONE, np.int64(0), np.int64(0)

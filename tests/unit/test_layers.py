@@ -25,6 +25,8 @@ ROOMS = (
     "query.limits",
     "query.rows_kernels",
     "query.rows",
+    "query.counted_rows_kernels",
+    "query.counted_rows",
     "query.terms",
     "query.binding_table",
     "query.plans",

@@ -338,7 +338,11 @@ class Executor:
         source, deltas, moves = moved
         groups, bound = source.above, (*deltas.variables, *rows.derived)
         if not isinstance(groups, HeldGroups) or not groups.is_whole:
-            columns = [None if name is None else bound.index(name) for name in names]
+            named = tuple(at for at, name in enumerate(bound) if name in known and not name.is_blank)
+            columns = [
+                (bound.index(name),) if name is not None else named if aggregate.distinct else ()
+                for name, aggregate in zip(names, aggregates, strict=True)
+            ]
             groups, moves = HeldGroups([bound.index(key) for key in node.keys], aggregates, columns), deltas.all_rows()
             source.above = groups
         mark = self._limits.mark()

@@ -1,11 +1,13 @@
 """Groups that are kept from firing to firing: only the rows that came and went are looked at.
 
-* A group has a slot in arrays, as long as it has a row. Only groups that rows came to or went from are computed again.
-* Sums are exact integers. A term that is no number makes the sum of its group an error, as in `aggregates.group`; it is
-  counted, so that the sum is right again when it has gone. Sums of floats, doubles and numbers that ids do not carry
-  are not kept: `move` then tells so.
-* MIN, MAX, SAMPLE and COUNT(DISTINCT) know how often each group has each term. The best of a group is looked for among
-  what came and the best before; among all of its terms only when that one has gone.
+* Groups are CountedRows of their keys: each has a slot in arrays as long as it has a row. Only groups that rows came
+  to or went from are computed again, by kernels over ids.
+* Sums are exact: int64s times a power of ten, and Python's integers once these are too small. A term that is no number
+  makes the sum of its group an error, as in `aggregates.group`; it is counted, so that the sum is right again when it
+  has gone. Sums of floats, doubles and numbers that ids do not carry are not kept: `move` then tells so.
+* The terms of groups are CountedRows, too, so that it is known which of them a group has more, or has no more. Only
+  these change sums of DISTINCT. MIN, MAX and SAMPLE look for the best of a group among what came and the best before;
+  among all of its terms only when that one has gone.
 * Nothing is read of rows that went but their ids: their terms may be gone.
 
 Answers are those of `aggregates.group`, in another order.
@@ -14,118 +16,207 @@ Answers are those of `aggregates.group`, in another order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from wukongs.csparql.algebra import Aggregate
 from wukongs.query.binding_table import TermSpace
-from wukongs.query.expressions.exact_numbers import ExactNumbers
+from wukongs.query.counted_rows import CountedRows, Touched, longer
 from wukongs.query.expressions.frame import decoded
 from wukongs.query.limits import OBJECT_BYTES, current
+from wukongs.query.operators import held_groups_kernels as kernels
 from wukongs.query.operators.aggregates import extremes, mean_of
 from wukongs.query.plans.deltas import Moves
-from wukongs.query.rows import numbered
 from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.values import Kind, Value, computed, text_of
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.term_ids import integer_ids, is_inlined, numeric_values
 from wukongs.store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_FLOAT, KIND_INTEGER, KIND_NONE
 
-SLOTS_MIN = 16
-_EXACT_KINDS = (KIND_INTEGER, KIND_DECIMAL)
+Columns = tuple[int, ...]
+_SUM_MAX = 2.0**62
+_DECIMAL = computed(Kind.DECIMAL, 0).datatype
 _BEST = ("MIN", "MAX", "SAMPLE")
+_QUOTE, _BRACKET = ord('"'), ord(">")
 
 
-@dataclass(slots=True)
 class _Sums:
     """The sums of a column, by slots: totals[i] / 10 ** scale; decimals: how many of the numbers are decimals; errors:
     how many terms are no numbers."""
 
-    totals: list[int] = field(default_factory=list)
-    scale: int = 0
-    decimals: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    errors: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    def __init__(self) -> None:
+        self.totals: npt.NDArray[Any] = np.zeros(0, np.int64)
+        self.scale = 0
+        self.decimals: Int64Array = np.zeros(0, np.int64)
+        self.errors: Int64Array = np.zeros(0, np.int64)
+        self._size = 0.0
+        """No total is greater than about that."""
 
-    def value(self, slot: int) -> Value | None:
+    @property
+    def is_short(self) -> bool:
+        """Whether totals are int64s, else Python's integers."""
+        return self.totals.dtype == np.int64
+
+    @property
+    def size_bytes(self) -> int:
+        return (24 if self.is_short else 16 + OBJECT_BYTES) * len(self.totals)
+
+    def take(self, slots: Int64Array) -> None:
+        """Have the sums of these slots only, in their order."""
+        self.totals, self.decimals, self.errors = self.totals[slots], self.decimals[slots], self.errors[slots]
+
+    def make_room(self, room: int) -> None:
+        self.decimals, self.errors = longer(self.decimals, room), longer(self.errors, room)
+        self.totals = longer(self.totals, room)
+
+    def move(self, ids: Int64Array, weights: Int64Array, slots: Int64Array, terms: TermSpace) -> bool:
+        """Add (1) and take away (-1) terms; return whether that can be done exactly."""
+        kinds, numerators, scales = (np.empty(len(ids), np.int64) for _ in range(3))
+        with np.errstate(over="ignore"):
+            scale, others = kernels.read_exact(ids, kinds, numerators, scales)
+        if others and _has_numbers(np.unique(ids[(kinds == KIND_NONE) & (weights > 0)]), terms):
+            return False
+        kernels.count_kinds(kinds, weights, slots, self.decimals, self.errors)
+        scale = max(self.scale, int(scale))
+        size = self._size * 10.0 ** (scale - self.scale) + kernels.sum_size(numerators, scales, scale)
+        if size > _SUM_MAX and self.is_short:
+            self.totals = self.totals.astype(object)
+        if scale > self.scale:
+            self.totals *= 10 ** (scale - self.scale)
+            self._size, self.scale = self._size * 10.0 ** (scale - self.scale), scale
+        if self.is_short:
+            greatest = kernels.add_exact(numerators, scales, weights, slots, scale, self.totals)
+            self._size = max(self._size, float(greatest))
+        else:
+            numbers = zip(numerators.tolist(), scales.tolist(), weights.tolist(), slots.tolist(), strict=True)
+            for number, digits, weight, slot in numbers:
+                self.totals[slot] += weight * number * 10 ** (scale - digits)
+        return True
+
+    def values(self, slots: Int64Array) -> list[Value | None]:
+        return [self._value(slot) for slot in slots.tolist()]
+
+    def _value(self, slot: int) -> Value | None:
         if self.errors[slot]:
             return None
+        total = int(self.totals[slot])
         if self.decimals[slot]:
-            return computed(Kind.DECIMAL, EXACT.scaleb(Decimal(self.totals[slot]), -self.scale))
-        return computed(Kind.INTEGER, self.totals[slot] // 10**self.scale)
-
-    def move(self, ids: Int64Array, signs: Int64Array, slots: Int64Array, terms: TermSpace) -> bool:
-        """Add (1) and take away (-1) terms; return whether that can be done exactly."""
-        is_exact = np.isin(numeric_values(ids)[0], _EXACT_KINDS)
-        others = np.unique(ids[~is_exact & (signs > 0)])
-        if any(value is not None and value.is_numeric for value in decoded(others, terms)):
-            return False
-        np.add.at(self.errors, slots[~is_exact], signs[~is_exact])
-        if not is_exact.any():
-            return True
-        ids, signs, slots = ids[is_exact], signs[is_exact], slots[is_exact]
-        places, firsts = numbered([ids], len(ids))
-        exact = ExactNumbers.of_ids(ids[firsts], len(ids))
-        if exact is None:
-            return False
-        np.add.at(self.decimals, slots, signs * exact.is_decimal[places])
-        touched, numbers = np.unique(slots, return_inverse=True)
-        changes = np.zeros(len(touched), np.int64)
-        np.add.at(changes, numbers, signs * exact.scaled[places])
-        if exact.scale > self.scale:
-            longer = 10 ** (exact.scale - self.scale)
-            self.totals, self.scale = [total * longer for total in self.totals], exact.scale
-        factor = 10 ** (self.scale - exact.scale)
-        for slot, change in zip(touched.tolist(), changes.tolist(), strict=True):
-            self.totals[slot] += change * factor
-        return True
+            return computed(Kind.DECIMAL, EXACT.scaleb(Decimal(total), -self.scale))
+        return computed(Kind.INTEGER, total // 10**self.scale)
 
 
-@dataclass(slots=True)
 class _Terms:
-    """How often each slot has each term of a column. kinds: of the numbers that have come, of one kind at most, since
-    the order among several may hang on what else is there; size: terms of all slots."""
+    """The distinct terms that each slot has in a column, or its distinct rows of columns. is_ordered: whether the best
+    of them is asked for."""
 
-    counts: list[dict[int, int]] = field(default_factory=list)
-    kinds: set[int] = field(default_factory=set)
-    size: int = 0
-    came: dict[int, list[int]] = field(default_factory=dict)
-    """The terms that slots have since the last move."""
-    changed: set[int] = field(default_factory=set)
-    """The slots that have other terms since then."""
+    def __init__(self, column_count: int) -> None:
+        self.is_ordered = False
+        self._entries = CountedRows(1 + column_count)
+        self._kinds: set[int] = set()
+        """The kinds of the numbers that have come: one at most, since the order among several may hang on what else is
+        there."""
+        self.distinct: Int64Array = np.zeros(0, np.int64)
+        """How many terms each slot has, UNBOUND among them."""
+        self.unbound: Int64Array = np.zeros(0, np.int64)
+        """1 for a slot that has UNBOUND."""
+        self._heads: Int64Array = np.zeros(0, np.int64)
+        self._nexts: Int64Array = np.zeros(0, np.int64)
+        self._lasts: Int64Array = np.zeros(0, np.int64)
+        self._changed: Int64Array = np.empty((2, 0), np.int64)
+        """Entries that the last move has brought (1) and taken (-1)."""
 
-    def move(self, ids: Int64Array, signs: Int64Array, slots: Int64Array, terms: TermSpace) -> bool:
-        """Do as _Sums.move; return whether the order of the terms hangs on nothing else."""
-        distinct = np.unique(ids[signs > 0])
-        kinds, _ = numeric_values(distinct)
-        self.kinds.update({KIND_INTEGER} if np.isin(kinds, _EXACT_KINDS).any() else ())
-        self.kinds.update({KIND_DOUBLE} if (kinds == KIND_DOUBLE).any() else ())
-        unknown = distinct[np.isin(kinds, (KIND_NONE, KIND_FLOAT))]
-        if any(value is not None and value.is_numeric for value in decoded(unknown, terms)) or len(self.kinds) > 1:
-            return False
-        numbers, firsts = numbered([slots, ids], len(ids))
-        changes = np.bincount(numbers, weights=signs, minlength=len(firsts)).astype(np.int64)
-        self.came, self.changed = {}, set()
-        for slot, term, change in zip(slots[firsts].tolist(), ids[firsts].tolist(), changes.tolist(), strict=True):
-            counts = self.counts[slot]
-            before = counts.get(term, 0)
-            if before + change:
-                counts[term] = before + change
-                if not before:
-                    self.came.setdefault(slot, []).append(term)
-                    self.changed.add(slot)
-            elif before:
-                del counts[term]
-                self.changed.add(slot)
-            self.size += bool(before + change) - bool(before)
-        return True
+    @property
+    def size_bytes(self) -> int:
+        return self._entries.size_bytes + 24 * len(self.distinct) + 16 * len(self._nexts)
+
+    def take(self, slots: Int64Array) -> None:
+        """Do as _Sums.take."""
+        numbers = np.full(len(self.distinct), -1, np.int64)
+        numbers[slots] = np.arange(len(slots))
+        held, entries = self._entries, self._entries.slots()
+        rows = held.keys[entries]
+        rows[:, 0] = numbers[rows[:, 0]]
+        self._entries = CountedRows(rows.shape[1])
+        self._entries.move(rows, held.counts[entries])
+        self.distinct, self.unbound = self.distinct[slots], self.unbound[slots]
+        self._link_all()
+
+    def make_room(self, room: int) -> None:
+        had = len(self.distinct)
+        self.distinct, self.unbound = longer(self.distinct, room), longer(self.unbound, room)
+        self._heads = longer(self._heads, room)
+        self._heads[had:] = -1
+
+    def move(
+        self, rows: Int64Array, columns: Columns, weights: Int64Array, slots: Int64Array, terms: TermSpace
+    ) -> bool:
+        """Take over the rows that came (1) and went (-1); return whether the order of the terms hangs on nothing
+        else."""
+        if self._entries.is_roomy(int(np.count_nonzero(weights > 0))):
+            self._entries.compact()
+            self._link_all()
+        pairs = np.empty((len(rows), 1 + len(columns)), np.int64)
+        pairs[:, 0] = slots
+        for place, column in enumerate(columns, 1):
+            pairs[:, place] = rows[:, column]
+        found, keys = self._entries.move(pairs, weights), self._entries.keys
+        changed = np.empty((2, len(found.slots)), np.int64)
+        moved = found.slots, found.before, found.after
+        count = kernels.count_terms(keys, *moved, self.distinct, self.unbound, changed)
+        self._changed = changed[:, :count]
+        if not self.is_ordered:
+            return True
+        self._fit_links()
+        entries, signs = self._changed
+        kernels.link(keys, entries, signs, self._heads, self._nexts, self._lasts)
+        return self._is_of_one_kind(np.unique(keys[entries[signs > 0], 1]), terms)
+
+    def changes(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return the terms that slots have more (1) and less (-1) since the last move: (terms, these, slots)."""
+        keys = self._entries.keys[self._changed[0]]
+        return np.ascontiguousarray(keys[:, 1]), self._changed[1], np.ascontiguousarray(keys[:, 0])
+
+    def renew_best(self, name: str, results: Int64Array, terms: TermSpace) -> None:
+        """Find the best terms of the slots that have other terms than before."""
+        skips = np.zeros_like(self.unbound) if name == "SAMPLE" else self.unbound
+        entries, signs = self._changed
+        groups, ids, numbers = kernels.candidates(
+            self._entries.keys, entries, signs, self._heads, self._nexts, self.distinct, results, skips
+        )
+        if len(ids):
+            results[groups] = extremes("MAX" if name == "MAX" else "MIN", ids, numbers, len(groups), terms)
+        else:
+            results[groups] = UNBOUND
+
+    def _is_of_one_kind(self, ids: Int64Array, terms: TermSpace) -> bool:
+        kinds, _ = numeric_values(ids)
+        self._kinds.update({KIND_INTEGER} if np.isin(kinds, (KIND_INTEGER, KIND_DECIMAL)).any() else ())
+        self._kinds.update({KIND_DOUBLE} if (kinds == KIND_DOUBLE).any() else ())
+        return len(self._kinds) <= 1 and not _has_numbers(ids[np.isin(kinds, (KIND_NONE, KIND_FLOAT))], terms)
+
+    def _fit_links(self) -> None:
+        if len(self._nexts) != self._entries.room:
+            room = self._entries.room
+            self._nexts, self._lasts = longer(self._nexts, room), longer(self._lasts, room)
+
+    def _link_all(self) -> None:
+        self._heads = np.full(len(self.distinct), -1, np.int64)
+        self._nexts = self._lasts = np.zeros(0, np.int64)
+        if self.is_ordered:
+            self._fit_links()
+            entries = self._entries.slots()
+            signs = np.ones(len(entries), np.int64)
+            kernels.link(self._entries.keys, entries, signs, self._heads, self._nexts, self._lasts)
 
 
 class HeldGroups:
-    """The groups of one query. keys, columns: of the rows, those of the keys, and of the argument of each aggregate."""
+    """The groups of one query. keys, columns: of the rows, those of the keys, and of the argument of each aggregate:
+    none for COUNT(*), all that are told apart for COUNT(DISTINCT *)."""
 
-    def __init__(self, keys: Sequence[int], aggregates: Sequence[Aggregate], columns: Sequence[int | None]) -> None:
+    def __init__(self, keys: Sequence[int], aggregates: Sequence[Aggregate], columns: Sequence[Columns]) -> None:
         self._keys, self._aggregates, self._columns = list(keys), aggregates, columns
         self.is_whole = False
         """Whether the last move came to its end: if not, the next one has to bring all rows."""
@@ -137,32 +228,36 @@ class HeldGroups:
         return all(map(_is_kept, aggregates))
 
     def _clear(self) -> None:
-        pairs = zip(self._columns, self._aggregates, strict=True)
-        names = [(column, one) for column, one in pairs if column is not None]
-        self._slots: dict[tuple[int, ...], int] = {}
-        self._free: list[int] = []
-        self._rows: Int64Array = np.zeros(0, np.int64)
-        self._key_rows: Int64Array = np.zeros((0, len(self._keys)), np.int64)
-        self._results: Int64Array = np.zeros((0, len(self._aggregates)), np.int64)
+        self._groups = CountedRows(len(self._keys))
+        self._room = 0
+        """Slots that the arrays have."""
+        self._results: Int64Array = np.zeros((len(self._aggregates), 0), np.int64)
         self._texts: list[dict[int, str]] = [{} for _ in self._aggregates]
         """The results of each aggregate that ids do not carry, by slots."""
-        self._sums = {column: _Sums() for column, one in names if one.name in ("SUM", "AVG")}
-        self._terms = {
-            column: _Terms() for column, one in names if one.name in _BEST or (one.name == "COUNT" and one.distinct)
-        }
-        self._bound = {column: np.zeros(0, np.int64) for column, one in names if one.name == "COUNT"}
+        self._sums: dict[tuple[Columns, bool], _Sums] = {}
+        self._terms: dict[Columns, _Terms] = {}
+        self._bound: dict[Columns, Int64Array] = {}
+        for one, columns in zip(self._aggregates, self._columns, strict=True):
+            if one.distinct or one.name in _BEST:
+                terms = self._terms.setdefault(columns, _Terms(len(columns)))
+                terms.is_ordered |= one.name in _BEST
+            elif one.name == "COUNT" and columns:
+                self._bound[columns] = np.zeros(0, np.int64)
+            if one.name in ("SUM", "AVG"):
+                self._sums[columns, one.distinct] = _Sums()
 
     @property
     def count(self) -> int:
         """Groups that have a row."""
-        return len(self._slots)
+        return self._groups.count
 
     @property
     def size_bytes(self) -> int:
         """About what it holds."""
-        per_slot = 8 * (1 + len(self._keys) + len(self._aggregates) + 3 * len(self._sums) + len(self._bound))
-        held = sum(map(len, self._texts)) + sum(terms.size for terms in self._terms.values()) + self.count
-        return per_slot * len(self._rows) + OBJECT_BYTES * held
+        arrays = 8 * self._room * (len(self._aggregates) + len(self._bound))
+        parts: list[_Sums | _Terms] = [*self._sums.values(), *self._terms.values()]
+        texts = OBJECT_BYTES * sum(map(len, self._texts))
+        return self._groups.size_bytes + arrays + texts + sum(part.size_bytes for part in parts)
 
     def move(self, moves: Moves, terms: TermSpace) -> bool:
         """Take over the rows that came and went; return whether that can be done exactly, else it is of no use any
@@ -172,154 +267,125 @@ class HeldGroups:
             self._clear()
         rows = np.concatenate((moves.came, moves.went))
         if len(rows):
-            signs = np.ones(len(rows), np.int64)
-            signs[len(moves.came) :] = -1
-            slots = self._slots_of(rows)
-            if not self._take(rows, signs, slots, terms):
+            weights = np.ones(len(rows), np.int64)
+            weights[len(moves.came) :] = -1
+            if self._groups.is_roomy(len(moves.came)):
+                self._compact()
+            touched = self._groups.move(rows[:, self._keys], weights)
+            self._make_room()
+            if not self._take(rows, weights, touched, terms):
                 return False
             current().hold(self.size_bytes)
         self.is_whole = True
         return True
 
-    def _slots_of(self, rows: Int64Array) -> Int64Array:
-        """Return the slot of each row; those of new groups are made."""
-        numbers, firsts = numbered([rows[:, key] for key in self._keys], len(rows))
-        keys = rows[firsts][:, self._keys]
-        self._make_room(len(firsts))
-        found = np.empty(len(firsts), np.int64)
-        for at, key in enumerate(map(tuple, keys.tolist())):
-            slot = self._slots.get(key)
-            if slot is None:
-                slot = self._slots[key] = self._free.pop()
-                self._key_rows[slot] = keys[at]
-            found[at] = slot
-        return found[numbers]
+    def _compact(self) -> None:
+        """Give back the room of groups that have gone."""
+        slots = self._groups.compact()
+        parts: list[_Sums | _Terms] = [*self._sums.values(), *self._terms.values()]
+        for part in parts:
+            part.take(slots)
+        self._results, self._room = np.ascontiguousarray(self._results[:, slots]), len(slots)
+        self._bound = {columns: counts[slots] for columns, counts in self._bound.items()}
+        places = {slot: place for place, slot in enumerate(slots.tolist())}
+        self._texts = [{places[slot]: text for slot, text in texts.items()} for texts in self._texts]
 
-    def _make_room(self, count: int) -> None:
-        """Have slots for so many new groups."""
-        if len(self._free) >= count:
-            return
-        had = len(self._rows)
-        more = max(SLOTS_MIN, had, count)
-        self._free += range(had + more - 1, had - 1, -1)
-        self._rows = _longer(self._rows, more)
-        self._key_rows, self._results = _longer(self._key_rows, more), _longer(self._results, more)
-        self._bound = {column: _longer(counts, more) for column, counts in self._bound.items()}
-        for sums in self._sums.values():
-            sums.totals += [0] * more
-            sums.decimals, sums.errors = _longer(sums.decimals, more), _longer(sums.errors, more)
-        for one in self._terms.values():
-            one.counts += [{} for _ in range(more)]
+    def _make_room(self) -> None:
+        """Have all arrays as long as those of the groups."""
+        room = self._groups.room
+        if room > self._room:
+            self._room = room
+            self._results = np.ascontiguousarray(longer(self._results.T, room).T)
+            self._bound = {columns: longer(counts, room) for columns, counts in self._bound.items()}
+            parts: list[_Sums | _Terms] = [*self._sums.values(), *self._terms.values()]
+            for part in parts:
+                part.make_room(room)
 
-    def _take(self, rows: Int64Array, signs: Int64Array, slots: Int64Array, terms: TermSpace) -> bool:
-        touched = np.unique(slots)
-        is_old = self._rows[touched] > 0
-        np.add.at(self._rows, slots, signs)
-        columns = {column: np.ascontiguousarray(rows[:, column]) for column in self._columns if column is not None}
-        for place, counts in self._bound.items():
-            np.add.at(counts, slots, signs * (columns[place] != UNBOUND))
-        held: list[tuple[int, _Sums | _Terms]] = [*self._sums.items(), *self._terms.items()]
-        if not all(one.move(columns[place], signs, slots, terms) for place, one in held):
+    def _take(self, rows: Int64Array, weights: Int64Array, touched: Touched, terms: TermSpace) -> bool:
+        slots = touched.of_rows
+        self._results[:, touched.slots[touched.before == 0]] = UNBOUND
+        for columns, counts in self._bound.items():
+            kernels.count_bound(np.ascontiguousarray(rows[:, columns[0]]), weights, slots, counts)
+        if not all(one.move(rows, columns, weights, slots, terms) for columns, one in self._terms.items()):
             return False
-        old, new = set(touched[is_old].tolist()), touched[self._rows[touched] > 0]
-        for number, (aggregate, column) in enumerate(zip(self._aggregates, self._columns, strict=True)):
-            self._renew(number, aggregate, column, new, old, terms)
-        for slot in touched[self._rows[touched] == 0].tolist():
-            del self._slots[tuple(self._key_rows[slot].tolist())]
-            self._free.append(slot)
-            for texts in self._texts:
+        for (columns, is_distinct), sums in self._sums.items():
+            changes = np.ascontiguousarray(rows[:, columns[0]]), weights, slots
+            if not sums.move(*(self._terms[columns].changes() if is_distinct else changes), terms):
+                return False
+        here = touched.slots[touched.after > 0]
+        for number, (aggregate, columns) in enumerate(zip(self._aggregates, self._columns, strict=True)):
+            self._renew(number, aggregate, columns, here, terms)
+        gone = touched.slots[touched.after == 0].tolist()
+        for texts in self._texts:
+            for slot in gone if texts else ():
                 texts.pop(slot, None)
         return True
 
-    def _renew(
-        self,
-        number: int,
-        aggregate: Aggregate,
-        column: int | None,
-        slots: Int64Array,
-        old: set[int],
-        terms: TermSpace,
-    ) -> None:
-        """Compute an aggregate again in some slots, which have rows. old: those which had rows before."""
-        results = self._results[:, number]
-        if column is None:
-            results[slots] = integer_ids(self._rows[slots])
-        elif aggregate.name == "COUNT" and not aggregate.distinct:
-            results[slots] = integer_ids(self._bound[column][slots])
-        elif aggregate.name == "COUNT":
-            counts = self._terms[column].counts
-            results[slots] = integer_ids(
-                np.array([len(counts[slot]) - (UNBOUND in counts[slot]) for slot in slots.tolist()], np.int64)
-            )
-        elif aggregate.name in _BEST:
-            changed = self._terms[column].changed
-            self._renew_best(aggregate.name, results, column, [s for s in slots.tolist() if s in changed], old, terms)
+    def _renew(self, number: int, aggregate: Aggregate, columns: Columns, slots: Int64Array, terms: TermSpace) -> None:
+        """Compute an aggregate again in some slots, which have rows."""
+        results = self._results[number]
+        if aggregate.name in _BEST:
+            self._terms[columns].renew_best(aggregate.name, results, terms)
+        elif aggregate.name != "COUNT":
+            self._renew_sums(number, aggregate, columns, slots)
+        elif not aggregate.distinct:
+            results[slots] = integer_ids((self._bound[columns] if columns else self._groups.counts)[slots])
         else:
-            sums, rows = self._sums[column], self._rows
-            values = [sums.value(slot) for slot in slots.tolist()]
-            if aggregate.name == "AVG":
-                values = [mean_of(one, int(rows[slot])) for one, slot in zip(values, slots.tolist(), strict=True)]
-            self._put(number, slots, values, terms)
+            held = self._terms[columns]
+            has_rows = aggregate.argument is None
+            results[slots] = integer_ids(held.distinct[slots] - (0 if has_rows else held.unbound[slots]))
 
-    def _put(self, number: int, slots: Int64Array, values: Sequence[Value | None], terms: TermSpace) -> None:
-        """Note computed results; ids that are no inlined ones are of this execution only."""
-        held, results = self._texts[number], self._results[:, number]
-        texts = [None if value is None else text_of(value) for value in values]
-        ids = np.full(len(texts), UNBOUND, np.int64)
-        known = [at for at, text in enumerate(texts) if text is not None]
-        ids[known] = terms.ids([text for text in texts if text is not None])
-        results[slots] = ids
-        stays = is_inlined(ids)
-        for at, slot in enumerate(slots.tolist()):
-            text = texts[at]
-            if text is None or stays[at]:
-                held.pop(slot, None)
-            else:
-                held[slot] = text
-
-    def _renew_best(
-        self, name: str, results: Int64Array, column: int, slots: Sequence[int], old: set[int], terms: TermSpace
-    ) -> None:
-        """Find the best terms of some slots, which have other terms than before."""
-        held = self._terms[column]
-        of_slots, candidates = list[int](), list[int]()
-        for slot in slots:
-            counts = held.counts[slot]
-            if name != "SAMPLE" and UNBOUND in counts:
-                results[slot] = UNBOUND
-                continue
-            before = int(results[slot])
-            if slot in old and before != UNBOUND and before in counts:
-                found = [before, *held.came.get(slot, ())]
-            else:
-                found = list(counts)
-            of_slots += [slot] * len(found)
-            candidates += found
-            results[slot] = UNBOUND
-        ids, groups = np.array(candidates, np.int64), np.array(of_slots, np.int64)
-        ids, groups = ids[ids != UNBOUND], groups[ids != UNBOUND]
-        if not len(ids):
-            return
-        of_slot, numbers = np.unique(groups, return_inverse=True)
-        results[of_slot] = extremes("MAX" if name == "MAX" else "MIN", ids, numbers, len(of_slot), terms)
+    def _renew_sums(self, number: int, aggregate: Aggregate, columns: Columns, slots: Int64Array) -> None:
+        sums, is_mean = self._sums[columns, aggregate.distinct], aggregate.name == "AVG"
+        counts = self._terms[columns].distinct if aggregate.distinct else self._groups.counts
+        if not sums.is_short:
+            ids = np.full(len(slots), kernels.NOT_INLINED, np.int64)
+        else:
+            with np.errstate(over="ignore"):
+                if is_mean:
+                    ids = kernels.mean_ids(sums.totals, sums.scale, counts, sums.errors, slots)
+                else:
+                    ids = kernels.sum_ids(sums.totals, sums.scale, sums.decimals, sums.errors, slots)
+        self._results[number][slots] = ids
+        held, rest = self._texts[number], slots[ids == kernels.NOT_INLINED]
+        for slot in slots.tolist() if held else ():
+            held.pop(slot, None)
+        if is_mean and sums.is_short and len(rest):
+            text = kernels.write_means(sums.totals, sums.scale, counts, rest).tobytes().decode()
+            held.update(zip(rest.tolist(), [f'"{one}"^^<{_DECIMAL}>' for one in text.split()], strict=True))
+        elif len(rest):
+            values = sums.values(rest)
+            if is_mean:
+                values = [mean_of(one, count) for one, count in zip(values, counts[rest].tolist(), strict=True)]
+            known = zip(rest.tolist(), values, strict=True)
+            self._results[number][rest] = UNBOUND
+            held.update((slot, text_of(value)) for slot, value in known if value is not None)
 
     def columns(self, terms: TermSpace) -> tuple[Int64Array, ...]:
         """Return the keys and the results of all groups."""
-        slots = np.array(list(self._slots.values()), np.int64)
+        slots = self._groups.slots()
         current().hold(16 * len(slots) * (len(self._keys) + len(self._aggregates)))
         for number, texts in enumerate(self._texts):
             if texts:
-                self._results[list(texts), number] = terms.ids(list(texts.values()))
-        keys, results = self._key_rows[slots], self._results[slots]
-        return tuple(np.ascontiguousarray(np.concatenate((keys, results), axis=1).T))
+                places, ids = np.array(list(texts), np.int64), terms.ids(list(texts.values()))
+                self._results[number, places] = ids
+                for slot in places[is_inlined(ids)].tolist():
+                    del texts[slot]
+        return (*np.ascontiguousarray(self._groups.keys[slots].T), *self._results[:, slots])
+
+
+def _has_numbers(ids: Int64Array, terms: TermSpace) -> bool:
+    """Tell whether one of some distinct ids, none of them an inlined integer or decimal, is a number."""
+    is_held = is_inlined(ids)
+    if np.isin(numeric_values(ids[is_held])[0], (KIND_FLOAT, KIND_DOUBLE)).any():
+        return True
+    others = ids[~is_held & (ids != UNBOUND)]
+    if not len(others):
+        return False
+    text, offsets = terms.gather(others)
+    is_typed = (text[offsets[:-1]] == _QUOTE) & (text[offsets[1:] - 1] == _BRACKET)
+    return any(value is not None and value.is_numeric for value in decoded(others[is_typed], terms))
 
 
 def _is_kept(aggregate: Aggregate) -> bool:
-    name, distinct = aggregate.name, aggregate.distinct
-    if aggregate.argument is None:
-        return not distinct
-    return name in ("COUNT", *_BEST) or (name in ("SUM", "AVG") and not distinct)
-
-
-def _longer(array: Int64Array, more: int) -> Int64Array:
-    return np.concatenate((array, np.zeros((more, *array.shape[1:]), np.int64)))
+    return aggregate.argument is None or aggregate.name in ("COUNT", "SUM", "AVG", *_BEST)
