@@ -10,7 +10,7 @@ import pytest
 
 import wukongs
 from tests.fuzz import SEED, scaled
-from wukongs.query.plans import deltas
+from wukongs.query.plans import deltas, held_distinct
 
 pytestmark = pytest.mark.nojit
 
@@ -56,7 +56,7 @@ def text_of(rng: random.Random, name: str) -> str:
     if rng.random() < 0.3:
         where += f" FILTER(?a != {rng.choice(['?b', *NODES])})"
     every = rng.choice(["", "", "", f" COMPUTED EVERY {step * 2}ms"])
-    head, tail = rng.choice(["*", "*", "DISTINCT *"]), ""
+    head, tail = rng.choice(["*", "*", "DISTINCT *", "DISTINCT ?a"]), ""
     if rng.random() < 0.5:
         head, where, tail = beyond(rng, where, graphs)
     output = rng.choice(["QUERY", "QUERY", "QUERY", "ISTREAM", "DSTREAM"])
@@ -84,7 +84,8 @@ def beyond(rng: random.Random, where: str, graphs: list[str]) -> tuple[str, str,
         value = rng.choice(["?a * 2", "?b + ?a", "?a", "STR(?b)", "STRLEN(STR(?a))"])
         where += f" BIND({value} AS ?d) " + rng.choice(["", "FILTER(?d != 4)"])
     if rng.random() < 0.3:
-        return rng.choice(["*", "DISTINCT ?a ?b", "?b"]), where, rng.choice(["", "ORDER BY ?a ?b LIMIT 5"])
+        head = rng.choice(["*", "DISTINCT ?a ?b", "DISTINCT ?b ?d", "DISTINCT *", "?b"])
+        return head, where, rng.choice(["", "ORDER BY ?a ?b LIMIT 5"])
     keys = rng.choice([[], ["?a"], ["?b"], ["?a", "?c"], ["?d"]])
     made = [f"({aggregate(rng)} AS ?x{number})" for number in range(rng.randint(1, 4))]
     tail = f"GROUP BY {' '.join(keys)} " if keys else ""
@@ -198,6 +199,7 @@ def test_windows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(deltas, "ROWS_MIN", 1e18)
         anew, none, _ = live(events)
         monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+        monkeypatch.setattr(held_distinct, "STAY_MIN", number % 3)
         found, count, groups = live(events)
         for name, expected in anew.items():
             assert found[name] == expected, (seed, name)

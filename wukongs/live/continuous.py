@@ -42,12 +42,13 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, modified
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
-from wukongs.query.limits import limits_of
+from wukongs.query.limits import Limits, limits_of
 from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.deltas import Deltas
+from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
@@ -939,12 +940,14 @@ class ContinuousQuery:
     def _ran(self, firing: Firing) -> Answer | None:
         """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
         it."""
-        columns = firing.columns
+        columns, modifiers = firing.columns, () if self.compiled is None else self.compiled.modifiers
         if columns is not None:
             self._counts.explored_together += 1
         elif (whole := firing.whole) is not None:
             try:
-                if firing.deltas is not None:
+                if firing.deltas is not None and (distinct := self._distinct(firing, firing.deltas)) is not None:
+                    columns, modifiers = distinct.columns(), modifiers[1:]
+                elif firing.deltas is not None:
                     columns = firing.deltas.run(lambda: limits_of(self._core.settings, None))
                 if columns is None:
                     columns = whole.run(lambda: limits_of(self._core.settings, None))
@@ -952,10 +955,19 @@ class ContinuousQuery:
                 return None
         if columns is None:
             return None
-        assert self.compiled is not None, self.name
-        if self.compiled.modifiers:
-            return modified(columns, self.compiled.modifiers, limits_of(self._core.settings, None))
+        if modifiers:
+            return modified(columns, modifiers, limits_of(self._core.settings, None))
         return Answer(columns, len(columns[0]))
+
+    def _distinct(self, firing: Firing, deltas: Deltas) -> HeldDistinct | None:
+        """Return the distinct rows of a query that kernels run alone, if they are asked for, and kept."""
+        if firing.plans is None or not firing.plans.is_distinct or deltas.moved(self._limits) is None:
+            return None
+        with self._limits():
+            return deltas.distinct()
+
+    def _limits(self) -> Limits:
+        return limits_of(self._core.settings, None)
 
     def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
         """Evaluate the query by the executor."""

@@ -319,8 +319,7 @@ class Executor:
     def _held_groups(self, node: Group) -> BindingTable | None:
         """Return the groups that are kept from firing to firing, None if there are none."""
         plans, aggregates = self._exploration.compiled, [aggregate for _, aggregate in node.aggregates]
-        is_alone = not (self._given.variables or self._explored) and self._number is None
-        if plans is None or not is_alone or not HeldGroups.is_for(aggregates):
+        if plans is None or not self._is_alone or not HeldGroups.is_for(aggregates):
             return None
         known = possible_variables(node.pattern)
         if not known.issuperset(node.keys):
@@ -385,7 +384,37 @@ class Executor:
             if table.length >= (rows_wanted or 0) or found.length < asked:
                 return table
             asked *= _MORE_ROWS
-        return operators.distinct(self.run(pattern))
+        held = self._held_distinct(pattern)
+        return operators.distinct(self.run(pattern)) if held is None else held
+
+    def _held_distinct(self, pattern: Node) -> BindingTable | None:
+        """Return the distinct rows of a projection of matches that are kept from firing to firing, None if there are
+        none."""
+        plans = self._exploration.compiled
+        if plans is None or not self._is_alone or not isinstance(pattern, Project) or not pattern.variables:
+            return None
+        rows, known = RowWise.of(pattern.pattern, ()), possible_variables(pattern.pattern)
+        if rows is None or not known.issuperset(pattern.variables):
+            return None
+        moved = rows.move(pattern, plans, self._keep, self._terms, self._limits)
+        if moved is None:
+            return None
+        _, deltas, _ = moved
+        bound = (*deltas.variables, *rows.derived)
+        variables = tuple(dict.fromkeys(pattern.variables))
+        places = [bound.index(variable) for variable in variables]
+        mark = self._limits.mark()
+        distinct = deltas.distinct(places)
+        self._limits.back_to(mark, 0)
+        if distinct is None:
+            return operators.distinct(BindingTable(variables, deltas.columns(places), deltas.count))
+        columns = distinct.columns()
+        return BindingTable(variables, columns, len(columns[0]))
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the query is evaluated for nothing that is given."""
+        return not (self._given.variables or self._explored) and self._number is None
 
     def _order_by(self, node: OrderBy, rows_wanted: int | None) -> BindingTable:
         table = self.run(node.pattern)

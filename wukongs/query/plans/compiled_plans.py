@@ -123,6 +123,8 @@ class CompiledPlans:
         self.names = Dataset(query.dataset, EMPTY, dict.fromkeys(windows.numbers, EMPTY), resolve)
         """The graphs of the clause by name, without any triple."""
         self.modifiers, bare = _without_modifiers(query)
+        self.is_distinct = bool(self.modifiers) and isinstance(self.modifiers[0], Distinct)
+        """Whether the first of these is DISTINCT."""
         self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
         self.deltas: Deltas | None = None

@@ -24,11 +24,13 @@ import numpy as np
 from wukongs.csparql.algebra import DatasetClause, GraphRef, StreamWindow, TriplePattern
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.errors import BudgetExceeded
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.delta_kernels import NO_PLAN, drop_ended, go_on, keep
+from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import ADVICE
 from wukongs.store.batch_set import EMPTY
@@ -203,6 +205,10 @@ class Deltas:
         self._is_known = False
         self._is_moved = False
         """Whether `move` was called at the firing at which it stands."""
+        self.moves: Moves | None = None
+        """Those of the firing of which the matches are held."""
+        self._move_count = 0
+        self._distinct: HeldDistinct | None = None
         self._over_stored = frozenset(found.over_stored)
         self._comes = False
         """Whether something has come that the query reads of the stored graph."""
@@ -214,7 +220,8 @@ class Deltas:
 
     def stats(self) -> dict[str, int]:
         """Return counts and sizes (bytes)."""
-        size_bytes = self._held.nbytes + self._ends.nbytes
+        distinct = self._distinct
+        size_bytes = self._held.nbytes + self._ends.nbytes + (0 if distinct is None else distinct.size_bytes)
         return {"firings_by_deltas": self.ran, "matches_kept": self.count, "matches_bytes": size_bytes}
 
     def stand(self, at_ms: int, *, is_known: bool, goes_on: bool, comes: bool) -> None:
@@ -228,14 +235,30 @@ class Deltas:
 
     def forget(self) -> None:
         """Hold nothing."""
-        self._held_ms, self.count = None, 0
+        self._held_ms, self.count, self.moves, self._distinct = None, 0, None, None
         self._make_room(0)
 
     def run(self, limits: Callable[[], Limits]) -> Columns | None:
         """Return the same as CompiledQuery.run of the whole, in another order; None if that has to be run. Raises as
         that."""
+        return None if self.moved(limits) is None else self.columns(self._columns)
+
+    def moved(self, limits: Callable[[], Limits]) -> Moves | None:
+        """Do as `move`, also when that was done."""
         holds = self._is_moved and self._held_ms == self._at_ms
-        return self.columns(self._columns) if holds or self.move(limits) is not None else None
+        return self.moves if holds else self.move(limits)
+
+    def distinct(self, places: Sequence[int] | None = None) -> HeldDistinct | None:
+        """Return the distinct rows of some columns, None: those of the whole query; None if they are not kept. Called
+        at each firing, once, when `move` is done; always for the same columns. Raises QueryTimeout."""
+        assert self.moves is not None, self._at_ms
+        if self._distinct is None or self.moves.is_anew:
+            self._distinct = HeldDistinct(self._columns if places is None else places)
+        try:
+            is_kept = self._distinct.move(self.moves.came, self.moves.went, self._held[: self.count], self._move_count)
+        except BudgetExceeded:  # comparing all anew may need less
+            is_kept, self._distinct = False, None
+        return self._distinct if is_kept else None
 
     def projected(self, rows: Int64Array) -> Columns:
         """Return the columns of the whole query of some of the rows that came or went."""
@@ -253,6 +276,7 @@ class Deltas:
         """Hold the rows of the firing that it stands at, once; return what came and went. None if they have to be found
         in another way. Raises as CompiledQuery.run."""
         goes_on, self._held_ms, self._is_moved = self._goes_on and self._is_known, None, True
+        self.moves, self._move_count = None, self._move_count + 1
         if not self._is_known:
             self.forget()
             return None
@@ -269,7 +293,7 @@ class Deltas:
             bounds = limits()
             bounds.check_rows(self.count, ADVICE, "a basic graph pattern")
             bounds.hold(16 * self.count * self._width)
-        self._held_ms = self._at_ms
+        self._held_ms, self.moves = self._at_ms, moves
         return moves
 
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:

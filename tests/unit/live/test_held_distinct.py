@@ -1,0 +1,94 @@
+"""DISTINCT over matches that are kept: distinct rows are kept, too, and only rows that came and went are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wukongs
+from tests.engine_helpers import A, node, rows
+from tests.fuzz import SEED
+from wukongs.query.counted_rows import CountedRows
+from wukongs.query.plans import held_distinct
+from wukongs.query.plans.held_distinct import HeldDistinct
+from wukongs.store.dtypes import Int64Array
+
+HEAD = f"FROM STREAM <{A}> [RANGE 3s STEP 100ms] WHERE"
+P, K = node("p"), node("k")
+XSD = "http://www.w3.org/2001/XMLSchema#"
+SHAPES = {
+    "patterns": f"SELECT DISTINCT ?o {HEAD} {{ ?s {P} ?o . ?s {K} ?k }}",
+    "a filter": f"SELECT DISTINCT ?k ?o {HEAD} {{ ?s {P} ?o . ?s {K} ?k FILTER(?o < 8) }}",
+    "BIND": f"SELECT DISTINCT ?n {HEAD} {{ ?s {P} ?o . ?s {K} ?k BIND(?o * 2 AS ?n) }}",
+    "LIMIT": f"SELECT DISTINCT ?o {HEAD} {{ ?s {P} ?o . ?s {K} ?k }} LIMIT 5",
+}
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many rows each move had."""
+    found: list[int] = []
+    move = CountedRows.move
+
+    def counting(self: CountedRows, some: Int64Array, weights: Int64Array) -> Any:
+        found.append(len(some))
+        return move(self, some, weights)
+
+    monkeypatch.setattr(CountedRows, "move", counting)
+    return iter([found])
+
+
+def windows_of(text: str, ends: range) -> dict[int, list[tuple[str, ...]]]:
+    with wukongs.Engine() as engine:
+        stream = engine.stream(A, batch_ms=100, timing=True)
+        stream.advance(0)
+        query = engine.register(f"REGISTER QUERY q AS {text}")
+        for end in ends:
+            subjects = [node(f"s{end}x{number}") for number in range(3)]
+            stream.push([(s, P, f'"{(end // 100 * at) % 11}"^^<{XSD}integer>', end) for at, s in enumerate(subjects)])
+            stream.push([(s, K, K, end) for s in subjects])
+            stream.advance(end)
+            engine.settle(60)
+        return {window.end_ms: sorted(rows(window)) for window in query.results(timeout_s=0)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_only_rows_that_come_and_go_are_counted(
+    monkeypatch: pytest.MonkeyPatch, counted: Iterator[list[int]], shape: str
+) -> None:
+    ends = range(100, 6001, 100)
+    anew = windows_of(SHAPES[shape], ends)
+    monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 0.0)
+    monkeypatch.setattr(held_distinct, "STAY_MIN", 10)
+    (moves,) = counted
+    found = windows_of(SHAPES[shape], ends)
+    assert found == anew
+    assert len(found) == len(ends)
+    assert len(moves) >= 30
+    assert max(moves[1:]) <= 6, "what came, what went"
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("stay_min", [0, 2, 5])
+def test_distinct_rows_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, stay_min: int) -> None:
+    monkeypatch.setattr(held_distinct, "STAY_MIN", stay_min)
+    rng = np.random.default_rng((SEED or 0) + stay_min)
+    held: Int64Array = np.empty((0, 3), np.int64)
+    distinct, before, kept = HeldDistinct([2, 0]), set[tuple[int, ...]](), 0
+    for number in range(1, 200):
+        came = rng.integers(0, rng.choice([3, 9]), (rng.integers(0, 9), 3))
+        goes = rng.random(len(held)) < rng.choice([0.0, 0.1, 0.9], p=[0.4, 0.5, 0.1])
+        went, held = held[goes], np.concatenate((held[~goes], came))
+        now = set(map(tuple, held[:, [2, 0]].tolist()))
+        if number % 17 and distinct.move(came, went, held, number):
+            columns = distinct.columns()
+            assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(now)
+            if distinct.came is not None and distinct.went is not None:
+                assert sorted(map(tuple, distinct.came.tolist())) == sorted(now - before)
+                assert sorted(map(tuple, distinct.went.tolist())) == sorted(before - now)
+                kept += 1
+        before = now
+    assert kept > 10
