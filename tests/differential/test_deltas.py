@@ -59,7 +59,7 @@ def text_of(rng: random.Random, name: str) -> str:
     head, tail = rng.choice(["*", "*", "DISTINCT *", "DISTINCT ?a"]), ""
     if rng.random() < 0.5:
         head, where, tail = beyond(rng, where, graphs)
-    output = rng.choice(["QUERY", "QUERY", "QUERY", "ISTREAM", "DSTREAM"])
+    output = rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"])
     return (
         f"PREFIX : <http://e/> REGISTER {output} {name}{every} AS "
         f"SELECT {head} {' '.join(clause)} WHERE {{ {where} }} {tail}"

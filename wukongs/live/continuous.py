@@ -896,7 +896,11 @@ class ContinuousQuery:
                 reader = terms = terms_of(self._core, firing.reader, firing.moment())
                 found = found or self._evaluated(firing, terms)
                 with limits_of(self._core.settings, None):
-                    found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
+                    before_ms = firing.at_ms - (self.step_ms or 0)
+                    if found.moves is not None and self.reporter.follows(before_ms):
+                        found = self.reporter.go_on(firing.last_ms, firing.reading.extents, *found.moves, terms)
+                    else:
+                        found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
         firing.answered = found, reader
         if not self.reporter.is_reported(found):
             return None
@@ -924,13 +928,19 @@ class ContinuousQuery:
         if deltas is None or self.step_ms is None or not reporter.follows(firing.at_ms - self.step_ms):
             return None
         assert self.compiled is not None, self.name
-        if self.compiled.modifiers:
+        if self.compiled.modifiers and not (self.compiled.is_distinct and len(self.compiled.modifiers) == 1):
             return None
         try:
-            moves = deltas.move(lambda: limits_of(self._core.settings, None))
+            moves = deltas.moved(self._limits)
             if moves is None or moves.is_anew:
                 return None
-            came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
+            if self.compiled.modifiers:
+                distinct = self._distinct(firing, deltas)
+                if distinct is None or distinct.came is None or distinct.went is None:
+                    return None
+                came, went = (Answer(tuple(rows.T.copy()), len(rows)) for rows in (distinct.came, distinct.went))
+            else:
+                came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
         except MemoryError:
             return None
         with limits_of(self._core.settings, None):
@@ -994,7 +1004,8 @@ class ContinuousQuery:
                 compiled=firing.plans,
             )
         if is_empty and not (found.length or firing.depends_on_moment()):
-            self._answer_to_nothing = rows, found  # without a row there is nothing in it that could be of another time
+            # Without a row there is nothing in it that could be of another time.
+            self._answer_to_nothing = rows, replace(found, moves=None)
         return found
 
 

@@ -170,3 +170,56 @@ def test_rows_that_come_and_go_at_once_are_told_of_as_a_whole(head: str, output:
             places = [result.vars.index(name) for name in order if name in result.vars]
             found[result.end_ms] = Counter(tuple(row[place] for place in places) for row in rows(result))
     assert found == wanted
+
+
+SHAPES = {
+    "DISTINCT": ("DISTINCT ?o", "", ""),
+    "a filter": ("?s ?o", "FILTER(STRLEN(STR(?o)) > 34)", ""),
+    "DISTINCT above a filter": ("DISTINCT ?o", "FILTER(STRLEN(STR(?o)) > 34)", ""),
+    "BIND": ("?t ?n", "BIND(STRLEN(STR(?o)) AS ?n) BIND(STR(?o) AS ?t)", ""),
+    "groups": ("?o (COUNT(?s) AS ?n) (AVG(?w) AS ?a) (MIN(?s) AS ?m)", "", "GROUP BY ?o"),
+    "groups with HAVING": ("?o (STR(MAX(?s)) AS ?m)", "", "GROUP BY ?o HAVING(SUM(?w) > 3)"),
+    "distinct groups": ("DISTINCT ?n", "", "GROUP BY ?o"),
+}
+
+
+def shaped(shape: str, output: Any, decoded: list[int]) -> dict[int, Counter[tuple[str, ...]]]:
+    """Return what is reported; decoded: see the fixture, and -1 before the last windows."""
+    head, inner, tail = SHAPES[shape]
+    head = head if shape != "distinct groups" else "DISTINCT (COUNT(?s) AS ?n)"
+    where = f"{{ ?s {node('p')} ?o . ?s {node('w')} ?w {inner} }} {tail}"
+    text = f"REGISTER QUERY q AS SELECT {head} FROM STREAM <{A}> [RANGE 2s STEP 100ms] WHERE {where}"
+    with wukongs.Engine() as engine:
+        stream = engine.stream(A, batch_ms=100, timing=True, history_ms=0)
+        stream.advance(0)
+        query = engine.register(text, output=output)
+        for end in range(100, 6001, 100):
+            if end == 5000:
+                decoded.append(-1)
+            triples = []
+            for number in range(3 if (end // 100) % 13 else 0):
+                one = f'"{TEXT}{(end // 100 * (number + 3)) % 23}"'
+                triples.append((node(f"s{(end // 100) % 29}x{number}"), node("p"), one, end))
+                weight = f'"{number + end % 700 // 100}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+                triples.append((triples[-1][0], node("w"), weight, end))
+            stream.push(triples)
+            stream.advance(end)
+            engine.settle(60)
+        return {window.end_ms: Counter(map(tuple, window.texts())) for window in query.results(timeout_s=0)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("output", ["istream", "dstream"])
+def test_rows_above_patterns_are_reported_by_what_came_and_went(
+    monkeypatch: pytest.MonkeyPatch, decoded: list[int], shape: str, output: Any
+) -> None:
+    """The same as where all is compared; but for DISTINCT above groups no more than moves becomes texts."""
+    monkeypatch.setattr("wukongs.query.plans.held_distinct.STAY_MIN", 1)
+    found = shaped(shape, output, decoded)
+    counts = decoded[decoded.index(-1) + 1 :]
+    monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 1e18)
+    assert found == shaped(shape, output, decoded)
+    assert any(found.values())
+    if shape != "distinct groups":
+        assert counts
+        assert max(counts) <= 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -33,11 +33,13 @@ from wukongs.store.terms import blank_node
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a query: columns of its variables; or of a graph's triples, each triple once; or a boolean."""
+    """The answer of a query: columns of its variables; or of a graph's triples, each triple once; or a boolean.
+    moves: the rows that came and went since the firing before, if that is known."""
 
     columns: tuple[Int64Array, ...]
     length: int
     boolean: bool | None = None
+    moves: tuple[Answer, Answer] | None = None
 
 
 def answer(
@@ -62,8 +64,15 @@ def answer(
     """
     with within(limits):
         known = () if explored is None else (explored,)
-        executor = Executor(dataset, terms, limits, memo, in_order, profile, known, compiled=compiled)
-        return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
+        executor = Executor(
+            dataset, terms, limits, memo, in_order, profile, known, compiled=compiled, by_moves=by_solution
+        )
+        found = _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
+        moved = executor.moved(query.pattern) if by_solution and query.form == "select" else None
+        if moved is None:
+            return found
+        came, went = (Answer(table.columns_of(tuple(map(Variable, query.variables))), table.length) for table in moved)
+        return replace(found, moves=(came, went))
 
 
 def modified(columns: Columns, modifiers: Sequence[Distinct | Slice], limits: Limits) -> Answer:

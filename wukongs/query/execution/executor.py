@@ -89,7 +89,7 @@ class Executor:
     without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: nodes
     whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
     number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row;
-    compiled: see Exploration."""
+    compiled: see Exploration; by_moves: what came and went is asked for (`moved`)."""
 
     def __init__(
         self,
@@ -103,16 +103,48 @@ class Executor:
         given: BindingTable | None = None,
         number: Variable | None = None,
         compiled: CompiledPlans | None = None,
+        by_moves: bool = False,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
         self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile, compiled)
         self._in_order = in_order
+        self._by_moves = by_moves
         self._profile = profile
         self._explored = explored
         self._given = BindingTable.unit() if given is None else given
         self._number = number
+
+    def moved(self, node: Node) -> tuple[BindingTable, BindingTable] | None:
+        """Return the solutions of a node that came and that went since the firing before, once it was run; None if that
+        is not known. One that came may also be among those that went.
+
+        The terms of what went can still be read: the slices that a firing reads are held until the next one has run."""
+        known, filtered = self._exploration.moved, FilteredBgp.of(node)
+        match node:
+            case _ if filtered is not None:
+                return known.get(id(filtered.bgp))
+            case Group():
+                return known.get(id(node))
+            case Distinct(pattern=pattern):
+                return known.get(id(pattern))
+            case Project(pattern=pattern, variables=variables):
+                below = self.moved(pattern)
+                kept = tuple(dict.fromkeys(variables))
+                return None if below is None else (operators.project(below[0], kept), operators.project(below[1], kept))
+            case Filter(condition=condition, pattern=pattern) if not exists_patterns(condition):
+                below = self.moved(pattern)
+                return None if below is None else (self._keep(condition, below[0]), self._keep(condition, below[1]))
+            case Extend(expression=expression, pattern=pattern, variable=variable) if not exists_patterns(expression):
+                below = self.moved(pattern)
+                if below is None:
+                    return None
+                came, went = (
+                    operators.with_column(table, variable, evaluate(expression, table, self._terms)) for table in below
+                )
+                return came, went
+        return None
 
     def explore(self, node: Node, table: BindingTable) -> BindingTable:
         """Join a table with an explorable pattern. Raises as run."""
@@ -346,7 +378,7 @@ class Executor:
             source.above = groups
         mark = self._limits.mark()
         try:
-            is_kept = groups.move(moves, self._terms)
+            is_kept = groups.move(moves, self._terms, self._by_moves)
         except BudgetExceeded:  # grouping anew may need less
             is_kept = False
             self._limits.back_to(mark, 0)
@@ -354,6 +386,9 @@ class Executor:
             source.refuse()
             return None
         variables = (*node.keys, *(variable for variable, _ in node.aggregates))
+        if groups.rows_before is not None and node.keys:
+            before, after = groups.rows_before, groups.rows_after(self._terms)
+            self._exploration.moved[id(node)] = _table_of(variables, after), _table_of(variables, before)
         if not groups.count and not node.keys:
             return group(BindingTable.empty(bound), (), node.aggregates, self._terms)
         return BindingTable(variables, groups.columns(self._terms), groups.count)
@@ -408,8 +443,10 @@ class Executor:
         self._limits.back_to(mark, 0)
         if distinct is None:
             return operators.distinct(BindingTable(variables, deltas.columns(places), deltas.count))
-        columns = distinct.columns()
-        return BindingTable(variables, columns, len(columns[0]))
+        if distinct.came is not None and distinct.went is not None:
+            moves = _table_of(variables, distinct.came.T), _table_of(variables, distinct.went.T)
+            self._exploration.moved[id(pattern)] = moves
+        return _table_of(variables, distinct.columns())
 
     @property
     def _is_alone(self) -> bool:
@@ -511,3 +548,8 @@ def _argument(aggregate: Aggregate, at: int, known: Collection[Variable]) -> Var
     if argument is None or (isinstance(argument, Variable) and argument in known):
         return argument
     return Variable(f".argument{at}")
+
+
+def _table_of(variables: tuple[Variable, ...], columns: Iterable[Int64Array]) -> BindingTable:
+    arrays = tuple(map(np.ascontiguousarray, columns))
+    return BindingTable(variables, arrays, len(arrays[0]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class Exploration:
     keep: Keep
     profile: Profile | None = None
     compiled: CompiledPlans | None = None
+    moved: dict[int, tuple[BindingTable, BindingTable]] = field(default_factory=dict)
+    """The rows that came and went since the firing before, of parts that are kept, by their identity."""
 
     def explore(self, node: Node, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join a table with an explorable node. rows_wanted: more rows than these are not needed.
@@ -136,7 +138,9 @@ class Exploration:
         moved = None if rows is None else rows.move(wanted.bgp, plans, self.keep, self.terms, self.limits)
         if moved is None:
             return None
-        _, deltas, _ = moved
+        _, deltas, moves = moved
+        if not moves.is_anew:
+            self.moved[id(wanted.bgp)] = deltas.table_of(moves.came), deltas.table_of(moves.went)
         columns = deltas.columns(range(len(deltas.variables)))
         return BindingTable(deltas.variables, columns, deltas.count)
 

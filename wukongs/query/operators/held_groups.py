@@ -220,6 +220,9 @@ class HeldGroups:
         self._keys, self._aggregates, self._columns = list(keys), aggregates, columns
         self.is_whole = False
         """Whether the last move came to its end: if not, the next one has to bring all rows."""
+        self.rows_before: tuple[Int64Array, ...] | None = None
+        """The rows that the groups of the last move had before, if they are noted."""
+        self._slots_after: Int64Array = np.empty(0, np.int64)
         self._clear()
 
     @staticmethod
@@ -259,10 +262,12 @@ class HeldGroups:
         texts = OBJECT_BYTES * sum(map(len, self._texts))
         return self._groups.size_bytes + arrays + texts + sum(part.size_bytes for part in parts)
 
-    def move(self, moves: Moves, terms: TermSpace) -> bool:
+    def move(self, moves: Moves, terms: TermSpace, notes_before: bool = False) -> bool:
         """Take over the rows that came and went; return whether that can be done exactly, else it is of no use any
-        more. Raises QueryTimeout, BudgetExceeded."""
-        self.is_whole = False
+        more. Raises QueryTimeout, BudgetExceeded.
+
+        notes_before: note the rows that groups have had, unless all come anew."""
+        self.is_whole, self.rows_before = False, None
         if moves.is_anew:
             self._clear()
         rows = np.concatenate((moves.came, moves.went))
@@ -273,9 +278,15 @@ class HeldGroups:
                 self._compact()
             touched = self._groups.move(rows[:, self._keys], weights)
             self._make_room()
+            self._slots_after = touched.slots[touched.after > 0]
+            if notes_before and not moves.is_anew:
+                self.rows_before = self._rows_of(touched.slots[touched.before > 0], terms)
             if not self._take(rows, weights, touched, terms):
                 return False
             current().hold(self.size_bytes)
+        elif notes_before and not moves.is_anew:
+            self._slots_after = np.empty(0, np.int64)
+            self.rows_before = self._rows_of(self._slots_after, terms)
         self.is_whole = True
         return True
 
@@ -363,7 +374,13 @@ class HeldGroups:
 
     def columns(self, terms: TermSpace) -> tuple[Int64Array, ...]:
         """Return the keys and the results of all groups."""
-        slots = self._groups.slots()
+        return self._rows_of(self._groups.slots(), terms)
+
+    def rows_after(self, terms: TermSpace) -> tuple[Int64Array, ...]:
+        """Return the rows that the groups of the last move have, as `columns` does."""
+        return self._rows_of(self._slots_after, terms)
+
+    def _rows_of(self, slots: Int64Array, terms: TermSpace) -> tuple[Int64Array, ...]:
         current().hold(16 * len(slots) * (len(self._keys) + len(self._aggregates)))
         for number, texts in enumerate(self._texts):
             if texts:

@@ -25,6 +25,7 @@ from wukongs.csparql.algebra import DatasetClause, GraphRef, StreamWindow, Tripl
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.errors import BudgetExceeded
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
@@ -263,6 +264,11 @@ class Deltas:
     def projected(self, rows: Int64Array) -> Columns:
         """Return the columns of the whole query of some of the rows that came or went."""
         return tuple([np.ascontiguousarray(rows[:, column]) for column in self._columns])
+
+    def table_of(self, rows: Int64Array) -> BindingTable:
+        """Return the matches of some of the rows that came or went."""
+        columns = [np.ascontiguousarray(rows[:, column]) for column in range(len(self.variables))]
+        return BindingTable(self.variables, tuple(columns), len(rows))
 
     def columns(self, places: Sequence[int]) -> Columns:
         """Return some columns of the rows that are held."""

@@ -37,6 +37,8 @@ class HeldDistinct:
     def move(self, came: Int64Array, went: Int64Array, held: Int64Array, number: int) -> bool:
         """Take over the rows that came and went; tell whether the distinct ones are kept. held: all rows that are
         there; number: of this move. Raises QueryTimeout, BudgetExceeded."""
+        if number == self._number:
+            return self._rows is not None
         rows, before, self._rows, self.came, self.went = self._rows, self._number, None, None, None
         self._number = number
         goes_on = rows is not None and before == number - 1
