@@ -27,6 +27,7 @@ from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.settings import take_turns_quickly
 from wukongs.store.snapshot import tick_sn
 
 log = logging.getLogger("wukongs")
@@ -114,6 +115,7 @@ class Injector:
     def start(self) -> None:
         """Start the thread, once. Called with the lock held."""
         if self._thread is None:
+            take_turns_quickly()
             thread = threading.Thread(target=self._run, name="wukongs-injector", daemon=True)
             thread.start()  # raises if the process may have no more threads: the next call tries again
             self._thread = thread

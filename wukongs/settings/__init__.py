@@ -168,6 +168,7 @@ def describe() -> str:
 
 
 def take_turns_quickly() -> None:
-    """Let a thread that waits for Python's lock ask for it soon: a question passes through several threads, and at
-    Python's default of 5 ms a firing waits for decoding."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    """Let a thread that waits for the interpreter get it soon, in this process: at Python's default of 5 ms a thread
+    that asks queries holds up the one that fires, at each of its kernel calls. A shorter interval stays
+    (docs/decisions/0050)."""
+    sys.setswitchinterval(min(SWITCH_INTERVAL_S, sys.getswitchinterval()))

@@ -451,3 +451,21 @@ def test_when_all_is_quiet_batches_are_merged_though_nobody_owes_it(
         time.sleep(0.002)
     assert engine.stats()["stored_batches"] <= 2
     assert engine.stats()["stored_triples"] == 67
+
+
+# --- the interpreter --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before_s", "after_s"), [(0.005, 50e-6), (10e-6, 10e-6)])
+def test_threads_take_turns_quickly_once_there_is_a_stream(
+    before_s: float, after_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shorter interval is left alone."""
+    interval_s = [before_s]
+    monkeypatch.setattr("sys.getswitchinterval", lambda: interval_s[0])
+    monkeypatch.setattr("sys.setswitchinterval", lambda seconds: interval_s.__setitem__(0, seconds))
+    with wukongs.Engine() as engine:
+        engine.query("ASK {}")
+        assert interval_s == [before_s]
+        engine.stream(A)
+        assert interval_s == [after_s]
