@@ -1,7 +1,7 @@
-"""What do small batches cost a search that finds most of its keys in the large one?
+"""Small batches beside a large one: how much longer a search takes that finds most of its keys in the large one.
 
-A search of four hops from a node, over one large batch; over the same and twelve
-small ones, with and without their key filters; and over all of it merged. The shapes take turns.
+A search of four hops from a node goes over one large batch; over the same and twelve small ones, with and without their
+key filters; and over all of it merged. The shapes take turns.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from typing import Any, NoReturn, TypeAlias
 from wukongs.errors import DataError
 
 PROTOCOL_VERSION = 2
+OLDEST_LOGGED_VERSION = 1
+"""Messages that a data folder's log holds are the same in all versions from this one on."""
 HEADER_BYTES_MAX = 16 << 20
 
 Frame: TypeAlias = bytes | memoryview
@@ -51,8 +53,8 @@ def write_header(fields: Mapping[str, Any]) -> bytes:
     return raw
 
 
-def read_header(frame: Frame) -> dict[str, Any]:
-    """Return the fields of a header frame of our version. Raises: MessageError."""
+def read_header(frame: Frame, oldest_version: int = PROTOCOL_VERSION) -> dict[str, Any]:
+    """Return the fields of a header frame of our version, or of one since the oldest. Raises: MessageError."""
     if len(frame) > HEADER_BYTES_MAX:
         raise MessageError(
             f"message: expected a header of at most {HEADER_BYTES_MAX} bytes, found {len(frame)}", "oversized"
@@ -66,9 +68,10 @@ def read_header(frame: Frame) -> dict[str, Any]:
         raise MessageError(f"message: expected a JSON header, found {raw[:60]!r}") from None
     if not isinstance(header, dict) or "wukongs" not in header:
         raise MessageError(f"message: expected a header with a 'wukongs' version, found {raw[:60]!r}")
-    if header["wukongs"] != PROTOCOL_VERSION or type(header["wukongs"]) is not int:
+    version = header["wukongs"]
+    if type(version) is not int or not oldest_version <= version <= PROTOCOL_VERSION:
         raise MessageError(
-            f"message: expected protocol version {PROTOCOL_VERSION}, found {header['wukongs']!r}. "
+            f"message: expected protocol version {PROTOCOL_VERSION}, found {version!r}. "
             "Run the same version of wukongs on both sides",
             "wrong version",
         )

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wukongs.errors import DataError, StreamError
-from wukongs.live.header import Frame, read_header, write_header
+from wukongs.live.header import OLDEST_LOGGED_VERSION, PROTOCOL_VERSION, Frame, read_header, write_header
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
 from wukongs.store.encoded import Encoded, TermTable
 
@@ -214,11 +214,11 @@ def _terms_frame(terms: TermTable) -> Frame:
 
 
 def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chunk | Pushed:
-    """Return the message of some frames. is_trusted: a checksum says that to_frames made these frames, so the ids and
-    texts of their tuples are not checked.
+    """Return the message of some frames. is_trusted: they come from a log, whose checksum says that to_frames made
+    them: so the ids and texts of their tuples are not checked, and their version may be an older one.
 
     Raises: DataError (a torn or foreign message, another version, a field that is missing, wrong or too big)."""
-    header = read_kind(frames, (*TOLD, _CHUNK, _PUSHED))
+    header = read_kind(frames, (*TOLD, _CHUNK, _PUSHED), OLDEST_LOGGED_VERSION if is_trusted else PROTOCOL_VERSION)
     if header["kind"] == _PUSHED:
         return _read_pushed(frames, header, is_trusted)
     if header["kind"] != _CHUNK:
@@ -227,11 +227,13 @@ def from_frames(frames: Sequence[Frame], is_trusted: bool = False) -> Told | Chu
     return Chunk(int_field(header, _CHUNK, "number"), encoded, bool_field(header, _CHUNK, "goes"))
 
 
-def read_kind(frames: Sequence[Frame], kinds: Collection[str]) -> dict[str, Any]:
+def read_kind(
+    frames: Sequence[Frame], kinds: Collection[str], oldest_version: int = PROTOCOL_VERSION
+) -> dict[str, Any]:
     """Return the header of a message of one of these kinds. Raises: DataError."""
     if not frames:
         raise DataError("message: expected a header frame, found no frame")
-    header = read_header(frames[0])
+    header = read_header(frames[0], oldest_version)
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         raise DataError(f"message: expected a kind among {', '.join(kinds)}, found {kind!r}")

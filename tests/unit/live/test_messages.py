@@ -273,3 +273,11 @@ def test_a_tuple_outside_its_stream_batch_is_named() -> None:
             StreamError, match=rf"from {time} to {time} ms do not belong to stream batch 10 \(900 to 1000"
         ):
             check_batch_number(make_piece(number=10, time=time), 100)
+
+
+def test_an_older_version_is_read_from_a_log_and_refused_from_a_peer() -> None:
+    close = Close("s", "p", 1, 40, -1)
+    older = _with_header(_bytes(close), wukongs=1)
+    assert pieces.from_frames(older, is_trusted=True) == close
+    with pytest.raises(DataError, match="expected protocol version 2, found 1"):
+        pieces.from_frames(older)
