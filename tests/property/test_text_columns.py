@@ -153,6 +153,11 @@ def test_any_expression(expression: Expression, rows: list[tuple[str | None, ...
     check(expression, rows)
 
 
+@pytest.mark.parametrize("op", ["CONTAINS", "STRSTARTS", "STRENDS", "STRBEFORE", "STRAFTER", "LANGMATCHES"])
+def test_over_no_rows(op: str) -> None:
+    check(Call(op, (X, X)), [])
+
+
 @given(EXPRESSIONS, st.lists(st.tuples(STRINGS, STRINGS), max_size=12))
 @fuzzed(300)
 def test_any_expression_over_strings(expression: Expression, rows: list[tuple[str | None, ...]]) -> None:

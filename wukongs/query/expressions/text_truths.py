@@ -69,7 +69,7 @@ def _part_test(
 
 def _lang_matches(first: TextColumn, second: TextColumn) -> Truth:
     valid: BoolArray = (first.kinds == STRING) & (second.kinds == STRING)
-    if len(second) > 1:
+    if len(second) != 1:
         return Truth.of(np.array([language_fits(*pair) for pair in pairs(first, second)], np.bool_), valid)
     wanted, tags = second.lexical[0].as_py(), first.lexical.dictionary_encode()
     fits = np.array([language_fits(tag, wanted) for tag in tags.dictionary.to_pylist()], np.bool_)
