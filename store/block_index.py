@@ -147,7 +147,7 @@ class BlockIndex:
             self._build((0, number), built, is_owned=True)
             return
         self._waiting[number] = tuples
-        self.size_bytes += _bytes_at_most(tuples)
+        self.size_bytes += bytes_at_most(len(tuples[0]))
 
     def _block(self, key: Key) -> Batch | None:
         """Return a block if it is there; a slice that waits is built."""
@@ -162,7 +162,7 @@ class BlockIndex:
 
     def _take_out(self, number: int) -> Timed:
         tuples = self._waiting.pop(number)
-        self.size_bytes -= _bytes_at_most(tuples)
+        self.size_bytes -= bytes_at_most(len(tuples[0]))
         return tuples
 
     def _waits(self, key: Key) -> bool:
@@ -377,5 +377,6 @@ def build_slice(tuples: Timed) -> Batch:
     return build_batch(np.full(len(tuples[0]), WINDOW_GRAPH, np.int64), *tuples)
 
 
-def _bytes_at_most(tuples: Timed) -> int:
-    return SLICE_BYTES_MAX + SLICE_BYTES_PER_TUPLE_MAX * len(tuples[0])
+def bytes_at_most(count: int) -> int:
+    """Return how many bytes the slice of so many tuples takes at most."""
+    return SLICE_BYTES_MAX + SLICE_BYTES_PER_TUPLE_MAX * count

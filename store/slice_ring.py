@@ -25,7 +25,7 @@ import numpy as np
 from wukongs.store.arrival_sequence import ArrivalSequence
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.block_index import BlockIndex, Timed, build_slice, copy_count
+from wukongs.store.block_index import BlockIndex, Timed, build_slice, bytes_at_most, copy_count
 from wukongs.store.dtypes import Int64Array
 
 WINDOWS_REMEMBERED = 64
@@ -143,6 +143,15 @@ class SliceRing:
         """Build the slice of a stream batch that has not come yet, of all its tuples so far. They are the first that
         `add` will be given."""
         self._ahead = number, len(tuples[0]), build_slice(tuples)
+
+    def has_room_ahead(self, count: int, size_bytes_max: int) -> bool:
+        """Tell whether a slice of so many tuples may be built ahead: what is held stays within a size with it."""
+        held = self.size_bytes - (0 if self._ahead is None else self._ahead[2].size_bytes)
+        return held + bytes_at_most(count) <= size_bytes_max
+
+    def forget_ahead(self) -> None:
+        """Give up the slice that was built ahead."""
+        self._ahead = None
 
     def close(self, number: int) -> None:
         """Close all stream batches up to `number`; pay for the merging of blocks, and begin the blocks that are

@@ -25,7 +25,8 @@ def collect(core: Core, state: StreamState, needed_after: int | None) -> None:
     needed_after: registered windows need the slices after this stream batch; None: there is no such window.
     """
     ring = state.ring
-    ring.build_slices()  # what goes does not hang on what idle time has built
+    ring.forget_ahead()  # what goes does not hang on what idle time has built
+    ring.build_slices()
     while ring.size_bytes > state.slice_bytes_max and (oldest := ring.oldest_held) is not None:
         if ring.oldest is not None and (needed_after is None or ring.oldest <= needed_after):
             core.drop_slices(state, ring.oldest * state.batch_ms)

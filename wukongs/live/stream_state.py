@@ -472,7 +472,10 @@ class StreamState:
         if number is None or self.whole is not None or self.slice_filter is not None or not self.ring.is_read:
             return False
         fragments = self._to_slice[number]
-        if sum(len(fragment.subjects) for fragment in fragments) < max(1, 2 * self.ring.count_ahead(number)):
+        count = sum(len(fragment.subjects) for fragment in fragments)
+        if count < max(1, 2 * self.ring.count_ahead(number)) or not self.ring.has_room_ahead(
+            count, self.slice_bytes_max
+        ):
             return False
         tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
         self.ring.build_ahead(number, (tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps))
