@@ -772,6 +772,8 @@ class ContinuousQuery:
             self._decide(last_ms, None)
             return None
         is_compared, is_stored = self.reporter.is_compared, self.windows.reads_stored
+        if is_compared and self.step_ms is not None and self.windows.has_lost_of(at_ms - self.step_ms):
+            self.reporter.go_on_no_more()
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing = True
         plans = self.compiled if reading.dataset is None and reading.error is None else None
@@ -1002,6 +1004,7 @@ class ContinuousQuery:
                 by_solution=self.reporter.is_compared,
                 explored=self._explored(firing),
                 compiled=firing.plans,
+                by_moves=self.step_ms is not None and self.reporter.follows(firing.at_ms - self.step_ms),
             )
         if is_empty and not (found.length or firing.depends_on_moment()):
             # Without a row there is nothing in it that could be of another time.

@@ -315,6 +315,15 @@ class QueryWindows:
                 found = at_ms if found is None else found
         return found
 
+    def has_lost_of(self, at_ms: int) -> bool:
+        """Tell whether slices are gone that the firing at a time has read."""
+        for window in self._timed:
+            state = self.states[window.stream]
+            lost_to = state.ring.lost_to
+            if lost_to is not None and lost_to > interval(window, state.batch_ms, at_ms).after:
+                return True
+        return False
+
     def alike_to_ms(self, at_ms: int, to_ms: int, upper: int) -> int:
         """Return up to when, at most to_ms, firings read the same as the one at a time, below a snapshot number.
         to_ms: the query is covered up to there. Called when everything up to at_ms is sealed."""

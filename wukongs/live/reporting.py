@@ -6,7 +6,8 @@ texts, since the terms of a window may be gone when the next one closes. Before 
 a failed firing, nothing is remembered: all windows were empty, and there was no row.
 
 A query that keeps its matches (query/plans/deltas.py) says which rows came and went since the firing before. Only these
-are made texts then (`go_on`): the slices that a firing reads are held until the next one has run.
+are made texts then (`go_on`): the slices that a firing reads are held until the next one has run. If they had to go
+before, for want of room, the whole answer is compared (`go_on_no_more`).
 
 In a data folder the heads of the log's segments carry what is remembered (`progress`). While the log is replayed, a
 firing takes the newest of them that is older than itself (`recorded`), so that it does not matter which of the firings
@@ -102,6 +103,11 @@ class Reporter:
         found = self._remembered
         is_operator = self._output != "rstream"
         return is_operator and found is not None and found.is_whole and found.at_ms == before_ms
+
+    def go_on_no_more(self) -> None:
+        """Have the next firing compared as a whole: the terms of what went cannot be read any more."""
+        if self._remembered is not None:
+            self._remembered.is_whole = False
 
     def go_on(self, at_ms: int, extents: Sequence[Extent], came: Answer, went: Answer, terms: QueryTerms) -> Answer:
         """Do as `compare`, by what the firing at a time has more and what it has less than the one before."""

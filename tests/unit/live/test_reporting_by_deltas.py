@@ -223,3 +223,33 @@ def test_rows_above_patterns_are_reported_by_what_came_and_went(
     if shape != "distinct groups":
         assert counts
         assert max(counts) <= 12
+
+
+@pytest.mark.parametrize("operator", ["ISTREAM", "DSTREAM"])
+@pytest.mark.parametrize(
+    "select", ["?s ?o %s { ?s ?p ?o }", "?s (MIN(?o) AS ?n) %s { ?s ?p ?o } GROUP BY ?s"], ids=["rows", "groups"]
+)
+def test_what_went_may_have_had_to_go_for_want_of_room(operator: str, select: str) -> None:
+    """No window to come reads the slice, so it goes first when a stream is full, and its terms with it."""
+    select = select.replace("?p", node("p"))
+    with wukongs.Engine() as engine:
+        stream = engine.stream(A, batch_ms=100, timing=True, history_ms=0)
+        window = f"FROM STREAM <{A}> [RANGE 300ms STEP 100ms]"
+        query = engine.register(f"REGISTER {operator} q AS SELECT {select % window}")
+        for number in range(1, 7):
+            stream.push([(node(f"s{number}n{n}"), node("p"), node(f"o{number}n{n}"), 100 * number) for n in range(40)])
+            if number == 6:
+                with engine._core.lock:
+                    engine._core.drop_slices(engine._core.streams[A], 300)
+                    terms = engine._core.registry.transient
+                    terms._finish()
+                    terms._begin(0)
+                    terms._finish()
+                    terms._publish()
+            stream.advance(100 * number)
+            engine.settle(60)
+        assert query.stats()["firings_by_deltas"] > 0
+        found = {window.end_ms: {row[0] for row in rows(window)} for window in query.results(timeout_s=0)}
+    came_in = 6 if operator == "ISTREAM" else 3
+    assert found[600] == {f"s{came_in}n{n}" for n in range(40)}
+    assert len(found[500]) == 40

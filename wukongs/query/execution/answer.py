@@ -54,21 +54,22 @@ def answer(
     profile: Profile | None = None,
     explored: Explored | None = None,
     compiled: CompiledPlans | None = None,
+    by_moves: bool = False,
 ) -> Answer:
     """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled: see
     Executor;
     by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
-    its own.
+    its own; by_moves: Answer.moves is asked for, and the terms of what went can still be read.
 
     Raises QueryTimeout, BudgetExceeded.
     """
     with within(limits):
         known = () if explored is None else (explored,)
         executor = Executor(
-            dataset, terms, limits, memo, in_order, profile, known, compiled=compiled, by_moves=by_solution
+            dataset, terms, limits, memo, in_order, profile, known, compiled=compiled, by_moves=by_moves
         )
         found = _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
-        moved = executor.moved(query.pattern) if by_solution and query.form == "select" else None
+        moved = executor.moved(query.pattern) if by_moves and query.form == "select" else None
         if moved is None:
             return found
         came, went = (Answer(table.columns_of(tuple(map(Variable, query.variables))), table.length) for table in moved)
