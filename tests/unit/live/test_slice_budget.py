@@ -233,7 +233,7 @@ def test_blocks_that_are_built_in_idle_time_stay_within_the_budget_too(engine: w
 
 def test_a_slice_that_is_built_ahead_takes_no_room_from_windows(engine: wukongs.Engine) -> None:
     """It belongs to a stream batch that is not closed: the windows before it fit."""
-    ahead, late = engine.stream(A, slice_bytes_max=16_000), engine.stream(B)
+    ahead, late = engine.stream(A, slice_bytes_max=11_000), engine.stream(B)
     query = engine.register(
         f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [RANGE 300ms STEP 100ms] "
         f"FROM STREAM <{B}> [RANGE 100ms STEP 100ms] {{ ?s ?p ?o }}"
@@ -241,7 +241,7 @@ def test_a_slice_that_is_built_ahead_takes_no_room_from_windows(engine: wukongs.
     push(ahead, 0, 300, 50)
     late.advance(200)
     engine.settle(timeout_s=60)
-    for count in (10, 200):  # there is room for the first of these only
+    for count in (10, 200):  # there is no room for the second of these
         ahead.push([at(f"ahead{count}n{i}", 400) for i in range(count)])
         engine.settle(timeout_s=60)
         with engine._core.lock:
