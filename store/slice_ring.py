@@ -69,8 +69,11 @@ class SliceRing:
     def size_bytes(self) -> int:
         """Bytes of slices, blocks and arrivals, of slices that wait and merges under way at most, and of the texts of
         transient terms as given."""
-        ahead_bytes = 0 if self._ahead is None else self._ahead[2].size_bytes
-        return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes + ahead_bytes
+        return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes + self._ahead_bytes
+
+    @property
+    def _ahead_bytes(self) -> int:
+        return 0 if self._ahead is None else self._ahead[2].size_bytes
 
     @property
     def copy_count(self) -> int:
@@ -146,8 +149,7 @@ class SliceRing:
 
     def has_room_ahead(self, count: int, size_bytes_max: int) -> bool:
         """Tell whether a slice of so many tuples may be built ahead: what is held stays within a size with it."""
-        held = self.size_bytes - (0 if self._ahead is None else self._ahead[2].size_bytes)
-        return held + bytes_at_most(count) <= size_bytes_max
+        return self.size_bytes - self._ahead_bytes + bytes_at_most(count) <= size_bytes_max
 
     def forget_ahead(self) -> None:
         """Give up the slice that was built ahead."""

@@ -70,6 +70,12 @@ def prepare(where: str, seed: str, social: Social, stored: BatchSet) -> Prepared
         f"PREFIX : <{NAMESPACE}> REGISTER QUERY q AS SELECT * FROM <urn:x-wukongs:default> "
         f"FROM NAMED STREAM <{STREAM}> [RANGE 1s STEP 100ms] WHERE {{ {where.format(stream=STREAM)} }}"
     )
+    return planned(text, seed, stored, social.window)
+
+
+def planned(text: str, seed: str, stored: BatchSet, *windows: BatchSet) -> Prepared:
+    """Parse, plan and lower a query of one basic graph pattern, with one variable bound beforehand. windows: what each
+    of its windows holds."""
     query = rewrite(parse_query(text))
     pattern = query.pattern
     while isinstance(pattern, Project):
@@ -79,7 +85,7 @@ def prepare(where: str, seed: str, social: Social, stored: BatchSet) -> Prepared
     def resolve(term: Term) -> int:
         return name_id(term.text[1:-1])
 
-    dataset = Dataset(query.dataset, stored, {query.dataset.windows[0]: social.window}, resolve)
+    dataset = Dataset(query.dataset, stored, dict(zip(query.dataset.windows, windows, strict=True)), resolve)
     variable = Variable(seed)
     lowered = PlanMemo().route(FilteredBgp(pattern), (variable,), 1, dataset).segments[0].lowered
     return Prepared(lowered, dataset, variable)

@@ -17,16 +17,9 @@ import numpy as np
 from wukongs.bench.harness import Report, repeat, summary
 from wukongs.bench.kernels.loop_kernels import run_group
 from wukongs.bench.kernels.social import NAMESPACE, name_id
-from wukongs.bench.kernels.steps import Prepared
-from wukongs.csparql.algebra import Bgp, Project
-from wukongs.csparql.parser import parse_query
-from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.rules import rewrite
-from wukongs.csparql.terms import Term, Variable
+from wukongs.bench.kernels.steps import planned
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import run
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
@@ -47,7 +40,7 @@ def measure(found: Report, quick: bool) -> None:
     predicates = np.full(count, name_id("knows"), np.int64)
     # The value of keys[i] is keys[count - 1 - i]: so every match can be checked.
     stored = BatchSet.of((build_batch(graphs, keys, predicates, keys[::-1].copy()),), disjoint=True)
-    prepared = prepare(stored)
+    prepared = planned(f"PREFIX : <{NAMESPACE}> SELECT * WHERE {{ ?user :knows ?friend }}", "user", stored)
     found.data = {**found.data, "stored keys": count, "clock": "CPU time of one thread"}
     for k in SEEDS:
         if k > count:
@@ -84,23 +77,6 @@ def median_cpu_seconds_of(calls: Sequence[Callable[[], object]]) -> float:
     in the cache no more than many are."""
     rest = iter(calls)
     return summary(repeat(lambda: next(rest)(), len(calls), 0, time.thread_time))["median"]
-
-
-def prepare(stored: BatchSet) -> Prepared:
-    """Plan `?user :knows ?friend` over stored batches, with the user bound beforehand."""
-    query = rewrite(parse_query(f"PREFIX : <{NAMESPACE}> SELECT * WHERE {{ ?user :knows ?friend }}"))
-    pattern = query.pattern
-    while isinstance(pattern, Project):
-        pattern = pattern.pattern
-    assert isinstance(pattern, Bgp)
-
-    def resolve(term: Term) -> int:
-        return name_id(term.text[1:-1])
-
-    dataset = Dataset(query.dataset, stored, {}, resolve)
-    user = Variable("user")
-    lowered = PlanMemo().route(FilteredBgp(pattern), (user,), 1, dataset).segments[0].lowered
-    return Prepared(lowered, dataset, user)
 
 
 def plot(found: Report, path: Path) -> None:

@@ -14,14 +14,7 @@ import numpy as np
 from wukongs.bench.harness import Report, repeat, summary
 from wukongs.bench.kernels.loop_kernels import count_passing, run_each
 from wukongs.bench.kernels.social import NAMESPACE, name_id, random_ids
-from wukongs.bench.kernels.steps import Prepared
-from wukongs.csparql.algebra import Bgp, Project
-from wukongs.csparql.parser import parse_query
-from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.rules import rewrite
-from wukongs.csparql.terms import Term, Variable
-from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.bench.kernels.steps import Prepared, planned
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
@@ -32,6 +25,7 @@ EDGES, DEGREE, SMALL_COUNT = 3_000_000, 8, 12
 SMALL_EDGES = (100, 1_000, 10_000)
 TITLE = "Four hops, microseconds a search"
 HOPS = "?a :knows ?b . ?b :knows ?c . ?c :knows ?d . ?d :knows ?e"
+QUERY = f"PREFIX : <{NAMESPACE}> SELECT * WHERE {{ {HOPS} }}"
 
 
 def measure(found: Report, quick: bool) -> None:
@@ -56,7 +50,7 @@ def measure(found: Report, quick: bool) -> None:
             "merged": BatchSet.of((whole,), disjoint=True),
         }
         starts = rng.choice(nodes, 5 if quick else 100)
-        calls = {name: partial(_rows, _prepare(stored), starts) for name, stored in shapes.items()}
+        calls = {name: partial(_rows, planned(QUERY, "a", stored), starts) for name, stored in shapes.items()}
         for name in ("with small batches", "without filters"):
             found.check(f"{size:,} edges, {name}: rows", calls["merged"](), calls[name]())
         took: dict[str, list[float]] = {name: [] for name in calls}
@@ -78,22 +72,6 @@ def _edges(nodes: Int64Array, count: int, rng: np.random.Generator) -> tuple[Int
 
 def _rows(prepared: Prepared, starts: Int64Array) -> int:
     return int(run_each(*prepared.arguments(starts)))
-
-
-def _prepare(stored: BatchSet) -> Prepared:
-    query = rewrite(parse_query(f"PREFIX : <{NAMESPACE}> SELECT * WHERE {{ {HOPS} }}"))
-    pattern = query.pattern
-    while isinstance(pattern, Project):
-        pattern = pattern.pattern
-    assert isinstance(pattern, Bgp)
-
-    def resolve(term: Term) -> int:
-        return name_id(term.text[1:-1])
-
-    dataset = Dataset(query.dataset, stored, {}, resolve)
-    start = Variable("a")
-    lowered = PlanMemo().route(FilteredBgp(pattern), (start,), 1, dataset).segments[0].lowered
-    return Prepared(lowered, dataset, start)
 
 
 def plot(found: Report, path: Path) -> None:

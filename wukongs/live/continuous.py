@@ -885,25 +885,7 @@ class ContinuousQuery:
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        reader: Utf8Reader = firing.reader
-        found = None
-        if firing.twin is not None and firing.twin.answered is not None:
-            found, reader = firing.twin.answered
-            self._counts.explored_together += 1
-        if found is None:
-            found = self._moved(firing)
-        if found is None:
-            found = self._ran(firing)
-            if found is None or self.reporter.is_compared:
-                reader = terms = terms_of(self._core, firing.reader, firing.moment())
-                found = found or self._evaluated(firing, terms)
-                with limits_of(self._core.settings, None):
-                    before_ms = firing.at_ms - (self.step_ms or 0)
-                    if found.moves is not None and self.reporter.follows(before_ms):
-                        found = self.reporter.go_on(firing.last_ms, firing.reading.extents, *found.moves, terms)
-                    else:
-                        found = self.reporter.compare(firing.last_ms, firing.reading.extents, found, terms)
-        firing.answered = found, reader
+        found, reader = firing.answered = self._answer(firing)
         if not self.reporter.is_reported(found):
             return None
         reading = firing.reading
@@ -924,10 +906,31 @@ class ContinuousQuery:
             is_stream=self.is_stream,
         )
 
+    def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
+        """Return what the firing reports of its answer, and what reads its terms."""
+        if firing.twin is not None and firing.twin.answered is not None:
+            self._counts.explored_together += 1
+            return firing.twin.answered
+        if (found := self._moved(firing)) is not None:
+            return found, firing.reader
+        found, reporter, extents = self._ran(firing), self.reporter, firing.reading.extents
+        if found is not None and not reporter.is_compared:
+            return found, firing.reader
+        terms = terms_of(self._core, firing.reader, firing.moment())
+        found = found or self._evaluated(firing, terms)
+        with self._limits():
+            if found.moves is not None:
+                return reporter.go_on(firing.last_ms, extents, *found.moves, terms), terms
+            return reporter.compare(firing.last_ms, extents, found, terms), terms
+
+    def _goes_on(self, firing: Firing) -> bool:
+        """Tell whether rows that came and went since the firing before are all that ISTREAM or DSTREAM needs."""
+        return self.step_ms is not None and self.reporter.follows(firing.at_ms - self.step_ms)
+
     def _moved(self, firing: Firing) -> Answer | None:
         """Return what ISTREAM or DSTREAM reports by the rows that came and went; None if the whole answer is needed."""
-        deltas, reporter = firing.deltas, self.reporter
-        if deltas is None or self.step_ms is None or not reporter.follows(firing.at_ms - self.step_ms):
+        deltas = firing.deltas
+        if deltas is None or not self._goes_on(firing):
             return None
         assert self.compiled is not None, self.name
         if self.compiled.modifiers and not (self.compiled.is_distinct and len(self.compiled.modifiers) == 1):
@@ -945,9 +948,9 @@ class ContinuousQuery:
                 came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
         except MemoryError:
             return None
-        with limits_of(self._core.settings, None):
+        with self._limits():
             terms = terms_of(self._core, firing.reader, firing.moment())
-            return reporter.go_on(firing.last_ms, firing.reading.extents, came, went, terms)
+            return self.reporter.go_on(firing.last_ms, firing.reading.extents, came, went, terms)
 
     def _ran(self, firing: Firing) -> Answer | None:
         """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
@@ -960,15 +963,15 @@ class ContinuousQuery:
                 if firing.deltas is not None and (distinct := self._distinct(firing, firing.deltas)) is not None:
                     columns, modifiers = distinct.columns(), modifiers[1:]
                 elif firing.deltas is not None:
-                    columns = firing.deltas.run(lambda: limits_of(self._core.settings, None))
+                    columns = firing.deltas.run(self._limits)
                 if columns is None:
-                    columns = whole.run(lambda: limits_of(self._core.settings, None))
+                    columns = whole.run(self._limits)
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         if columns is None:
             return None
         if modifiers:
-            return modified(columns, modifiers, limits_of(self._core.settings, None))
+            return modified(columns, modifiers, self._limits())
         return Answer(columns, len(columns[0]))
 
     def _distinct(self, firing: Firing, deltas: Deltas) -> HeldDistinct | None:
@@ -991,20 +994,20 @@ class ContinuousQuery:
         if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
             return self._answer_to_nothing[1]
         if rows is not None:
-            found = rows.answer(dataset, terms, limits_of(self._core.settings, None), self.plans)
+            found = rows.answer(dataset, terms, self._limits(), self.plans)
         else:
             found = answer(
                 self.query,
                 dataset,
                 terms,
-                limits_of(self._core.settings, None),
+                self._limits(),
                 self.plans,
                 scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
                 in_order=True,
                 by_solution=self.reporter.is_compared,
                 explored=self._explored(firing),
                 compiled=firing.plans,
-                by_moves=self.step_ms is not None and self.reporter.follows(firing.at_ms - self.step_ms),
+                by_moves=self._goes_on(firing),
             )
         if is_empty and not (found.length or firing.depends_on_moment()):
             # Without a row there is nothing in it that could be of another time.

@@ -71,6 +71,7 @@ class Groups:
     def explore(self, firings: Sequence[Firing], stale: list[PlanMemo]) -> None:
         """Find the matches of the patterns of firings of one template at one time, as far as there is something to
         share. If that fails, each finds its own error. stale: plans to be renewed are added to it."""
+        firings = [firing for firing in firings if firing.twin is None and not _goes_alone(firing)]
         if len(firings) < 2:
             return
         first = firings[0]  # all read the same windows
@@ -78,16 +79,13 @@ class Groups:
             return  # these are run together because they are compiled
         if first.reading.error is not None or first.is_over_nothing():
             return
-        firings = [firing for firing in firings if firing.twin is None and not _goes_alone(firing)]
-        if len(firings) < 2:
-            return
         start = self._start(firings)
         shared = start.shared
         if shared.alone:
             shared.alone -= 1
             return
         try:
-            tables = self._explore(firings[0], start)
+            tables = self._explore(first, start)
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             is_named = isinstance(error, WukongsError | MemoryError)

@@ -70,6 +70,8 @@ class Fragment:
 
     @staticmethod
     def join(fragments: list[Fragment]) -> Fragment:
+        if len(fragments) == 1:
+            return fragments[0]
         names = (name for name in Fragment.__slots__ if name not in ("transient_bytes", "partition"))
         columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in fragments]) for name in names}
         return Fragment(**columns, transient_bytes=sum(part.transient_bytes for part in fragments), partition="")
@@ -457,7 +459,7 @@ class StreamState:
         self.waiting_bytes -= self._size(number)
         fragments = self._to_slice.pop(number)
         self.waiting_bytes += self._size(number)
-        tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        tuples = Fragment.join(fragments)
         columns = tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps
         arrivals = self._in_arrival_order(fragments, columns)
         self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
@@ -473,11 +475,10 @@ class StreamState:
             return False
         fragments = self._to_slice[number]
         count = sum(len(fragment.subjects) for fragment in fragments)
-        if count < max(1, 2 * self.ring.count_ahead(number)) or not self.ring.has_room_ahead(
-            count, self.slice_bytes_max
-        ):
+        is_enough = count >= max(1, 2 * self.ring.count_ahead(number))
+        if not is_enough or not self.ring.has_room_ahead(count, self.slice_bytes_max):
             return False
-        tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        tuples = Fragment.join(fragments)
         self.ring.build_ahead(number, (tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps))
         return True
 
@@ -510,7 +511,7 @@ class StreamState:
         fragments = self._to_join.pop(number)
         self._predicates.pop(number, None)
         self.waiting_bytes += self._size(number)
-        tuples = fragments[0] if len(fragments) == 1 else Fragment.join(fragments)
+        tuples = Fragment.join(fragments)
         graphs = np.where(tuples.graphs == UNBOUND, self.into, tuples.graphs)
         columns = graphs, tuples.subjects, tuples.predicates, tuples.objects
         if not tuples.timing.any():

@@ -13,30 +13,13 @@ state : int64[STATE_WIDTH]
 
 from __future__ import annotations
 
-from wukongs.query.rows_kernels import mix_cell
-from wukongs.store.jit import njit, njit_uncounted
+from wukongs.query.rows_kernels import hash_row, rows_equal
+from wukongs.store.jit import njit
 
 FREE, USED, TOUCHED, MOVE = range(4)
 """The state: how many slots are in `free`, how many have ever been used, how many rows the move under way has
 touched, and the number of that move."""
 STATE_WIDTH = 4
-
-
-@njit_uncounted
-def _place(rows, row, mask):
-    """Return the place in the index at which the search for a row begins."""
-    mixed = rows.shape[1]
-    for column in range(rows.shape[1]):
-        mixed = mix_cell(mixed, rows[row, column])
-    return (mixed ^ (mixed >> 32)) & mask
-
-
-@njit_uncounted
-def _is_row(keys, slot, rows, row):
-    for column in range(rows.shape[1]):  # noqa: SIM110 (numba has no generators with all)
-        if keys[slot, column] != rows[row, column]:
-            return False
-    return True
 
 
 @njit
@@ -54,8 +37,8 @@ def move_some(rows, weights, start, stop, keys, counts, index, free, state, move
     There are slots and an index for all rows. Cost: one probe sequence per row."""
     mask = index.shape[0] - 1
     for row in range(start, stop):
-        at = _place(rows, row, mask)
-        while index[at] >= 0 and not _is_row(keys, index[at], rows, row):
+        at = hash_row(rows.T, row) & mask
+        while index[at] >= 0 and not rows_equal(keys.T, index[at], rows.T, row):
             at = (at + 1) & mask
         slot = index[at]
         if slot < 0:
@@ -89,12 +72,12 @@ def free_gone(touched, keys, counts, index, free, state):
             continue
         free[state[FREE]] = slot
         state[FREE] += 1
-        hole = _place(keys, slot, mask)
+        hole = hash_row(keys.T, slot) & mask
         while index[hole] != slot:
             hole = (hole + 1) & mask
         at = (hole + 1) & mask
         while index[at] >= 0:
-            if (at - _place(keys, index[at], mask)) & mask >= (at - hole) & mask:
+            if (at - hash_row(keys.T, index[at])) & mask >= (at - hole) & mask:
                 index[hole] = index[at]
                 hole = at
             at = (at + 1) & mask
@@ -107,7 +90,7 @@ def fill_index(keys, counts, index, used):
     mask = index.shape[0] - 1
     for slot in range(used):
         if counts[slot] != 0:
-            at = _place(keys, slot, mask)
+            at = hash_row(keys.T, slot) & mask
             while index[at] >= 0:
                 at = (at + 1) & mask
             index[at] = slot

@@ -13,15 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.store.jit import njit, njit_inline
-
-
-@njit_inline
-def mix_cell(mixed, cell):
-    """Mix one more cell of a row into what is mixed of those before it."""
-    mixed ^= cell & 0x7FFFFFFFFFFFFFFF
-    mixed = ((mixed & 0x7FFFFFFF) * 0x9E3779B1) ^ ((mixed >> 31) * 0x5BD1E995)
-    return mixed ^ (mixed >> 29)
+from wukongs.store.jit import njit
 
 
 @njit
@@ -38,7 +30,9 @@ def hash_row(keys, row):
     hash : int                      In [0, 2**63); its low bits are mixed, so that a mask of them is a good slot."""
     mixed = np.int64(0)
     for column in range(keys.shape[0]):
-        mixed = mix_cell(mixed, keys[column, row])
+        mixed ^= keys[column, row] & 0x7FFFFFFFFFFFFFFF
+        mixed = ((mixed & 0x7FFFFFFF) * 0x9E3779B1) ^ ((mixed >> 31) * 0x5BD1E995)
+        mixed ^= mixed >> 29
     return mixed ^ (mixed >> 32)
 
 

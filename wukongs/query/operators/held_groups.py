@@ -250,6 +250,10 @@ class HeldGroups:
                 self._sums[columns, one.distinct] = _Sums()
 
     @property
+    def _parts(self) -> list[_Sums | _Terms]:
+        return [*self._sums.values(), *self._terms.values()]
+
+    @property
     def count(self) -> int:
         """Groups that have a row."""
         return self._groups.count
@@ -258,9 +262,8 @@ class HeldGroups:
     def size_bytes(self) -> int:
         """About what it holds."""
         arrays = 8 * self._room * (len(self._aggregates) + len(self._bound))
-        parts: list[_Sums | _Terms] = [*self._sums.values(), *self._terms.values()]
         texts = OBJECT_BYTES * sum(map(len, self._texts))
-        return self._groups.size_bytes + arrays + texts + sum(part.size_bytes for part in parts)
+        return self._groups.size_bytes + arrays + texts + sum(part.size_bytes for part in self._parts)
 
     def move(self, moves: Moves, terms: TermSpace, notes_before: bool = False) -> bool:
         """Take over the rows that came and went; return whether that can be done exactly, else it is of no use any
@@ -293,8 +296,7 @@ class HeldGroups:
     def _compact(self) -> None:
         """Give back the room of groups that have gone."""
         slots = self._groups.compact()
-        parts: list[_Sums | _Terms] = [*self._sums.values(), *self._terms.values()]
-        for part in parts:
+        for part in self._parts:
             part.take(slots)
         self._results, self._room = np.ascontiguousarray(self._results[:, slots]), len(slots)
         self._bound = {columns: counts[slots] for columns, counts in self._bound.items()}
@@ -308,8 +310,7 @@ class HeldGroups:
             self._room = room
             self._results = np.ascontiguousarray(longer(self._results.T, room).T)
             self._bound = {columns: longer(counts, room) for columns, counts in self._bound.items()}
-            parts: list[_Sums | _Terms] = [*self._sums.values(), *self._terms.values()]
-            for part in parts:
+            for part in self._parts:
                 part.make_room(room)
 
     def _take(self, rows: Int64Array, weights: Int64Array, touched: Touched, terms: TermSpace) -> bool:

@@ -105,16 +105,22 @@ def sum_ids(totals, scale, decimals, errors, slots):
 
 
 @njit_uncounted
+def _greatest_divisor(one, other):
+    """Return the greatest divisor that two numbers share. other : above 0"""
+    while other != 0:
+        one, other = other, one % other
+    return one
+
+
+@njit_uncounted
 def _quotient_id(total, scale, count):
     """Return the id of total / 10 ** scale / count, NOT_INLINED if it has none."""
     while scale > 0 and total % 10 == 0:
         total //= 10
         scale -= 1
-    one, other = abs(total), count
-    while other != 0:
-        one, other = other, one % other
-    total //= one
-    count //= one
+    shared = _greatest_divisor(abs(total), count)
+    total //= shared
+    count //= shared
     # The quotient ends if nothing but twos and fives is left of the count.
     while count % 10 == 0:
         count //= 10
@@ -193,15 +199,13 @@ def write_means(totals, scale, counts, slots):
         if total < 0:
             text[at] = 45
             at += 1
-        one, other = abs(total), count
-        while other != 0:
-            one, other = other, one % other
-        divisor = count // one
+        shared = _greatest_divisor(abs(total), count)
+        divisor = count // shared
         left = divisor
         for factor in (2, 5):
             while left % factor == 0:
                 left //= factor
-        size, power = _digits_of(abs(total) // one, divisor, left == 1, scale, digits)
+        size, power = _digits_of(abs(total) // shared, divisor, left == 1, scale, digits)
         power -= scale
         if power < 0:
             text[at] = 48
