@@ -17,7 +17,7 @@ import pytest
 import wukongs
 from tests.clusters import cluster
 from tests.faults.test_cluster_processes import running
-from tests.fuzz import SEED
+from tests.fuzz import SEED, first_and_slow
 
 EX = "http://ex/"
 STREAMS = [f"{EX}s{number}" for number in range(8)]
@@ -84,7 +84,7 @@ def declare(engine: Any) -> None:
         engine.stream(stream, batch_ms=100)
 
 
-@pytest.mark.parametrize("lost", [1, 2])
+@pytest.mark.parametrize("lost", first_and_slow([1, 2]))
 def test_a_writer_that_goes_in_the_middle_of_push_many(lost: int) -> None:
     rng = random.Random((SEED or 0) + lost)
     with cluster(3, 2) as nodes:
