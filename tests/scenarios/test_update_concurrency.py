@@ -30,6 +30,10 @@ def load(engine: wukongs.Engine, *lines: str) -> int:
     return engine.load(io.BytesIO(text.encode()), format="nt")
 
 
+READING_S = 0.02
+"""A line is written to a pipe as often as that: a reader whose kernels are un-jitted has read the one before by then."""
+
+
 @contextmanager
 def under_way(engine: wukongs.Engine, text: str, folder: Path) -> Iterator[None]:
     """Run an update that has read its snapshot when the block begins, and stores its change after the block: it also
@@ -53,6 +57,7 @@ def under_way(engine: wukongs.Engine, text: str, folder: Path) -> Iterator[None]
             with suppress(BrokenPipeError):  # its last reader may end in between
                 os.write(writer, b"<http://ex/late> <http://ex/p> <http://ex/o> .\n")
             os.close(writer)
+            time.sleep(READING_S)  # the reader finds the end in it, or would be given more for ever
             writer = opened(pipe, thread)
         thread.join(TIMEOUT_S)
     assert not errors, errors
