@@ -31,7 +31,7 @@ def load(engine: wukongs.Engine, *lines: str) -> int:
 
 
 READING_S = 0.02
-"""A line is written to a pipe as often as that: a reader whose kernels are un-jitted has read the one before by then."""
+"""A line is written to a pipe as often as that: by then a reader with un-jitted kernels has read the one before."""
 
 
 @contextmanager
