@@ -32,7 +32,7 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int)
     lives = iter(range(1 << 30))
 
     # Shrinking a life costs minutes; what is printed is enough.
-    @settings(fuzzed(6), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(scenarios())
     def live(scenario: Scenario) -> None:
         begun = [Advance(stream.iri, -1001) for stream in scenario.streams]
