@@ -6,11 +6,12 @@ not known, a value of the wrong type and a file that is not there are refused be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping as Environment
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from wukongs.adapters.mapping.mapping import Mapping, load_mapping, mapping_in, time_in
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
@@ -18,6 +19,8 @@ from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
 from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
+
+RECORD_KINDS = ("csv", "tsv", "jsonl", "parquet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +40,18 @@ class LsbenchSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CsvSource:
-    """A CSV file, the mapping (a TOML file) that makes triples of its rows, and the IRI of the sensor they are from."""
+class RecordSource:
+    """Files of records and the mapping that makes triples of them. A path is a partition.
 
-    path: str
-    mapping: str
-    sensor: str
+    constants: names and texts that each record has beside its own cells (`with`)."""
+
+    kind: Literal["csv", "tsv", "jsonl", "parquet"]
+    paths: tuple[str, ...]
+    mapping: Mapping
+    constants: tuple[tuple[str, str], ...] = ()
 
 
-SourceConfig = TimestampedSource | LsbenchSource | CsvSource
+SourceConfig = TimestampedSource | LsbenchSource | RecordSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +121,7 @@ class RunConfig:
     pipeline: PipelineConfig
 
 
-def load_run_config(path: str | Path, environment: Mapping[str, str] | None = None) -> RunConfig:
+def load_run_config(path: str | Path, environment: Environment[str, str] | None = None) -> RunConfig:
     """Read and check the file.
 
     Raises: SettingsError (a file, key or value that will not do: where, what was expected, what was found);
@@ -171,7 +177,7 @@ def _stream(reader: TableReader) -> StreamConfig:
 
 
 def _source(reader: TableReader) -> SourceConfig:
-    kind = reader.choice("kind", ("timestamped", "lsbench", "csv"))
+    kind = reader.choice("kind", ("timestamped", "lsbench", *RECORD_KINDS))
     source: SourceConfig
     if kind == "timestamped":
         mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
@@ -179,9 +185,27 @@ def _source(reader: TableReader) -> SourceConfig:
     elif kind == "lsbench":
         source = LsbenchSource(path=reader.path("path"), times=reader.path("times"))
     else:
-        source = CsvSource(path=reader.path("path"), mapping=reader.path("mapping"), sensor=_iri(reader, "sensor"))
+        source = _records(reader, cast(Literal["csv", "tsv", "jsonl", "parquet"], kind))
     reader.done()
     return source
+
+
+def _records(reader: TableReader, kind: Literal["csv", "tsv", "jsonl", "parquet"]) -> RecordSource:
+    """Return a source of records. `mapping` is a file, or a table that is the mapping; `time` here is stronger than its
+    own."""
+    paths = reader.paths("path")
+    if reader.is_table("mapping"):
+        table = reader.table("mapping")
+        mapping = mapping_in(table)
+        table.done()
+    else:
+        mapping = load_mapping(reader.path("mapping"))
+    time = time_in(reader, "time") or mapping.time
+    if time is None:
+        raise reader.error("time", "when a record happens, here or as [time] of the mapping", "neither")
+    constants = reader.table("with")
+    with_ = tuple((name, constants.text(name)) for name in constants.names())
+    return RecordSource(kind=kind, paths=paths, mapping=replace(mapping, time=time), constants=with_)
 
 
 def _continuous(reader: TableReader) -> QueryConfig:

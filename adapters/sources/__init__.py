@@ -15,7 +15,7 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
     """Open and index every source partition of the streams; unpacked copies go to the folder, which is theirs alone.
 
     Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
-    from wukongs.adapters.run_config import CsvSource, TimestampedSource
+    from wukongs.adapters.run_config import RecordSource, TimestampedSource
     from wukongs.adapters.source import PreparedSource
     from wukongs.errors import SettingsError
 
@@ -27,10 +27,10 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
 
             files = [prepare_timestamped(path, config.timestamps, folder) for path in config.paths]
             prepared += [PreparedSource(stream.iri, source, index) for source, index in files]
-        elif isinstance(config, CsvSource):
-            from wukongs.adapters.sources.csv_file import prepare_csv
+        elif isinstance(config, RecordSource):
+            from wukongs.adapters.sources.record_file import prepare_records
 
-            prepared.append(PreparedSource(stream.iri, *prepare_csv(config, folder)))
+            prepared += [PreparedSource(stream.iri, *prepare_records(config, path, folder)) for path in config.paths]
         else:
             from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 

@@ -86,6 +86,9 @@ class TableReader:
     def has(self, key: str) -> bool:
         return key in self._table
 
+    def is_table(self, key: str) -> bool:
+        return isinstance(self._table.get(key), dict)
+
     def take(self, key: str) -> Any:
         """Return the value of a key, None without it; the caller checks it."""
         self._known.append(key)

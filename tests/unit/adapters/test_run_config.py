@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from wukongs.adapters.mapping.mapping import TimeMap
+from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.adapters.run_config import (
-    CsvSource,
     LsbenchSource,
     PipelineConfig,
     QueryConfig,
+    RecordSource,
     StoredConfig,
     TimestampedSource,
     load_run_config,
@@ -48,7 +50,12 @@ timing = true
 source = { kind = "lsbench", path = "a.nt", times = "sub/${MISSING:-b.nt}" }
 [[stream]]
 iri = "http://ex/u"
-source = { kind = "csv", path = "a.nt", mapping = "sub/b.nt", sensor = "http://ex/sensor" }
+[stream.source]
+kind = "csv"
+path = "a.nt"
+mapping = "sub/m.toml"
+with = { sensor = "http://ex/sensor" }
+time = { column = "t", format = "epoch_s" }
 [[query]]
 name = "Q"
 file = "sub/q.rq"
@@ -64,6 +71,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("a.nt", "sub/b.nt"):
         (tmp_path / name).write_text("")
     (tmp_path / "sub" / "q.rq").write_text(QUERY, "utf-8-sig")
+    (tmp_path / "sub" / "m.toml").write_text("[[triple]]\nsubject='{sensor}'\npredicate='http://p'\nvalue='{v}'\n")
     return tmp_path
 
 
@@ -95,7 +103,11 @@ def test_everything_is_read(folder: Path) -> None:
     assert second.batch_ms is None
     assert second.source == LsbenchSource(path=a, times=b)
     assert third.timing == ()
-    assert third.source == CsvSource(path=a, mapping=b, sensor="http://ex/sensor")
+    assert isinstance(third.source, RecordSource)
+    assert (third.source.kind, third.source.paths) == ("csv", (a,))
+    assert third.source.constants == (("sensor", "http://ex/sensor"),)
+    assert third.source.mapping.time == TimeMap("t", TimeFormat("epoch_s"))
+    assert third.source.mapping.columns == ("sensor", "v", "t")
     assert config.queries == (QueryConfig(name="Q", text=QUERY, source=str(folder / "sub" / "q.rq")),)
     (ask,) = config.asks
     assert (ask.name, ask.text.strip(), ask.source) == ("A", "ASK {}", str(folder / "run.toml"))
@@ -138,7 +150,7 @@ _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", pat
         (
             "[[stream]]\niri='x'\nsource={kind='kafka'}",
             r"stream\[0\].source.kind",
-            "one of 'timestamped', 'lsbench', 'csv'",
+            "one of 'timestamped', 'lsbench', 'csv', 'tsv', 'jsonl', 'parquet'",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",

@@ -1,8 +1,9 @@
-"""The small expressions of a CSV mapping: columns, numbers, + - * /, parentheses, max(...) and min(...).
+"""The small expressions of a mapping: columns, numbers, + - * /, parentheses, max(...) and min(...).
 
     expression = product (("+" | "-") product)*
     product    = factor (("*" | "/") factor)*
     factor     = number | name | ("max" | "min") "(" expression ("," expression)* ")" | "(" expression ")" | "-" factor
+    name       = letters, digits and _ | "{" any name "}"
 
 An expression is compiled once into nested Python functions; no text is ever evaluated as Python.
 """
@@ -20,7 +21,7 @@ from wukongs.errors import SettingsError
 Value = float | int
 Evaluate = Callable[[Mapping[str, Value]], Value]
 
-_TOKEN = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<sign>[-+*/(),]))")
+_TOKEN = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>[A-Za-z_]\w*|\{[^{}]+\})|(?P<sign>[-+*/(),]))")
 _NUMBER = re.compile(r"\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _INTEGER = re.compile(r"\s*[-+]?\d+\s*", re.ASCII)
 
@@ -38,7 +39,7 @@ class Expression:
     evaluate: Evaluate
 
     def __reduce__(self) -> tuple[object, ...]:
-        return compile_expression, (self.text, dict.fromkeys(self.columns), "value")
+        return compile_expression, (self.text, "number")
 
 
 def number(text: str) -> Value | None:
@@ -51,14 +52,14 @@ def number(text: str) -> Value | None:
     return value if math.isfinite(value) else None
 
 
-def compile_expression(text: str, names: Mapping[str, object], place: str) -> Expression:
-    """Compile an expression over the given names. Raises: SettingsError (a text that does not parse, a name)."""
-    return _Compiler(text, names, place).whole()
+def compile_expression(text: str, place: str) -> Expression:
+    """Compile an expression. Raises: SettingsError (a text that does not parse)."""
+    return _Compiler(text, place).whole()
 
 
 class _Compiler:
-    def __init__(self, text: str, names: Mapping[str, object], place: str) -> None:
-        self._text, self._names, self._place = text, names, place
+    def __init__(self, text: str, place: str) -> None:
+        self._text, self._place = text, place
         self._columns: list[str] = []
         self._tokens: list[tuple[str, str]] = []
         position = 0
@@ -107,10 +108,9 @@ class _Compiler:
         self._next += 1
         if text in ("max", "min") and self._accept("("):
             return self._choice(max if text == "max" else min)
-        if text not in self._names:
-            raise self._error("one of the columns " + ", ".join(self._names), repr(text))
-        self._columns.append(text)
-        return lambda row: row[text]
+        name = text.strip("{}")
+        self._columns.append(name)
+        return lambda row: row[name]
 
     def _choice(self, choose: Callable[[list[Value]], Value]) -> Evaluate:
         parts = [self._sum()]

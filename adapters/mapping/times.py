@@ -1,0 +1,150 @@
+"""Times of cells, by columns: ISO texts, epochs, patterns of one's own; with a time zone where the text names none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wukongs.errors import DataError
+from wukongs.store.dtypes import Int64Array
+
+NO_TIME = -(1 << 62)
+UNITS = {
+    "epoch_s": Fraction(1000),
+    "epoch_ms": Fraction(1),
+    "epoch_us": Fraction(1, 1000),
+    "epoch_ns": Fraction(1, 1_000_000),
+}
+"""Milliseconds in one unit of an epoch format."""
+
+_TIME_MS_MAX = 253_402_300_800_000
+"""The year 10000. Later times are taken for another unit by mistake."""
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
+_PLAIN_ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
+_ISO_OF_UTC = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFormat:
+    """text: "iso", one of UNITS, or a pattern of strptime; zone: of texts that name none."""
+
+    text: str = "iso"
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        """Raises: DataError (a format or zone that is not known)."""
+        if self.text != "iso" and self.text not in UNITS and "%" not in self.text:
+            raise DataError(
+                f"expected iso, {', '.join(UNITS)} or a pattern such as %d.%m.%Y %H:%M, found {self.text!r}"
+            )
+        _zone(self.zone)
+
+    def __str__(self) -> str:
+        return "a date and time" if self.text == "iso" else f"a time as {self.text}"
+
+
+def times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
+    """Return ms since 1970 per cell, int64[n]; NO_TIME where a cell holds no such time.
+
+    cells: texts, or timestamps of Arrow. Fractions of a millisecond are cut off. A local time that a clock change
+    makes ambiguous is the earlier one."""
+    if pa.types.is_timestamp(cells.type):
+        micros = cells.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        times = np.asarray(pc.fill_null(pc.floor(pc.divide(micros, 1000)), NO_TIME)).astype(np.int64)
+        return times if cells.type.tz else _shifted(times, format.zone)
+    times = np.full(len(cells), NO_TIME, np.int64)
+    left = np.asarray(pc.is_valid(cells))
+    if format.text == "iso":
+        for pattern, zone in ((_PLAIN_ISO, format.zone), (_ISO_OF_UTC, "UTC")):
+            mask = np.asarray(pc.fill_null(pc.match_substring_regex(cells, pattern), False))
+            if not mask.any():
+                continue
+            texts = pc.utf8_rtrim(cells.filter(pa.array(mask)), "Z")
+            try:
+                micros = np.asarray(texts.cast(pa.timestamp("us")).cast(pa.int64()))
+            except pa.ArrowInvalid:  # a 30th of February somewhere: one by one
+                continue
+            times[mask] = _shifted(micros // 1000, zone)
+            left &= ~mask
+    if left.any():
+        of_text = _reader(format)
+        unique = pc.dictionary_encode(cells.filter(pa.array(left)))
+        known = np.array([of_text(text) for text in unique.dictionary.to_pylist()], np.int64)
+        times[left] = known[np.asarray(unique.indices)]
+    return times
+
+
+def time_of(text: str, format: TimeFormat) -> int | None:
+    """Return the time of one text, None if it holds none."""
+    found = _reader(format)(text)
+    return None if found == NO_TIME else found
+
+
+def iso_texts(times: Int64Array) -> pa.Array:
+    """Return times as xsd:dateTime of UTC; null for NO_TIME."""
+    stamps = pa.array(np.where(times == NO_TIME, 0, times), pa.timestamp("ms"), mask=times == NO_TIME)
+    return pc.strftime(stamps, "%Y-%m-%dT%H:%M:%SZ").cast(pa.large_string())
+
+
+def _reader(format: TimeFormat) -> Callable[[str], int]:
+    unit = UNITS.get(format.text, Fraction(1))
+    zone = _zone(format.zone)
+
+    def of_epoch(text: str) -> int:
+        text = text.strip()
+        if not _NUMBER.fullmatch(text):
+            return NO_TIME
+        time = int(Fraction(text.rstrip(".")) * unit // 1)
+        return time if abs(time) < _TIME_MS_MAX else NO_TIME
+
+    def of_date(text: str) -> int:
+        try:
+            text = text.strip()
+            moment = datetime.fromisoformat(text) if format.text == "iso" else datetime.strptime(text, format.text)
+        except ValueError:
+            return NO_TIME
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+    return of_epoch if format.text in UNITS else of_date
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise DataError(
+            f"expected a time zone such as Europe/Berlin, found {name!r}: this machine knows none of that name"
+        ) from None
+
+
+def _shifted(local: Int64Array, name: str) -> Int64Array:
+    """Return local times as those of UTC. Zones change at quarters of an hour, so each quarter is looked up once."""
+    if name == "UTC":
+        return local
+    zone, quarter = _zone(name), 15 * 60 * 1000
+    known = local != NO_TIME
+    quarters, which = np.unique(local[known] // quarter, return_inverse=True)
+    epoch = datetime(1970, 1, 1)
+    offsets = [_offset_ms(epoch, int(one) * quarter, zone) for one in quarters]
+    result = local.copy()
+    result[known] -= np.array(offsets, np.int64)[which]
+    return result
+
+
+def _offset_ms(epoch: datetime, local_ms: int, zone: ZoneInfo) -> int:
+    try:
+        offset = (epoch + timedelta(milliseconds=local_ms)).replace(tzinfo=zone).utcoffset()
+    except OverflowError:
+        return 0
+    assert offset is not None, zone
+    return round(offset.total_seconds() * 1000)

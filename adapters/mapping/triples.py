@@ -1,0 +1,385 @@
+"""Rows to triples, by columns: each triple map of a mapping is evaluated over all rows of a table at once.
+
+A table is read as texts; an empty cell is null, a list is an Arrow list. A triple map makes a column of lines; the
+lines of all triple maps are put in the order of their rows. A row in which something is wrong makes no triple at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping as Names
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wukongs.adapters.mapping.expressions import DivisionByZero, Value, number
+from wukongs.adapters.mapping.lookups import read_lookup
+from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
+from wukongs.adapters.mapping.templates import Cell, TermMap, encoded_cell
+from wukongs.adapters.mapping.times import NO_TIME, iso_texts, times_of
+from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
+
+TEXT = pa.large_string()
+
+_LEXICAL = {
+    **dict.fromkeys(("integer", "int", "long", "short", "byte"), r"^[+-]?\d+$"),
+    **dict.fromkeys(
+        ("nonNegativeInteger", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"), r"^\+?\d+$"
+    ),
+    "positiveInteger": r"^\+?0*[1-9]\d*$",
+    "decimal": r"^[+-]?(\d+(\.\d*)?|\.\d+)$",
+    **dict.fromkeys(("double", "float"), r"^([+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?INF|NaN)$"),
+    "boolean": r"^(true|false|1|0)$",
+    "dateTime": r"^-?\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?$",
+    "date": r"^-?\d{4,}-\d\d-\d\d(Z|[+-]\d\d:\d\d)?$",
+}
+"""The texts that a value of an XML Schema type may have. Such values are trimmed and checked."""
+
+
+@dataclass(slots=True)
+class Table:
+    """Rows of a source as columns. names: column -> texts (large_string) or lists of texts, one entry a row.
+
+    bad: row -> the column (from 1) of its text and why it could not be read; faults found later are added.
+    blank : int64[...], rows without a record: empty lines."""
+
+    row_count: int
+    names: dict[str, pa.Array]
+    bad: dict[int, tuple[int, str]] = field(default_factory=dict)
+    blank: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    places: Callable[[int, str], int] = lambda row, name: 1
+    """Tells where a cell begins in its row's text (from 1)."""
+
+    def blame(self, row: int, name: str | None, reason: str) -> None:
+        """Note what is wrong with a row; the first fault counts."""
+        if row not in self.bad:
+            self.bad[row] = (1 if name is None else self.places(row, name), reason)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lines:
+    """N-Triples and N-Quads lines. text: uint8[n_bytes]; rows : int64[n_lines], ascending, the row of each."""
+
+    text: UInt8Array
+    rows: Int64Array
+
+    def cut(self, kept: Int64Array) -> Lines:
+        """Return the lines at these places."""
+        ends = np.flatnonzero(self.text == 10) + 1
+        offsets = pa.py_buffer(np.concatenate([np.zeros(1, np.int64), ends]))
+        lines = pa.Array.from_buffers(TEXT, len(ends), [None, offsets, pa.py_buffer(self.text)])
+        return Lines(_bytes(lines.take(pa.array(kept))), self.rows[kept])
+
+
+class Mapper:
+    """Evaluates one mapping over tables of one source. constants: texts by name that the source gives to each row."""
+
+    def __init__(self, mapping: Mapping, constants: Names[str, str]) -> None:
+        """Raises: DataError (a lookup's file)."""
+        self._mapping, self._constants = mapping, dict(constants)
+        self._lookups = {lookup.name: read_lookup(lookup) for lookup in mapping.lookups}
+
+    def times(self, table: Table, first_row: int) -> Int64Array:
+        """Return the time of each row, NO_TIME for one that has none, which becomes a bad row."""
+        spec = self._mapping.time
+        assert spec is not None, self._mapping.file
+        if spec.every_ms is not None:
+            return (first_row + np.arange(table.row_count, dtype=np.int64)) * spec.every_ms
+        column = str(spec.column)
+        cells = table.names[column]
+        times = times_of(cells, spec.format)
+        for row in np.setdiff1d(np.flatnonzero(times == NO_TIME), table.blank).tolist():
+            table.blame(row, column, f"expected {spec.format} in {column}, found {_shown(cells[row].as_py())}")
+        return times
+
+    def lines(self, table: Table, first_row: int) -> Lines:
+        """Return the lines of all rows but bad ones. first_row: the number of the first row in its file."""
+        mapping = self._mapping
+        rows = _Rows(table, mapping, self._constants, first_row)
+        for lookup in mapping.lookups:
+            keys, values = self._lookups[lookup.name]
+            rows.add(lookup.name, values.take(pc.index_in(rows.cells(lookup.by), keys)))
+        for computed in mapping.computed:
+            rows.add(computed.name, _computed(rows, computed))
+        passing = rows.passing(mapping.conditions)
+        parts: list[pa.Array] = []
+        places: list[Int64Array] = []
+        count = len(mapping.triples)
+        for place, triple in enumerate(mapping.triples):
+            lines, of_rows = _lines(rows, triple, passing)
+            parts.append(lines)
+            places.append(of_rows * count + place)
+        key = np.concatenate(places)
+        bad = np.concatenate([np.fromiter(table.bad, np.int64, len(table.bad)), table.blank])
+        order = np.argsort(key, kind="stable")
+        of_rows = key[order] // count
+        if len(bad):
+            kept = ~np.isin(of_rows, bad)
+            order, of_rows = order[kept], of_rows[kept]
+        text = pa.concat_arrays(parts).take(pa.array(order))
+        return Lines(_bytes(text), of_rows)
+
+
+class _Rows:
+    """A table with the columns that a mapping adds, empty cells made null."""
+
+    def __init__(self, table: Table, mapping: Mapping, constants: Names[str, str], first_row: int) -> None:
+        self.table = table
+        self._empty = pa.array(mapping.empty, TEXT)
+        self._cells: dict[str, pa.Array] = {}
+        split = dict(mapping.split)
+        for name in mapping.columns:
+            if name in table.names:
+                cells = table.names[name]
+                if not _is_list(cells):
+                    cells = self._without_empty(cells if pa.types.is_large_string(cells.type) else _texts(cells))
+                    if name in split:
+                        cells = self._split(cells, split[name])
+                self._cells[name] = cells
+        for name, text in constants.items():
+            self.add(name, pa.repeat(pa.scalar(text, TEXT), table.row_count))
+        numbers = pa.array(first_row + np.arange(table.row_count, dtype=np.int64))
+        self.add(ROW, numbers.cast(TEXT))
+
+    def _without_empty(self, cells: pa.Array) -> pa.Array:
+        is_empty = pc.is_in(cells, self._empty)
+        return pc.if_else(is_empty, pa.scalar(None, TEXT), cells) if pc.any(is_empty).as_py() else cells
+
+    def _split(self, cells: pa.Array, sign: str) -> pa.Array:
+        lists = pc.split_pattern(cells, sign)
+        values = self._without_empty(pc.utf8_trim_whitespace(lists.flatten().cast(TEXT)))
+        offsets = np.zeros(len(cells) + 1, np.int64)
+        np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), out=offsets[1:])
+        return pa.LargeListArray.from_arrays(pa.array(offsets), values)
+
+    def add(self, name: str, cells: pa.Array) -> None:
+        self._cells[name] = cells
+
+    def cells(self, name: str) -> pa.Array:
+        """Return a column of single cells; a row that has a list there is a bad one."""
+        cells = self._cells[name]
+        if not _is_list(cells):
+            return cells
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
+        for row in np.flatnonzero(lengths > 1).tolist():
+            self.table.blame(row, name, f"expected one value in {name}, found {lengths[row]}")
+        return pc.list_element(pc.if_else(pa.array(lengths > 0), cells, pa.scalar([None], cells.type)), 0)
+
+    def elements(self, names: tuple[str, ...]) -> tuple[dict[str, pa.Array], Int64Array | None]:
+        """Return the columns side by side, and the row of each entry. Lists count element by element, in parallel, and
+        single cells are repeated; None: without a list, entries are rows."""
+        lists = [name for name in names if _is_list(self._cells[name])]
+        if not lists:
+            return {name: self._cells[name] for name in names}, None
+        lengths = [np.asarray(pc.fill_null(pc.list_value_length(self._cells[name]), 0)) for name in lists]
+        uneven = np.zeros(self.table.row_count, bool)
+        for other in lengths[1:]:
+            uneven |= other != lengths[0]
+        for row in np.flatnonzero(uneven).tolist():
+            found = " and ".join(f"{length[row]} in {name}" for name, length in zip(lists, lengths, strict=True))
+            self.table.blame(row, lists[1], f"expected lists of one length, found {found}")
+        even = pa.array(~uneven)
+        parents = np.repeat(np.arange(self.table.row_count, dtype=np.int64), np.where(uneven, 0, lengths[0]))
+        entries = {}
+        for name in names:
+            cells = self._cells[name]
+            entries[name] = cells.filter(even).flatten() if name in lists else cells.take(pa.array(parents))
+        return entries, parents
+
+    def passing(self, conditions: tuple[Condition, ...]) -> BoolArray | None:
+        """Return which rows pass all conditions; None without conditions."""
+        if not conditions:
+            return None
+        passing = np.ones(self.table.row_count, bool)
+        for one in conditions:
+            cells = self._cells[one.column]
+            if one.values is None:
+                lengths = pc.list_value_length(cells) if _is_list(cells) else None
+                found = pc.is_valid(cells) if lengths is None else pc.greater(pc.fill_null(lengths, 0), 0)
+            else:
+                found = pc.is_in(pc.fill_null(self.cells(one.column), ""), pa.array(one.values, TEXT))
+            passing &= np.asarray(pc.fill_null(found, False)) ^ one.is_negated
+        return passing
+
+
+def _lines(rows: _Rows, triple: TripleMap, passing: BoolArray | None) -> tuple[pa.Array, Int64Array]:
+    """Return the lines of one triple map, and their rows."""
+    names = tuple(dict.fromkeys(name for term in triple.terms for name in term.names))
+    cells, parents = rows.elements(names)
+    count = rows.table.row_count if parents is None else len(parents)
+    of_rows = np.arange(count, dtype=np.int64) if parents is None else parents
+    own = rows.passing(triple.conditions)
+    if own is not None:
+        passing = own if passing is None else passing & own
+    wanted = np.ones(count, bool) if passing is None else passing[of_rows]
+    if triple.if_empty == "bad":
+        for name in names:
+            nulls = np.asarray(pc.is_null(cells[name])) & wanted
+            for entry in np.flatnonzero(nulls).tolist():
+                rows.table.blame(int(of_rows[entry]), name, f"expected a value in {name}, found nothing")
+    texts = [_term(term, cells, count, rows.table, of_rows, wanted) for term in triple.terms]
+    lines = pc.binary_join_element_wise(*texts, pa.scalar(".\n", TEXT), pa.scalar(" ", TEXT))
+    if not isinstance(lines, pa.Array):
+        lines = pa.repeat(lines, count)
+    kept = np.asarray(pc.is_valid(lines)) & wanted
+    if kept.all():
+        return lines, of_rows
+    return lines.filter(pa.array(kept)), of_rows[kept]
+
+
+def _term(
+    term: TermMap, cells: dict[str, pa.Array], count: int, table: Table, of_rows: Int64Array, wanted: BoolArray
+) -> pa.Array | pa.Scalar:
+    """Return a term in N-Triples form for each entry; null where one of its cells is."""
+    parts = term.template.parts
+    is_alone = len(parts) == 1
+    pieces: list[pa.Array | pa.Scalar] = []
+    for part in parts:
+        if isinstance(part, str):
+            pieces.append(pa.scalar(_escaped(part) if term.kind == "literal" else part, TEXT))
+        elif term.kind == "literal":
+            pieces.append(cells[part.name] if is_alone else _escaped_cells(cells[part.name]))
+        else:
+            pieces.append(cells[part.name] if part.is_raw else _encoded_cells(cells[part.name], term.kind))
+    if term.kind == "literal" and is_alone and isinstance(parts[0], Cell):
+        pieces[0] = _escaped_cells(_checked(pieces[0], term, parts[0].name, table, of_rows, wanted))
+    if term.kind == "iri":
+        if isinstance(parts[0], Cell):
+            _check_scheme(pieces[0], parts[0].name, table, of_rows, wanted)
+        return _joined(["<", *pieces, ">"])
+    if term.kind == "blank":
+        return _joined(["_:", *pieces])
+    if term.datatype is not None:
+        return _joined(['"', *pieces, f'"^^<{term.datatype}>'])
+    if term.language is not None:
+        tags = [part if isinstance(part, str) else cells[part.name] for part in term.language.parts]
+        return _joined(['"', *pieces, '"@', *tags])
+    return _joined(['"', *pieces, '"'])
+
+
+def _joined(pieces: list[pa.Array | pa.Scalar | str]) -> pa.Array | pa.Scalar:
+    parts = [pa.scalar(piece, TEXT) if isinstance(piece, str) else piece for piece in pieces]
+    return pc.binary_join_element_wise(*parts, pa.scalar("", TEXT))
+
+
+def _checked(
+    cells: pa.Array, term: TermMap, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
+) -> pa.Array:
+    """Return values of a type that is known trimmed; a row with a text that is none of that type is a bad one."""
+    if term.datatype is None or not term.datatype.startswith(XSD):
+        return cells
+    kind = term.datatype.removeprefix(XSD)
+    pattern = _LEXICAL.get(kind)
+    if pattern is None:
+        return cells
+    cells = pc.utf8_trim_whitespace(cells)
+    wrong = ~np.asarray(pc.fill_null(pc.match_substring_regex(cells, pattern), True)) & wanted
+    for entry in np.flatnonzero(wrong).tolist():
+        table.blame(int(of_rows[entry]), name, f"expected xsd:{kind} in {name}, found {_shown(cells[entry].as_py())}")
+    return cells
+
+
+def _check_scheme(cells: pa.Array, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray) -> None:
+    good = pc.match_substring_regex(cells, r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|\\^`]*$')
+    for entry in np.flatnonzero(~np.asarray(pc.fill_null(good, True)) & wanted).tolist():
+        table.blame(int(of_rows[entry]), name, f"expected an IRI in {name}, found {_shown(cells[entry].as_py())}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _escaped_cells(cells: pa.Array) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(cells, r'[\\"\n\r]')).as_py():
+        return cells
+    for sign, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        cells = pc.replace_substring(cells, sign, escape)
+    return cells
+
+
+def _encoded_cells(cells: pa.Array, kind: str) -> pa.Array:
+    """Return cells that cannot change the shape of an IRI or a label: few texts are looked at one by one."""
+    pattern, encode = encoded_cell("iri" if kind == "iri" else "blank")
+    plain = r"^[A-Za-z0-9._~-]*$" if kind == "iri" else r"^[A-Za-z0-9]*$"
+    if pc.all(pc.match_substring_regex(cells, plain)).as_py() is not False:
+        return cells
+    unique = pc.dictionary_encode(cells)
+    texts = [text if pattern.search(text) is None else encode(text) for text in unique.dictionary.to_pylist()]
+    return pa.array(texts, TEXT).take(unique.indices)
+
+
+def _computed(rows: _Rows, computed: Computed) -> pa.Array:
+    if computed.time is not None:
+        cells = rows.cells(computed.time)
+        times = times_of(cells, computed.format)
+        for row in np.flatnonzero((times == NO_TIME) & np.asarray(pc.is_valid(cells))).tolist():
+            reason = f"expected {computed.format} in {computed.time}, found {_shown(cells[row].as_py())}"
+            rows.table.blame(row, computed.time, reason)
+        return iso_texts(times)
+    assert computed.number is not None, computed
+    names = computed.number.columns
+    texts = [rows.cells(name).to_pylist() for name in names]
+    found: list[str | None] = []
+    for row in range(rows.table.row_count):
+        cells_of_row = [column[row] for column in texts]
+        found.append(None if None in cells_of_row else _evaluated(rows.table, row, computed, names, cells_of_row))
+    return pa.array(found, TEXT)
+
+
+def _evaluated(table: Table, row: int, computed: Computed, names: tuple[str, ...], texts: list[str]) -> str | None:
+    assert computed.number is not None, computed
+    values: dict[str, Value] = {}
+    for name, text in zip(names, texts, strict=True):
+        value = number(text)
+        if value is None:
+            table.blame(row, name, f"expected a number in {name}, found {_shown(text)}")
+            return None
+        values[name] = value
+    try:
+        result = computed.number.evaluate(values)
+        if computed.type == "double":
+            return repr(float(result))
+    except DivisionByZero:
+        if computed.zero_divisor is None:
+            table.blame(row, None, f"{computed.number.text} divides by 0")
+            return None
+        result = computed.zero_divisor
+        return repr(float(result)) if computed.type == "double" else str(result)
+    except OverflowError:
+        table.blame(row, None, f"{computed.number.text} is too large")
+        return None
+    if computed.type == "integer" and result != int(result):
+        table.blame(row, None, f"{computed.number.text} = {result} is no integer")
+        return None
+    if computed.type == "decimal":
+        return format(result, "f") if isinstance(result, int) else np.format_float_positional(result, trim="-")
+    return str(int(result)) if computed.type == "integer" else repr(result)
+
+
+def _is_list(cells: pa.Array) -> bool:
+    return bool(pa.types.is_large_list(cells.type))
+
+
+def _texts(cells: pa.Array) -> pa.Array:
+    """Return timestamps as texts, others cast."""
+    if pa.types.is_timestamp(cells.type):
+        zone = "Z" if cells.type.tz else ""
+        plain = cells.cast(pa.timestamp("ms", cells.type.tz), safe=False)
+        if cells.type.tz:
+            plain = plain.cast(pa.timestamp("ms", "UTC"))
+        return pc.strftime(plain, "%Y-%m-%dT%H:%M:%S" + zone).cast(TEXT)
+    return cells.cast(TEXT)
+
+
+def _bytes(text: pa.Array) -> UInt8Array:
+    _, offsets, data = text.buffers()
+    if data is None or not len(text):
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+
+
+def _shown(text: object) -> str:
+    return "nothing" if text is None else repr(str(text)[:80])

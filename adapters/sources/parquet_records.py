@@ -1,0 +1,113 @@
+"""Rows of Parquet files as columns of text; a field of a struct is named by its path (`user.name`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from wukongs.adapters.mapping.triples import TEXT, Table
+from wukongs.errors import DataError, SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRecords:
+    """Reads rows of a file by their numbers, a row group at a time."""
+
+    path: str
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns that there are, fields of structs by their paths. Raises: DataError (no Parquet)."""
+        found: list[str] = []
+
+        def add(prefix: str, fields: pa.Schema | pa.StructType) -> None:
+            for field in fields:
+                found.append(prefix + field.name)
+                if pa.types.is_struct(field.type):
+                    add(prefix + field.name + ".", field.type)
+
+        add("", _opened(self.path).schema_arrow)
+        return tuple(found)
+
+    def row_count(self) -> int:
+        return int(_opened(self.path).metadata.num_rows)
+
+    def table(self, first: int, end: int, wanted: tuple[str, ...], raw: str | None = None) -> Table:
+        """Read rows [first, end). raw: a column whose timestamps are left as such.
+
+        Raises: DataError (a file that cannot be read); SettingsError (a column that has no texts)."""
+        known = self.columns()
+        names = tuple(name for name in wanted if name in known)
+        parts: dict[str, list[pa.Array]] = {name: [] for name in names}
+        metadata = _opened(self.path).metadata
+        group_ends = list(accumulate(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)))
+        for group, group_end in enumerate(group_ends):
+            group_first = group_end - metadata.row_group(group).num_rows
+            if group_end <= first or group_first >= end:
+                continue
+            table = _group(self.path, group, names)
+            low, high = max(first, group_first) - group_first, min(end, group_end) - group_first
+            for name in names:
+                parts[name].append(_texts(_values(table, name).slice(low, high - low), name, self.path, name == raw))
+        columns = {}
+        for name, arrays in parts.items():
+            kind = arrays[0].type if arrays else TEXT
+            columns[name] = pa.concat_arrays(arrays) if arrays else pa.array([], kind)
+        return Table(end - first, columns)
+
+
+@lru_cache(maxsize=8)
+def _opened(path: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"cannot be read as Parquet ({error})", path) from None
+
+
+@lru_cache(maxsize=1)
+def _group(path: str, group: int, names: tuple[str, ...]) -> pa.Table:
+    """Return a row group; the last one is kept, since several ranges lie in it."""
+    try:
+        tops = [name if name in _opened(path).schema_arrow.names else name.partition(".")[0] for name in names]
+        return _opened(path).read_row_group(group, columns=list(dict.fromkeys(tops)))
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"cannot be read as Parquet ({error})", path) from None
+
+
+def _values(table: pa.Table, name: str) -> pa.Array:
+    if name in table.column_names:
+        return table.column(name).combine_chunks()
+    first, *rest = name.split(".")
+    return pc.struct_field(table.column(first).combine_chunks(), rest)
+
+
+def _texts(cells: pa.Array, name: str, path: str, is_raw: bool) -> pa.Array:
+    kind = cells.type
+    if pa.types.is_dictionary(kind):
+        return _texts(cells.dictionary_decode(), name, path, is_raw)
+    if pa.types.is_timestamp(kind):
+        if is_raw:
+            return cells
+        zone = "Z" if kind.tz else ""
+        stamps = cells.cast(pa.timestamp("ms", kind.tz), safe=False)
+        stamps = stamps.cast(pa.timestamp("ms", "UTC")) if kind.tz else stamps
+        return pc.strftime(stamps, "%Y-%m-%dT%H:%M:%S" + zone).cast(TEXT)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        lists = cells.cast(pa.large_list(kind.value_type))
+        values = _texts(lists.values, name, path, False)
+        return pa.LargeListArray.from_arrays(lists.offsets, values, mask=lists.is_null())
+    if pa.types.is_floating(kind):
+        texts = cells.cast(TEXT)
+        for found, word in (("nan", "NaN"), ("inf", "INF"), ("-inf", "-INF")):
+            texts = pc.if_else(pc.equal(texts, found), word, texts)
+        return texts.cast(TEXT)
+    try:
+        return cells.cast(TEXT)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise SettingsError(
+            f"{path}, column {name}: expected values that have a text, found {kind} ({error})"
+        ) from None

@@ -1,0 +1,255 @@
+"""Files of records (CSV, TSV, JSON lines, Parquet) through a mapping: a record is a row, with time and triples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache, cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from wukongs.adapters.mapping.mapping import FILE, Csv, Mapping
+from wukongs.adapters.mapping.triples import Mapper, Table
+from wukongs.adapters.run_config import RecordSource
+from wukongs.adapters.source import NO_TIME, RowRange, Rows, SetAside, SourceIndex, plain_copy, read_bytes, running_max
+from wukongs.adapters.sources import rows_kernels
+from wukongs.adapters.sources.csv_records import CHANGED, CsvRecords, read_header
+from wukongs.adapters.sources.json_records import JsonRecords
+from wukongs.adapters.sources.parquet_records import ParquetRecords
+from wukongs.adapters.sources.timestamped_file import map_file, readonly
+from wukongs.errors import DataError, SettingsError
+from wukongs.store.dtypes import Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded
+
+_TEXT_MAX = 200
+_INDEXED_BYTES = 1 << 24
+_INDEXED_ROWS = 1 << 18
+
+Records = CsvRecords | JsonRecords | ParquetRecords
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The records of a range, and how to speak of one: its text and its line (of Parquet: its number, from 1)."""
+
+    table: Table
+    text_of: Callable[[int], str]
+    line_of: Callable[[int], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The triples of a range: as they are sent, and as N-Triples lines (uint8[n_bytes]).
+
+    rows : int64[n_triples], the offset of each. backwards: row of the range, and why."""
+
+    read: Read
+    encoded: Encoded
+    text: UInt8Array
+    rows: Int64Array
+    backwards: list[tuple[int, str]]
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """path: the file in messages; plain: the file that is read. Row 0 is the record first_record of the file, at line
+    first_line of it. has_long_records: some take more than a line."""
+
+    path: str
+    plain: str
+    mapping: Mapping
+    constants: tuple[tuple[str, str], ...]
+    records: Records
+    first_record: int
+    first_line: int
+    has_long_records: bool
+
+    @property
+    def partition(self) -> str:
+        return Path(self.path).name
+
+    @cached_property
+    def mapper(self) -> Mapper:
+        return Mapper(self.mapping, {**dict(self.constants), FILE: self.partition})
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
+        made = self.make(rows, scope, hash_bits)
+        malformed = [self._set_aside(made.read, row, *fault) for row, fault in sorted(made.read.table.bad.items())]
+        backwards = [self._set_aside(made.read, row, 1, reason) for row, reason in made.backwards]
+        return Rows(made.encoded, made.rows, malformed, backwards)
+
+    def make(self, rows: RowRange, scope: bytes, hash_bits: int) -> Made:
+        """Make the triples of a range. Raises: DataError (the file is gone or was changed)."""
+        from wukongs.store.encoder import encode_ntriples
+
+        read = self._read(rows)
+        table = read.table
+        times = self.mapper.times(table, rows.first_offset)
+        lines = self.mapper.lines(table, rows.first_offset + self.first_record)
+        encoded, bad_lines = encode_ntriples(lines.text.tobytes(), scope, hash_bits=hash_bits, first_line=0)
+        for one in bad_lines:  # an IRI or a language tag that is none
+            table.blame(
+                int(lines.rows[one.line]), None, f"makes no triple: {one.reason} in {one.text[:_TEXT_MAX].rstrip()}"
+            )
+        latest = np.maximum(np.maximum.accumulate(times), rows.floor_ms) if len(times) else times
+        is_late = (times < latest) & (times != NO_TIME)
+        is_late[[*table.bad, *table.blank.tolist()]] = False
+        backwards = [
+            (row, f"its time {times[row]} ms is before {latest[row]} ms") for row in np.flatnonzero(is_late).tolist()
+        ]
+        is_late[list(table.bad)] = True
+        if bad_lines or backwards:
+            lines = lines.cut(np.flatnonzero(~is_late[lines.rows]))
+            encoded, _ = encode_ntriples(lines.text.tobytes(), scope, hash_bits=hash_bits, first_line=0)
+        encoded = replace(encoded, timestamps=times[lines.rows])
+        return Made(read, encoded, lines.text, lines.rows + rows.first_offset, backwards)
+
+    def _read(self, rows: RowRange) -> Read:
+        names, count = self.mapping.columns, rows.end_offset - rows.first_offset
+        if isinstance(self.records, ParquetRecords):
+            time = self.mapping.time.column if self.mapping.time else None
+            first = rows.first_offset + self.first_record
+            table = self.records.table(first, first + count, names, time)
+            return Read(table, lambda row: _shown_row(table, row), lambda row: first + row + 1)
+        data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
+        starts: Int64Array
+        if isinstance(self.records, CsvRecords):
+            table, starts = self.records.table(data, count, names, self.path)
+        else:
+            starts = _line_starts(data)
+            if len(starts) - 1 != count:
+                raise DataError(CHANGED, self.path)
+            table = self.records.table([data[begin:end] for begin, end in pairwise(starts.tolist())], names)
+
+        def text_of(row: int) -> str:
+            return data[starts[row] : starts[row + 1]].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+
+        @cache
+        def line_starts() -> tuple[int, Int64Array]:
+            return _line_at(self.plain, rows.first_byte), _line_starts(data)
+
+        def line_of(row: int) -> int:
+            if not self.has_long_records:
+                return self.first_line + rows.first_offset + row
+            first, of_lines = line_starts()
+            return first + int(np.searchsorted(of_lines, starts[row]))
+
+        return Read(table, text_of, line_of)
+
+    def _set_aside(self, read: Read, row: int, column: int, reason: str) -> SetAside:
+        return SetAside(self.path, read.line_of(row), column, reason, read.text_of(row)[:_TEXT_MAX])
+
+
+def prepare_records(config: RecordSource, path: str, folder: Path) -> tuple[RecordFile, SourceIndex]:
+    """Open a file and index its records; .gz is unpacked into the folder.
+
+    Raises: SettingsError (a mapping that does not fit the file); DataError (a file that cannot be read)."""
+    mapping = config.mapping
+    if mapping.time is None:
+        raise SettingsError(
+            f"{mapping.file}: expected a [time] (when a record happens), found none. Add it, or `time` to the source"
+        )
+    plain = plain_copy(path, folder)
+    if config.kind == "parquet":
+        return _prepare_parquet(config, path, plain)
+    data = map_file(plain, path)
+    records: CsvRecords | JsonRecords
+    first_byte, first_line = 0, 1
+    if config.kind == "jsonl":
+        records = JsonRecords()
+        first_byte = 3 if data[:3].tobytes() == b"\xef\xbb\xbf" else 0
+        starts = _line_starts(data[first_byte:]) + first_byte
+    else:
+        csv = mapping.csv or Csv(delimiters="\t" if config.kind == "tsv" else ",")
+        columns, first_byte = read_header(csv, data, path)
+        _check_columns(config, columns, path)
+        first_line = 2 if csv.header else 1
+        records = CsvRecords(csv, columns)
+        starts = records.starts(data, first_byte)
+    lines = int(rows_kernels.count_rows(readonly(data), first_byte))
+    source = RecordFile(path, plain, mapping, config.constants, records, 0, first_line, lines != len(starts) - 1)
+    times = _times(source, starts)
+    return _begun(source, starts, times)
+
+
+def _prepare_parquet(config: RecordSource, path: str, plain: str) -> tuple[RecordFile, SourceIndex]:
+    records = ParquetRecords(plain)
+    _check_columns(config, records.columns(), path)
+    source = RecordFile(path, plain, config.mapping, config.constants, records, 0, 1, False)
+    starts = np.zeros(records.row_count() + 1, np.int64)
+    return _begun(source, starts, _times(source, starts))
+
+
+def _begun(source: RecordFile, starts: Int64Array, times: Int64Array) -> tuple[RecordFile, SourceIndex]:
+    """Leave out the records before the mapping's start."""
+    spec = source.mapping.time
+    assert spec is not None, source
+    first = 0
+    if spec.start_ms is not None:
+        after = np.flatnonzero(times >= spec.start_ms)
+        first = int(after[0]) if len(after) else len(times)
+    if spec.every_ms is not None:
+        times = np.arange(len(times) - first, dtype=np.int64) * spec.every_ms
+    else:
+        times = times[first:]
+    source = replace(source, first_record=first, first_line=source.first_line + first)
+    return source, SourceIndex(running_max(times), starts[first:])
+
+
+def _times(source: RecordFile, starts: Int64Array) -> Int64Array:
+    """Return the time of each record by its column, NO_TIME where it has none."""
+    spec = source.mapping.time
+    assert spec is not None, source
+    count = len(starts) - 1
+    if spec.column is None:
+        return np.zeros(count, np.int64)
+    only = replace(
+        source.mapping, triples=(), conditions=(), computed=(), lookups=(), time=replace(spec, every_ms=None)
+    )
+    reader = replace(source, mapping=only, constants=())
+    found = [np.empty(0, np.int64)]
+    row = 0
+    while row < count:
+        end = int(np.searchsorted(starts, starts[row] + _INDEXED_BYTES, side="right")) - 1
+        end = min(max(end, row + 1), row + _INDEXED_ROWS, count)
+        read = reader._read(RowRange(row, end, int(starts[row]), int(starts[end]), NO_TIME))
+        found.append(reader.mapper.times(read.table, row))
+        row = end
+    return np.concatenate(found)
+
+
+def _check_columns(config: RecordSource, columns: tuple[str, ...], path: str) -> None:
+    """Raises: SettingsError (a mapping that names a column which is not there, or is there twice)."""
+    constants = [name for name, _ in config.constants]
+    for name in config.mapping.columns:
+        if columns.count(name) > 1:
+            raise SettingsError(
+                f"{config.mapping.file}: column {name!r} is there {columns.count(name)} times in {path}"
+            )
+        if name not in columns and name not in constants:
+            near = get_close_matches(name, columns, 1)
+            raise SettingsError(
+                f"{config.mapping.file}: expected a column {name!r} in {path}, found {', '.join(columns)}"
+                + (f". Did you mean {near[0]!r}?" if near else "")
+            )
+
+
+def _line_starts(data: bytes | np.ndarray) -> Int64Array:
+    array = readonly(np.frombuffer(data, np.uint8)) if isinstance(data, bytes) else readonly(data)
+    starts = np.empty(int(rows_kernels.count_rows(array, 0)) + 1, np.int64)
+    rows_kernels.scan_starts(array, 0, starts)
+    return starts
+
+
+def _line_at(plain: str, byte: int) -> int:
+    """Return the line (from 1) of a byte of a file."""
+    head = readonly(np.memmap(plain, np.uint8, "r")[:byte]) if byte else np.empty(0, np.uint8)
+    return int(rows_kernels.count_rows(readonly(head), 0)) + 1
+
+
+def _shown_row(table: Table, row: int) -> str:
+    return ", ".join(f"{name}={cells[row].as_py()}" for name, cells in table.names.items())
