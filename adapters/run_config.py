@@ -20,7 +20,7 @@ from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
 from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
 
-RECORD_KINDS = ("csv", "tsv", "jsonl", "parquet")
+RecordKind = Literal["csv", "tsv", "jsonl", "parquet"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class RecordSource:
 
     constants: names and texts that each record has beside its own cells (`with`)."""
 
-    kind: Literal["csv", "tsv", "jsonl", "parquet"]
+    kind: RecordKind
     paths: tuple[str, ...]
     mapping: Mapping
     constants: tuple[tuple[str, str], ...] = ()
@@ -177,7 +177,7 @@ def _stream(reader: TableReader) -> StreamConfig:
 
 
 def _source(reader: TableReader) -> SourceConfig:
-    kind = reader.choice("kind", ("timestamped", "lsbench", *RECORD_KINDS))
+    kind = reader.choice("kind", ("timestamped", "lsbench", *get_args(RecordKind)))
     source: SourceConfig
     if kind == "timestamped":
         mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
@@ -185,12 +185,12 @@ def _source(reader: TableReader) -> SourceConfig:
     elif kind == "lsbench":
         source = LsbenchSource(path=reader.path("path"), times=reader.path("times"))
     else:
-        source = _records(reader, cast(Literal["csv", "tsv", "jsonl", "parquet"], kind))
+        source = _records(reader, cast(RecordKind, kind))
     reader.done()
     return source
 
 
-def _records(reader: TableReader, kind: Literal["csv", "tsv", "jsonl", "parquet"]) -> RecordSource:
+def _records(reader: TableReader, kind: RecordKind) -> RecordSource:
     """Return a source of records. `mapping` is a file, or a table that is the mapping; `time` here is stronger than its
     own."""
     paths = reader.paths("path")

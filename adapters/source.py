@@ -112,8 +112,10 @@ def running_max(times: Int64Array) -> Int64Array:
     return latest
 
 
-def plain_copy(path: str, folder: Path) -> str:
+def plain_copy(path: str, folder: Path, head_bytes: int | None = None) -> str:
     """Return the path of a file that can be read by byte range: the file itself, or an unpacked copy in the folder.
+
+    head_bytes: a copy of so much of its beginning, up to the end of a line, in place of a longer file.
 
     Raises: DataError (a file that cannot be read or unpacked)."""
     import gzip
@@ -122,12 +124,17 @@ def plain_copy(path: str, folder: Path) -> str:
 
     from wukongs.errors import DataError
 
-    if not path.endswith(".gz"):
+    is_packed = path.endswith(".gz")
+    if not is_packed and head_bytes is None:
         return path
     copy = folder / f"{len(list(folder.iterdir()))}-{Path(path).name.removesuffix('.gz')}"
     try:
-        with gzip.open(path, "rb") as packed, copy.open("wb") as plain:
-            shutil.copyfileobj(packed, plain, 1 << 20)
+        with gzip.open(path, "rb") if is_packed else open(path, "rb") as packed, copy.open("wb") as plain:
+            if head_bytes is None:
+                shutil.copyfileobj(packed, plain, 1 << 20)
+            else:
+                head = packed.read(head_bytes + 1)
+                plain.write(head if len(head) <= head_bytes else head[: head.rfind(b"\n") + 1])
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be unpacked ({error}). Check that it is a whole gzip file", path) from None
     return str(copy)

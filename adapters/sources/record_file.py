@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from wukongs.adapters.mapping.mapping import FILE, Csv, Mapping
 from wukongs.adapters.mapping.triples import Mapper, Table
@@ -77,7 +78,10 @@ class RecordFile:
 
     def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
         """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
-        made = self.make(rows, scope, hash_bits)
+        return self.reported(self.make(rows, scope, hash_bits))
+
+    def reported(self, made: Made) -> Rows:
+        """Return what was made, with a report of each row that was set aside."""
         malformed = [self._set_aside(made.read, row, *fault) for row, fault in sorted(made.read.table.bad.items())]
         backwards = [self._set_aside(made.read, row, 1, reason) for row, reason in made.backwards]
         return Rows(made.encoded, made.rows, malformed, backwards)
@@ -140,12 +144,19 @@ class RecordFile:
 
         return Read(table, text_of, line_of)
 
+    def unseen(self, rows: RowRange) -> list[str]:
+        """Return the columns that are empty in all rows of a range."""
+        empty = {None, *self.mapping.empty}
+        return [name for name, cells in self._read(rows).table.names.items() if empty.issuperset(_values(cells))]
+
     def _set_aside(self, read: Read, row: int, column: int, reason: str) -> SetAside:
         return SetAside(self.path, read.line_of(row), column, reason, read.text_of(row)[:_TEXT_MAX])
 
 
-def prepare_records(config: RecordSource, path: str, folder: Path) -> tuple[RecordFile, SourceIndex]:
-    """Open a file and index its records; .gz is unpacked into the folder.
+def prepare_records(
+    config: RecordSource, path: str, folder: Path, head_bytes: int | None = None
+) -> tuple[RecordFile, SourceIndex]:
+    """Open a file and index its records; .gz is unpacked into the folder. head_bytes: only its beginning, of texts.
 
     Raises: SettingsError (a mapping that does not fit the file); DataError (a file that cannot be read)."""
     mapping = config.mapping
@@ -153,9 +164,9 @@ def prepare_records(config: RecordSource, path: str, folder: Path) -> tuple[Reco
         raise SettingsError(
             f"{mapping.file}: expected a [time] (when a record happens), found none. Add it, or `time` to the source"
         )
-    plain = plain_copy(path, folder)
     if config.kind == "parquet":
-        return _prepare_parquet(config, path, plain)
+        return _prepare_parquet(config, path, plain_copy(path, folder))
+    plain = plain_copy(path, folder, head_bytes)
     data = map_file(plain, path)
     records: CsvRecords | JsonRecords
     first_byte, first_line = 0, 1
@@ -249,6 +260,10 @@ def _line_at(plain: str, byte: int) -> int:
     """Return the line (from 1) of a byte of a file."""
     head = readonly(np.memmap(plain, np.uint8, "r")[:byte]) if byte else np.empty(0, np.uint8)
     return int(rows_kernels.count_rows(readonly(head), 0)) + 1
+
+
+def _values(cells: pa.Array) -> set[object]:
+    return set(cells.flatten().to_pylist() if pa.types.is_large_list(cells.type) else cells.to_pylist())
 
 
 def _shown_row(table: Table, row: int) -> str:

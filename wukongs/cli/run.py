@@ -12,6 +12,7 @@ from wukongs.cli.server import add_server_options, check_server_options, connect
 
 _EPILOG = """examples:
   wukongs run traffic.toml
+  wukongs run --check traffic.toml
   wukongs run --plain traffic.toml > windows.txt
   wukongs run --server tcp://127.0.0.1:7411 traffic.toml
 
@@ -34,6 +35,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows", type=_count, default=0, metavar="N", help="print the first N rows of each window (plain lines only)"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="only read the file, its mappings, and the first records of each source"
+    )
     add_server_options(parser)
     return parser
 
@@ -50,6 +54,10 @@ def main(argv: Sequence[str]) -> int:
     check_server_options(options, parser)
     check_file(options.config, "a TOML file")
     say_if_compiling()
+    if options.check:
+        from wukongs.adapters.check import check
+
+        return check(Path(options.config))
     from wukongs.adapters.run import run
 
     connect = None if options.server is None else partial(connect_to, options)

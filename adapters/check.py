@@ -1,0 +1,144 @@
+"""`wukongs run --check` and `wukongs map`: what a run file's mappings make of the first records, without an engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from wukongs.adapters.planner import CHUNK_ROWS
+from wukongs.adapters.run_config import RecordSource, RunConfig, StreamConfig, load_run_config
+from wukongs.adapters.scratch import ScratchFolder
+from wukongs.adapters.source import Rows, SourceIndex, StreamSource
+from wukongs.adapters.sources import prepare
+from wukongs.adapters.sources.record_file import RecordFile, prepare_records
+from wukongs.errors import DataError
+
+CHECKED_RECORDS = 1000
+SHOWN_FAULTS = 5
+BAD_SHARE_MAX = 0.1
+_HEAD_BYTES = 1 << 24
+_SCOPE, _HASH_BITS = b"check", 62
+
+
+def check(path: Path, out: TextIO | None = None) -> int:
+    """Say what a run file reads and what the first records of its sources become.
+
+    Returns the exit status: 1 if more than a tenth of these are bad, in any source.
+
+    Raises: SettingsError, DataError, QuerySyntaxError, UnsupportedFeatureError (the first fault of the file itself)."""
+    out = out or sys.stdout
+    config = load_run_config(path)
+    counts = [
+        f"{len(found)} {name}"
+        for name, found in (
+            ("[[stored]]", config.stored),
+            ("[[stream]]", config.streams),
+            ("[[query]]", config.queries),
+            ("[[ask]]", config.asks),
+        )
+    ]
+    print(f"{path}: {', '.join(counts)}", file=out)
+    is_bad = False
+    for stream in config.streams:
+        print(f"stream {stream.iri}", file=out)
+        with ScratchFolder("check") as folder:
+            for source, index, is_whole in _opened(stream, folder):
+                is_bad |= _check_source(source, index, is_whole, out)
+    print("not ready: see above" if is_bad else "ready to run", file=out)
+    return 1 if is_bad else 0
+
+
+def _opened(stream: StreamConfig, folder: Path) -> Iterator[tuple[StreamSource, SourceIndex, bool]]:
+    """Yield each source partition of a stream with its index, and whether that is of all records."""
+    if not isinstance(stream.source, RecordSource):
+        for one in prepare([stream], folder):
+            yield one.source, one.index, True
+        return
+    for path in stream.source.paths:
+        record_file, index = prepare_records(stream.source, path, folder, _HEAD_BYTES)
+        yield record_file, index, stream.source.kind == "parquet" or Path(path).stat().st_size <= _HEAD_BYTES
+
+
+def _check_source(source: StreamSource, index: SourceIndex, is_whole: bool, out: TextIO) -> bool:
+    """Read the first records and say what they are; tell whether too many of them are bad."""
+    count = min(len(index), CHECKED_RECORDS)
+    rows = source.read(index.range(0, count), _SCOPE, _HASH_BITS)
+    faults = [*rows.malformed, *rows.backwards]
+    triples = len(rows.encoded)
+    of_all = f"{'' if is_whole else 'over '}{_counted(len(index), 'record')}"
+    span = ""
+    if len(index):
+        last = f" to {_shown(int(index.times[-1]))}" if is_whole else ""
+        span = f", from {_shown(int(index.times[0]))}{last}"
+    print(f"  {source.partition}: {of_all}{span}; the first {count:,} give {_counted(triples, 'triple')}", file=out)
+    for fault in faults[:SHOWN_FAULTS]:
+        print(f"    {fault}", file=out)
+    if len(faults) > SHOWN_FAULTS:
+        print(f"    and {len(faults) - SHOWN_FAULTS:,} more", file=out)
+    if count and not triples:
+        print("    no triple at all: see the conditions of the mapping, and which cells are empty", file=out)
+    if isinstance(source, RecordFile):
+        for name in source.unseen(index.range(0, count)):
+            print(f"    no record has a value at {name}", file=out)
+    return len(faults) > BAD_SHARE_MAX * count or (count > 0 and not triples)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _shown(time_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A range of records after their mapping: lines of N-Triples with their times, and the records set aside."""
+
+    text: str
+    rows: Rows
+
+
+def mapped(streams: Sequence[StreamConfig], limit: int | None) -> Iterator[Mapped]:
+    """Yield what the mappings of the streams' sources make of the first records of each file (limit None: of all).
+
+    Raises: SettingsError, DataError; DataError (no stream that has a mapping)."""
+    sources = [stream.source for stream in streams if isinstance(stream.source, RecordSource)]
+    if not sources:
+        raise DataError("expected a stream whose source has a mapping (csv, tsv, jsonl or parquet), found none")
+    for source in sources:
+        for path in source.paths:
+            with ScratchFolder("map") as folder:
+                head_bytes = None if limit is None or limit > CHUNK_ROWS else _HEAD_BYTES
+                record_file, index = prepare_records(source, path, folder, head_bytes)
+                count = len(index) if limit is None else min(limit, len(index))
+                for first in range(0, count, CHUNK_ROWS):
+                    chunk = index.range(first, min(first + CHUNK_ROWS, count))
+                    made = record_file.make(chunk, _SCOPE, _HASH_BITS)
+                    rows = record_file.reported(made)
+                    lines = made.text.tobytes().decode().splitlines(keepends=True) if len(made.rows) else []
+                    times = rows.encoded.timestamps.tolist()
+                    yield Mapped(
+                        "".join(f"{line[:-1]} {time}\n" for line, time in zip(lines, times, strict=True)), rows
+                    )
+
+
+def streams_of(path: Path, stream: str | None) -> tuple[StreamConfig, ...]:
+    """Return the streams of a run file, or one of them. Raises: SettingsError, DataError (no such stream)."""
+    config: RunConfig = load_run_config(path)
+    found = tuple(one for one in config.streams if stream is None or one.iri == stream)
+    if not found:
+        raise DataError(
+            f"expected a [[stream]]{'' if stream is None else f' of the IRI {stream}'}, "
+            f"found {', '.join(one.iri for one in config.streams) or 'none'}",
+            str(path),
+        )
+    return found
