@@ -85,13 +85,15 @@ class Engine:
         *,
         strict: bool = False,
         on_malformed: Callable[[str, MalformedLine], object] | None = None,
+        blank_scope: str | None = None,
     ) -> int:
         """Add the triples of a file (path or binary file object) to the stored graph, as one more snapshot; return its
         SN. graph: IRI of the graph for triples without one of their own (default: the default graph). format: nt nq ttl
         trig n3 rdf jsonld, by default from the file's name; .gz and .zst are read as they are.
 
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
-        strict raises. Raises DataError (file, line); then nothing of the file was added.
+        strict raises. blank_scope: loads of one name share their blank node labels of nt and nq, as parts of a file do
+        (default: each load has its own). Raises DataError (file, line); then nothing of the file was added.
         """
         from wukongs.live.bulk_load import log_malformed, open_file
 
@@ -103,7 +105,7 @@ class Engine:
                 log_malformed(self._core.malformed_count, file, line)
 
         into = None if graph is None else graph_term(graph)
-        number, reader = open_file(self._core, source, base, format)
+        number, reader = open_file(self._core, source, base, format, blank_scope)
         with reader:
             return self._backend.load(number, reader, into, None if strict else set_aside)
 

@@ -55,8 +55,8 @@ _SETTINGS = {
 }
 
 
-def start_session(parallelism: int = 2) -> SparkSession:
-    """Start Spark in this process, or return the session that is there.
+def start_session(parallelism: int = 2, master: str | None = None) -> SparkSession:
+    """Start Spark in this process, or return the session that is there. master: of a Spark cluster (None: local).
 
     Raises: SettingsError (no Java of at least JAVA_MIN, or a JVM that does not start)."""
     check_java()
@@ -76,6 +76,8 @@ def start_session(parallelism: int = 2) -> SparkSession:
         conf = SparkConf()
         for name, value in {**_SETTINGS, **_local_settings(parallelism, folder)}.items():
             conf.set(name, value)
+        if master is not None:
+            conf.set("spark.master", master)
         try:
             gateway = _launch(conf, folder / "spark.log")
         except SettingsError:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
-from wukongs.cli.server import add_server_options, check_server_options, connect_to
+from wukongs.cli.server import add_server_options, check_server_options, connect_to, trusted
 from wukongs.errors import DataError
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
@@ -40,6 +40,7 @@ _EPILOG = """examples:
   wukongs load --data-dir db 'dump/*.nq.zst' --rejects bad.nq
   curl ... | wukongs load --data-dir db --format nt -
   wukongs load --server tcp://127.0.0.1:7411 people.ttl
+  wukongs load --server tcp://127.0.0.1:7411 --spark spark://master:7077 'dump/*.nt'
   wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
 
 files: nt nq ttl trig n3 rdf jsonld by their suffix, also with .gz or .zst; - is standard input
@@ -47,6 +48,9 @@ files: nt nq ttl trig n3 rdf jsonld by their suffix, also with .gz or .zst; - is
 Interrupted, by Ctrl-C or by force, the same command for a data folder goes on where it had come to: files in nt and nq
 behind the last commit, others from their beginning. Files that were loaded are skipped, unless they have changed. At a
 node each file is one snapshot, and one that was interrupted adds nothing.
+
+With --spark the workers of a Spark cluster read the files, which all of them have to see under the same paths: files in
+nt and nq in parts, others whole. Each part is one snapshot. local[2] is Spark in this process.
 """
 
 
@@ -62,6 +66,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a glob (quoted or not), or - for stdin")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data folder; made if need be")
     add_server_options(parser)
+    parser.add_argument(
+        "--spark",
+        metavar="MASTER",
+        help="let a Spark cluster read the files; beside --server (spark://host:7077, yarn)",
+    )
     parser.add_argument(
         "--graph", type=_graph, metavar="IRI", help="graph of triples without one (default: the default graph)"
     )
@@ -107,7 +116,11 @@ def main(argv: Sequence[str]) -> int:
     check_server_options(options, parser, "data_dir", "again", "workers", "memory")
     if options.data_dir is None and options.server is None:
         parser.error("no --data-dir and no --server: say where to load the files to")
+    if options.spark is not None and options.server is None:
+        parser.error("--spark loads into running nodes: give --server, too")
     files = find_files(options.files)
+    if options.spark is not None:
+        return _load_by_spark(options, files)
     if options.server is not None:
         return _load_to_node(options, files)
     settings = Settings.from_environment()
@@ -159,6 +172,46 @@ def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
         *aside.summary(),
         *(f"refused {text}" for text in refused),
         *([f"snapshot {sn}"] if loaded else []),
+    ]
+    say("\n".join(lines) + "\n")
+    return REFUSED if refused else DONE
+
+
+def _load_by_spark(options: argparse.Namespace, files: Sequence[str]) -> int:
+    """Let Spark's workers send parts of the files to the nodes. An error in one of them does not stop the others."""
+    from wukongs.adapters.spark.load import LoadTarget, PartLoaded, load_parts, parts_of
+    from wukongs.adapters.spark.session import start_session, stop_session
+
+    if _STDIN in files:
+        raise DataError("standard input cannot be read by Spark's workers: name files", _STDIN)
+    addresses, token, keys = trusted(options)
+    target = LoadTarget(addresses, token, keys, options.graph, options.base, options.format, options.strict)
+    parts = parts_of(files, options.format)
+    size_bytes = sum(part.end - part.first for part in parts)
+    done_bytes, sn, refused = 0, 0, list[str]()
+    with contextlib.ExitStack() as owned:
+        rejects = owned.enter_context(_open_rejects(options.rejects)) if options.rejects else None
+        aside = _SetAside(options.rejects, rejects)
+        owned.enter_context(connect_to(options))  # says at once if no node answers
+        session = start_session(master=options.spark)
+        owned.callback(stop_session, session)
+        progress = owned.enter_context(make_progress(f"{len(parts)} parts"))
+
+        def on_loaded(one: PartLoaded) -> None:
+            nonlocal done_bytes, sn
+            done_bytes, sn = done_bytes + one.part.end - one.part.first, max(sn, one.sn)
+            for file, line in one.malformed:
+                aside.add(file, line)
+            aside.count += one.malformed_count - len(one.malformed)
+            refused.extend([] if one.refused is None else [one.refused])
+            progress.show(done_bytes, size_bytes, 0)
+
+        load_parts(session, parts, target, on_loaded)
+    lines = [
+        f"files: {len(files)} in {len(parts)} parts, {len(refused)} parts refused",
+        *aside.summary(),
+        *(f"refused {text}" for text in refused),
+        *([f"snapshot {sn}"] if sn else []),
     ]
     say("\n".join(lines) + "\n")
     return REFUSED if refused else DONE

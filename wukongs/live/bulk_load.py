@@ -33,14 +33,19 @@ def log_malformed(count: int, file: str, line: MalformedLine) -> None:
 
 
 def open_file(
-    core: Core, source: str | PathLike[str] | IO[bytes], base: str | None, format: str | None
+    core: Core,
+    source: str | PathLike[str] | IO[bytes],
+    base: str | None,
+    format: str | None,
+    blank_scope: str | None = None,
 ) -> tuple[int, RdfReader]:
     """Begin a load: return its number, and the open file, which the caller closes. Raises DataError."""
     with core.lock:
         core.check_is_open()
         core.load_count += 1
         number = core.load_count
-    return number, RdfReader(source, format, base, f"load:{number}".encode(), hash_bits=core.settings.hash_bits)
+    scope = f"load:{number}" if blank_scope is None else f"loads:{blank_scope}"
+    return number, RdfReader(source, format, base, scope.encode(), hash_bits=core.settings.hash_bits)
 
 
 def load(

@@ -189,7 +189,7 @@ class Calls:
         return Packet(ANSWER, fields, arrays)
 
     def _load(self, args: Args, upload: Upload) -> Packet:
-        options = {name: args[name] for name in ("graph", "base", "format", "strict") if name in args}
+        options = {name: args[name] for name in ("graph", "base", "format", "strict", "blank_scope") if name in args}
         return _value(self._engine.load(upload, on_malformed=upload.report, **options))
 
     def _dump(self, session: Session, args: Args) -> Packet:

@@ -119,9 +119,11 @@ class RemoteEngine:
         *,
         strict: bool = False,
         on_malformed: OnMalformed | None = None,
+        blank_scope: str | None = None,
     ) -> int:
         """Do the same as Engine.load: this process reads the file, and the node takes it in parts as they come."""
         args = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
+        args |= {} if blank_scope is None else {"blank_scope": blank_scope}
         with SourceFile(source, base) as file:
             args |= {"name": file.name, "base": file.base}
             report = partial(self._malformed, on_malformed)
