@@ -15,7 +15,8 @@ from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import Rows, SourceIndex, StreamSource
 from wukongs.adapters.sources import prepare
 from wukongs.adapters.sources.record_file import RecordFile, prepare_records
-from wukongs.errors import DataError
+from wukongs.errors import DataError, SettingsError
+from wukongs.settings.toml_reader import read_toml
 
 CHECKED_RECORDS = 1000
 SHOWN_FAULTS = 5
@@ -133,6 +134,8 @@ def mapped(streams: Sequence[StreamConfig], limit: int | None) -> Iterator[Mappe
 
 def streams_of(path: Path, stream: str | None) -> tuple[StreamConfig, ...]:
     """Return the streams of a run file, or one of them. Raises: SettingsError, DataError (no such stream)."""
+    if "triple" in read_toml(path).names():
+        raise SettingsError(f"{path}: expected a run file, found a mapping: name files of records behind it")
     config: RunConfig = load_run_config(path)
     found = tuple(one for one in config.streams if stream is None or one.iri == stream)
     if not found:

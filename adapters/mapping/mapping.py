@@ -19,6 +19,7 @@ lookups.py, rows by the sources.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ ROW, FILE = "_row", "_file"
 """Names that every row has: its number in the file, from 0, and the file's name."""
 
 ISO = TimeFormat()
+_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 
 IfEmpty = Literal["skip", "bad"]
 NumberType = Literal["double", "integer", "decimal"]
@@ -265,6 +267,8 @@ def _object(table: TableReader, prefixes: dict[str, str]) -> TermMap:
         iri = expanded(datatype, prefixes)
     template = _checked(table, "value", lambda: parse_template(value))
     spoken = None if language is None else _checked(table, "language", lambda: parse_template(language))
+    if spoken is not None and not spoken.names and not _LANGUAGE.fullmatch(spoken.text):
+        raise table.error("language", "a language tag such as en or de-AT, or a cell", repr(spoken.text))
     return TermMap("literal", template, iri, spoken)
 
 

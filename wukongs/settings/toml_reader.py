@@ -48,7 +48,8 @@ class TableReader:
         self.environment = environment
         self._places = places
         self._table = dict(table)
-        self._known: list[str] = []
+        self._known: dict[str, None] = {}
+        """The keys that somebody has asked for, in that order."""
         self._place = place
 
     def error(self, key: str, expected: str, found: str) -> SettingsError:
@@ -71,7 +72,7 @@ class TableReader:
     def done(self) -> None:
         """Refuse the keys that nobody asked for."""
         for key in self._table:
-            near = get_close_matches(key, self._known, 1)
+            near = get_close_matches(key, list(self._known), 1)
             advice = f"; did you mean {near[0]}?" if near else ""
             raise self.error(key, f"one of the keys {', '.join(self._known)}", f"the unknown key {key!r}{advice}")
 
@@ -84,6 +85,7 @@ class TableReader:
         return self._places.text_place(self._named(key), text)
 
     def has(self, key: str) -> bool:
+        self._known[key] = None
         return key in self._table
 
     def is_table(self, key: str) -> bool:
@@ -91,7 +93,7 @@ class TableReader:
 
     def take(self, key: str) -> Any:
         """Return the value of a key, None without it; the caller checks it."""
-        self._known.append(key)
+        self._known[key] = None
         return self._table.pop(key, None)
 
     def text(self, key: str) -> str:

@@ -148,6 +148,7 @@ def test_map_says_on_standard_error_what_is_bad(folder: Path, capsys: pytest.Cap
         (["run.toml", "--limit", "0"], 2, "expected an integer from 1 on, found '0'"),
         (["m.toml", "a.csv", "--with", "x"], 2, "expected NAME=TEXT, found 'x'"),
         (["no.toml"], 1, "no such file"),
+        (["m.toml"], 2, "m.toml: expected a run file, found a mapping: name files of records behind it"),
     ],
 )
 def test_map_refuses_wrong_arguments(
