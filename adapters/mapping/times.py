@@ -58,7 +58,7 @@ def times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
     makes ambiguous is the earlier one."""
     if pa.types.is_timestamp(cells.type):
         micros = cells.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-        times = np.asarray(pc.fill_null(pc.floor(pc.divide(micros, 1000)), NO_TIME)).astype(np.int64)
+        times = np.where(np.asarray(pc.is_valid(cells)), np.asarray(pc.fill_null(micros, 0)) // 1000, NO_TIME)
         return times if cells.type.tz else _shifted(times, format.zone)
     times = np.full(len(cells), NO_TIME, np.int64)
     left = np.asarray(pc.is_valid(cells))

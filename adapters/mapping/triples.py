@@ -36,6 +36,9 @@ _LEXICAL = {
     "date": r"^-?\d{4,}-\d\d-\d\d(Z|[+-]\d\d:\d\d)?$",
 }
 """The texts that a value of an XML Schema type may have. Such values are trimmed and checked."""
+_OF_IRIS = r'^[^\x00-\x20<>"{}|\\^`]*$'
+_IRI = r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|\\^`]*$'
+_OF_TAGS = "^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$"
 
 
 @dataclass(slots=True)
@@ -43,18 +46,18 @@ class Table:
     """Rows of a source as columns. names: column -> texts (large_string) or lists of texts, one entry a row.
 
     bad: row -> the column (from 1) of its text and why it could not be read; faults found later are added.
-    blank : int64[...], rows without a record: empty lines."""
+    blank: rows without a record: empty lines."""
 
     row_count: int
     names: dict[str, pa.Array]
     bad: dict[int, tuple[int, str]] = field(default_factory=dict)
-    blank: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    blank: frozenset[int] = frozenset()
     places: Callable[[int, str], int] = lambda row, name: 1
     """Tells where a cell begins in its row's text (from 1)."""
 
     def blame(self, row: int, name: str | None, reason: str) -> None:
         """Note what is wrong with a row; the first fault counts."""
-        if row not in self.bad:
+        if row not in self.bad and row not in self.blank:
             self.bad[row] = (1 if name is None else self.places(row, name), reason)
 
 
@@ -90,7 +93,7 @@ class Mapper:
         column = str(spec.column)
         cells = table.names[column]
         times = times_of(cells, spec.format)
-        for row in np.setdiff1d(np.flatnonzero(times == NO_TIME), table.blank).tolist():
+        for row in np.flatnonzero(times == NO_TIME).tolist():
             table.blame(row, column, f"expected {spec.format} in {column}, found {_shown(cells[row].as_py())}")
         return times
 
@@ -112,7 +115,7 @@ class Mapper:
             parts.append(lines)
             places.append(of_rows * count + place)
         key = np.concatenate(places)
-        bad = np.concatenate([np.fromiter(table.bad, np.int64, len(table.bad)), table.blank])
+        bad = np.array([*table.bad, *table.blank], np.int64)
         order = np.argsort(key, kind="stable")
         of_rows = key[order] // count
         if len(bad):
@@ -173,20 +176,29 @@ class _Rows:
         lists = [name for name in names if _is_list(self._cells[name])]
         if not lists:
             return {name: self._cells[name] for name in names}, None
-        lengths = [np.asarray(pc.fill_null(pc.list_value_length(self._cells[name]), 0)) for name in lists]
-        uneven = np.zeros(self.table.row_count, bool)
-        for other in lengths[1:]:
-            uneven |= other != lengths[0]
+        lengths = [self._lengths(name) for name in lists]
+        is_empty = np.min(lengths, axis=0) == 0
+        uneven = (np.max(lengths, axis=0) != lengths[0]) | (np.min(lengths, axis=0) != lengths[0])
+        uneven &= ~is_empty
         for row in np.flatnonzero(uneven).tolist():
             found = " and ".join(f"{length[row]} in {name}" for name, length in zip(lists, lengths, strict=True))
             self.table.blame(row, lists[1], f"expected lists of one length, found {found}")
-        even = pa.array(~uneven)
-        parents = np.repeat(np.arange(self.table.row_count, dtype=np.int64), np.where(uneven, 0, lengths[0]))
+        is_read = ~(uneven | is_empty)
+        even = pa.array(is_read)
+        parents = np.repeat(np.arange(self.table.row_count, dtype=np.int64), np.where(is_read, lengths[0], 0))
         entries = {}
         for name in names:
             cells = self._cells[name]
             entries[name] = cells.filter(even).flatten() if name in lists else cells.take(pa.array(parents))
         return entries, parents
+
+    def is_empty(self, name: str) -> BoolArray:
+        """Return which rows have nothing in a column."""
+        cells = self._cells[name]
+        return self._lengths(name) == 0 if _is_list(cells) else np.asarray(pc.is_null(cells))
+
+    def _lengths(self, name: str) -> Int64Array:
+        return np.asarray(pc.fill_null(pc.list_value_length(self._cells[name]), 0)).astype(np.int64)
 
     def passing(self, conditions: tuple[Condition, ...]) -> BoolArray | None:
         """Return which rows pass all conditions; None without conditions."""
@@ -194,13 +206,12 @@ class _Rows:
             return None
         passing = np.ones(self.table.row_count, bool)
         for one in conditions:
-            cells = self._cells[one.column]
             if one.values is None:
-                lengths = pc.list_value_length(cells) if _is_list(cells) else None
-                found = pc.is_valid(cells) if lengths is None else pc.greater(pc.fill_null(lengths, 0), 0)
+                found = ~self.is_empty(one.column)
             else:
-                found = pc.is_in(pc.fill_null(self.cells(one.column), ""), pa.array(one.values, TEXT))
-            passing &= np.asarray(pc.fill_null(found, False)) ^ one.is_negated
+                cells = pc.fill_null(self.cells(one.column), "")
+                found = np.asarray(pc.is_in(cells, pa.array(one.values, TEXT)))
+            passing &= found ^ one.is_negated
         return passing
 
 
@@ -216,17 +227,17 @@ def _lines(rows: _Rows, triple: TripleMap, passing: BoolArray | None) -> tuple[p
     wanted = np.ones(count, bool) if passing is None else passing[of_rows]
     if triple.if_empty == "bad":
         for name in names:
-            nulls = np.asarray(pc.is_null(cells[name])) & wanted
-            for entry in np.flatnonzero(nulls).tolist():
-                rows.table.blame(int(of_rows[entry]), name, f"expected a value in {name}, found nothing")
+            empty = np.flatnonzero(rows.is_empty(name) & (True if passing is None else passing))
+            empty = np.concatenate([empty, of_rows[np.asarray(pc.is_null(cells[name])) & wanted]])
+            for row in empty.tolist():
+                rows.table.blame(row, name, f"expected a value in {name}, found nothing")
+    for name in names:  # a triple that is left out is not checked
+        wanted = wanted & np.asarray(pc.is_valid(cells[name]))
     texts = [_term(term, cells, count, rows.table, of_rows, wanted) for term in triple.terms]
     lines = pc.binary_join_element_wise(*texts, pa.scalar(".\n", TEXT), pa.scalar(" ", TEXT))
     if not isinstance(lines, pa.Array):
         lines = pa.repeat(lines, count)
-    kept = np.asarray(pc.is_valid(lines)) & wanted
-    if kept.all():
-        return lines, of_rows
-    return lines.filter(pa.array(kept)), of_rows[kept]
+    return (lines, of_rows) if wanted.all() else (lines.filter(pa.array(wanted)), of_rows[wanted])
 
 
 def _term(
@@ -241,13 +252,15 @@ def _term(
             pieces.append(pa.scalar(_escaped(part) if term.kind == "literal" else part, TEXT))
         elif term.kind == "literal":
             pieces.append(cells[part.name] if is_alone else _escaped_cells(cells[part.name]))
+        elif part.is_raw:
+            pieces.append(cells[part.name])
+            pattern = _OF_IRIS if pieces[:-1] else _IRI
+            _check(cells[part.name], pattern, "an IRI", part.name, table, of_rows, wanted)
         else:
-            pieces.append(cells[part.name] if part.is_raw else _encoded_cells(cells[part.name], term.kind))
+            pieces.append(_encoded_cells(cells[part.name], term.kind))
     if term.kind == "literal" and is_alone and isinstance(parts[0], Cell):
         pieces[0] = _escaped_cells(_checked(pieces[0], term, parts[0].name, table, of_rows, wanted))
     if term.kind == "iri":
-        if isinstance(parts[0], Cell):
-            _check_scheme(pieces[0], parts[0].name, table, of_rows, wanted)
         return _joined(["<", *pieces, ">"])
     if term.kind == "blank":
         return _joined(["_:", *pieces])
@@ -255,6 +268,8 @@ def _term(
         return _joined(['"', *pieces, f'"^^<{term.datatype}>'])
     if term.language is not None:
         tags = [part if isinstance(part, str) else cells[part.name] for part in term.language.parts]
+        for name in term.language.names:
+            _check(cells[name], _OF_TAGS, "a language tag", name, table, of_rows, wanted)
         return _joined(['"', *pieces, '"@', *tags])
     return _joined(['"', *pieces, '"'])
 
@@ -275,16 +290,17 @@ def _checked(
     if pattern is None:
         return cells
     cells = pc.utf8_trim_whitespace(cells)
-    wrong = ~np.asarray(pc.fill_null(pc.match_substring_regex(cells, pattern), True)) & wanted
-    for entry in np.flatnonzero(wrong).tolist():
-        table.blame(int(of_rows[entry]), name, f"expected xsd:{kind} in {name}, found {_shown(cells[entry].as_py())}")
+    _check(cells, pattern, f"xsd:{kind}", name, table, of_rows, wanted)
     return cells
 
 
-def _check_scheme(cells: pa.Array, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray) -> None:
-    good = pc.match_substring_regex(cells, r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|\\^`]*$')
-    for entry in np.flatnonzero(~np.asarray(pc.fill_null(good, True)) & wanted).tolist():
-        table.blame(int(of_rows[entry]), name, f"expected an IRI in {name}, found {_shown(cells[entry].as_py())}")
+def _check(
+    cells: pa.Array, pattern: str, expected: str, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
+) -> None:
+    """Make rows bad whose cell has not the wanted shape."""
+    wrong = ~np.asarray(pc.fill_null(pc.match_substring_regex(cells, pattern), True)) & wanted
+    for entry in np.flatnonzero(wrong).tolist():
+        table.blame(int(of_rows[entry]), name, f"expected {expected} in {name}, found {_shown(cells[entry].as_py())}")
 
 
 def _escaped(text: str) -> str:

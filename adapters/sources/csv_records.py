@@ -80,7 +80,7 @@ class CsvRecords:
                 return 1
             return len(data[starts[row] : begins[names.index(name), row]].decode("utf-8", "replace")) + 1
 
-        table = Table(row_count, columns, bad, np.flatnonzero(blank), place_of)
+        table = Table(row_count, columns, bad, frozenset(np.flatnonzero(blank).tolist()), place_of)
         _check_utf8(table, names)
         return table, np.append(starts, len(data))
 

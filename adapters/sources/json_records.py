@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from wukongs.adapters.mapping.triples import TEXT, Table
@@ -33,7 +32,7 @@ class JsonRecords:
             except _BadRecord as error:
                 bad[row] = error.column, error.reason
         columns = {name: _column(values) for name, values in found.items()}
-        return Table(len(lines), columns, bad, np.array(blank, np.int64))
+        return Table(len(lines), columns, bad, frozenset(blank))
 
 
 class _BadRecord(Exception):
@@ -46,7 +45,7 @@ class _BadRecord(Exception):
 
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
-        text = line.decode("utf-8")
+        text = line.rstrip(b"\r\n").decode("utf-8")
     except UnicodeDecodeError as error:
         raise _BadRecord(error.start + 1, "expected UTF-8") from None
     try:

@@ -101,7 +101,7 @@ class RecordFile:
             )
         latest = np.maximum(np.maximum.accumulate(times), rows.floor_ms) if len(times) else times
         is_late = (times < latest) & (times != NO_TIME)
-        is_late[[*table.bad, *table.blank.tolist()]] = False
+        is_late[[*table.bad, *table.blank]] = False
         backwards = [
             (row, f"its time {times[row]} ms is before {latest[row]} ms") for row in np.flatnonzero(is_late).tolist()
         ]
@@ -238,9 +238,7 @@ def _check_columns(config: RecordSource, columns: tuple[str, ...], path: str) ->
     constants = [name for name, _ in config.constants]
     for name in config.mapping.columns:
         if columns.count(name) > 1:
-            raise SettingsError(
-                f"{config.mapping.file}: column {name!r} is there {columns.count(name)} times in {path}"
-            )
+            raise SettingsError(f"{config.mapping.file}: expected one column {name!r} in {path}, found several")
         if name not in columns and name not in constants:
             near = get_close_matches(name, columns, 1)
             raise SettingsError(
