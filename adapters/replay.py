@@ -1,4 +1,4 @@
-"""A replay in this process, without Spark: the same plan and the same worker code. For tests and small data."""
+"""A replay in this process, without Spark: the same plan and the same worker code (`wukongs run --local`)."""
 
 from __future__ import annotations
 

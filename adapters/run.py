@@ -1,21 +1,26 @@
-"""`wukongs run`: an engine in this process or a running node, its streams fed through Spark, as one TOML file says."""
+"""`wukongs run`: an engine in this process or a running node and its streams, as one TOML file says.
+
+The streams are fed through local Spark, or read and sent by a thread of this process.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wukongs.adapters.display import Display, RunProgress, choose_display
-from wukongs.adapters.replay import PipelineReport
+from wukongs.adapters.replay import OnProgress, PipelineReport, replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.engine import Engine
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.settings import take_turns_quickly
+from wukongs.wire.link import IngestLink
 
 if TYPE_CHECKING:
     from wukongs.live.backend import RegisteredQuery
@@ -28,15 +33,22 @@ DONE, INTERRUPTED = 0, 130
 
 
 def run(
-    config_path: Path, plain: bool = False, rows_shown: int = 0, connect: Callable[[], RemoteEngine] | None = None
+    config_path: Path,
+    plain: bool = False,
+    rows_shown: int = 0,
+    connect: Callable[[], RemoteEngine] | None = None,
+    is_local: bool = False,
 ) -> int:
-    """Run a configuration from its file; return the exit status. connect: to the node to use instead of an engine.
+    """Run a configuration from its file; return the exit status. connect: to the node to use instead of an engine;
+    is_local: without Spark, whatever the file says.
 
     Raises SettingsError, DataError, StreamError, QuerySyntaxError, NodeUnavailable, each naming what and where.
     """
     config = load_run_config(config_path)
     if not config.streams and not config.asks:
         raise SettingsError(f"{config.file}: expected at least one [[stream]] or [[ask]], found neither")
+    if is_local:
+        config = replace(config, pipeline=replace(config.pipeline, engine="local"))
     return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown), connect)
 
 
@@ -48,10 +60,8 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
     then.
     """
     take_turns_quickly()
-    if config.streams:
-        from wukongs.adapters.spark.session import check_java
-
-        check_java()
+    if config.streams and config.pipeline.engine == "spark":
+        _check_java(config)
     with ExitStack() as stack:
         engine: Engine | RemoteEngine
         engine = Engine(settings=config.settings) if connect is None else connect()
@@ -68,6 +78,18 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
         if progress.report.triples or status == DONE:
             display.summary(progress, summary_lines(progress))
     return status
+
+
+def _check_java(config: RunConfig) -> None:
+    """Raises: SettingsError (no Java for Spark), which names the way without."""
+    from wukongs.adapters.spark.session import check_java
+
+    try:
+        check_java()
+    except SettingsError as error:
+        raise SettingsError(
+            f'{error}. Without Java: `wukongs run --local`, or engine = "local" under [pipeline] in {config.file}'
+        ) from None
 
 
 def _declare(
@@ -138,10 +160,12 @@ def _ask(engine: Engine | RemoteEngine, config: RunConfig, display: Display, whe
 def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress) -> int:
     """Run the pipeline to its end; return the exit status.
 
-    Spark has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy.
+    It has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy; in
+    the middle of an epoch it would leave that half sent.
     """
     pipeline = _Pipeline(engine, config, display, progress)
-    display.phase("starting local Spark ...")
+    is_local = config.pipeline.engine == "local"
+    display.phase("reading the sources ..." if is_local else "starting local Spark ...")
     display.start(progress)
     try:
         pipeline.start()
@@ -152,7 +176,8 @@ def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, 
         engine.settle()
         return DONE
     except KeyboardInterrupt:
-        display.phase("interrupted: stopping Spark, which may take some seconds ...")
+        stopping = "stopping" if is_local else "stopping Spark, which may take some seconds"
+        display.phase(f"interrupted: {stopping} ...")
         pipeline.end()
         return INTERRUPTED
     except BrokenPipeError:
@@ -163,7 +188,7 @@ def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, 
 
 
 class _Pipeline(threading.Thread):
-    """Sends all streams of a run through local Spark, until their end or until stop is set."""
+    """Sends all streams of a run, through local Spark or from here, until their end or until stop is set."""
 
     def __init__(
         self, engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress
@@ -176,21 +201,14 @@ class _Pipeline(threading.Thread):
         self._config, self._display, self._progress = config, display, progress
 
     def end(self) -> None:
-        """Stop, and wait until Spark has gone."""
+        """Stop, and wait until the epoch is sent, and Spark has gone."""
         self.stop.set()
         self.ended.wait()
 
     def run(self) -> None:
-        from wukongs.adapters.spark.pipeline import run_pipeline
-
+        feed = _feed_from_here if self._config.pipeline.engine == "local" else _feed_through_spark
         try:
-            self._progress.report = run_pipeline(
-                self._config.streams,
-                self._addresses,
-                self._config.pipeline,
-                stop=self.stop,
-                on_progress=self._on_progress,
-            )
+            self._progress.report = feed(self._config, self._addresses, self.stop, self._on_progress)
         except BaseException as error:
             self.error = error
         finally:
@@ -199,3 +217,18 @@ class _Pipeline(threading.Thread):
     def _on_progress(self, report: PipelineReport) -> None:
         if self._progress.note(report):
             self._display.phase("streaming")
+
+
+def _feed_through_spark(
+    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress
+) -> PipelineReport:
+    from wukongs.adapters.spark.pipeline import run_pipeline
+
+    return run_pipeline(config.streams, addresses, config.pipeline, stop=stop, on_progress=on_progress)
+
+
+def _feed_from_here(
+    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress
+) -> PipelineReport:
+    with IngestLink(addresses) as link:
+        return replay(config.streams, link, config.pipeline, stop=stop, on_progress=on_progress)

@@ -95,11 +95,13 @@ class QueryConfig:
 class PipelineConfig:
     """How the streams are replayed.
 
-    speed: milliseconds of event time per millisecond, 0 for as fast as possible; rows_per_epoch: about how many rows
+    engine: "spark" runs the pipeline on local Spark, "local" in this process, without Java: the same rows are read and
+    sent, so windows and answers are equal (`wukongs run --local` says the same). speed: milliseconds of event time per millisecond, 0 for as fast as possible; rows_per_epoch: about how many rows
     one Spark epoch reads; align_ms: how far, in event time, one stream may run ahead of another (0: ten stream
     batches); start_ms, stop_ms: only rows with start_ms < t <= stop_ms are sent; parallelism: tasks at a time.
     """
 
+    engine: Literal["spark", "local"] = "spark"
     speed: float = 0.0
     rows_per_epoch: int = 100_000
     align_ms: int = 0
@@ -239,6 +241,7 @@ def _inline_query(reader: TableReader, name: str, text: str) -> QueryConfig:
 def _pipeline(reader: TableReader) -> PipelineConfig:
     defaults = PipelineConfig()
     config = PipelineConfig(
+        engine="local" if reader.choice("engine", ("spark", "local"), defaults.engine) == "local" else "spark",
         speed=reader.number("speed", defaults.speed),
         rows_per_epoch=reader.integer("rows_per_epoch", defaults.rows_per_epoch, low=1) or 0,
         align_ms=reader.integer("align_ms", defaults.align_ms) or 0,

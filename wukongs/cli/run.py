@@ -13,24 +13,29 @@ from wukongs.cli.server import add_server_options, check_server_options, connect
 _EPILOG = """examples:
   wukongs run traffic.toml
   wukongs run --check traffic.toml
+  wukongs run --local traffic.toml
   wukongs run --plain traffic.toml > windows.txt
   wukongs run --server tcp://127.0.0.1:7411 traffic.toml
 
 With --server, streams, stored data and queries go to a running node, or to a cluster by any of its nodes; the settings
-of the file are not used then.
+of the file are not used then. With --local, streams are read and sent in this process: no Java is needed, nothing has
+to start, and windows and answers are the same.
 """
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wukongs run",
-        description="Load stored data, feed streams through local Spark and report the windows of continuous queries, "
+        description="Load stored data, feed streams (through local Spark, or in this process) and report the windows of continuous queries, "
         "all as one TOML file says.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("config", metavar="CONFIG.toml", help="what to load, stream and register")
+    parser.add_argument(
+        "--local", action="store_true", help='without Spark and Java, in this process (as engine = "local" in the file)'
+    )
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")
     parser.add_argument(
         "--rows", type=_count, default=0, metavar="N", help="print the first N rows of each window (plain lines only)"
@@ -61,4 +66,6 @@ def main(argv: Sequence[str]) -> int:
     from wukongs.adapters.run import run
 
     connect = None if options.server is None else partial(connect_to, options)
-    return run(Path(options.config), plain=options.plain, rows_shown=options.rows, connect=connect)
+    return run(
+        Path(options.config), plain=options.plain, rows_shown=options.rows, connect=connect, is_local=options.local
+    )

@@ -66,6 +66,36 @@ def test_a_run_prints_windows_and_answers(folder: Path, capsys: pytest.CaptureFi
     assert err == "starting local Spark ...\nstreaming\n"
 
 
+@pytest.mark.parametrize(("head", "is_local"), [('[pipeline]\nengine = "local"\n', False), ("", True)])
+def test_a_run_without_spark_needs_no_java_and_gives_the_same(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, head: str, is_local: bool
+) -> None:
+    assert run_text(folder, STREAM + QUERY + ASK, rows_shown=1) == 0
+    through_spark = capsys.readouterr().out.splitlines()
+
+    def refuse(*_arguments: object, **_options: object) -> PipelineReport:
+        raise AssertionError("there is no Spark here")
+
+    monkeypatch.setattr("wukongs.adapters.spark.pipeline.run_pipeline", refuse)
+    monkeypatch.setattr("wukongs.adapters.spark.session.check_java", refuse)
+    assert run_text(folder, head + STREAM + QUERY + ASK, rows_shown=1, is_local=is_local) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[:6] == through_spark[:6]
+    assert out.splitlines()[-1] == through_spark[-1]
+    assert err == "reading the sources ...\nstreaming\n"
+
+
+def test_where_java_is_missing_the_error_names_the_way_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise SettingsError("the pipeline needs Java 17 or newer, found none")
+
+    monkeypatch.setattr("wukongs.adapters.spark.session.check_java", missing)
+    with pytest.raises(
+        SettingsError, match=r"found none\. Without Java: `wukongs run --local`, or engine = .*run\.toml"
+    ):
+        run_text(folder, STREAM)
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
@@ -129,8 +159,9 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("is_local", [False, True])
 def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], is_local: bool
 ) -> None:
     def told() -> tuple[list[str], list[str]]:
         captured = capsys.readouterr()
@@ -150,7 +181,10 @@ def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
             addresses.append(socket.address)
         for node in nodes:
             node.backend.ingest_addresses = tuple(addresses)
-        assert run_text(folder, STREAM + QUERY, rows_shown=3, connect=lambda: connect(addresses[1])) == 0
+        assert (
+            run_text(folder, STREAM + QUERY, rows_shown=3, connect=lambda: connect(addresses[1]), is_local=is_local)
+            == 0
+        )
         assert nodes[1].engine.queries() == []
         wait_until(lambda: nodes[0].engine.queries() == [], "the other node has heard that the query is closed")
     assert told() == expected

@@ -25,6 +25,7 @@ WHOLE = """
 history_ms = 5000
 [pipeline]
 speed = 86_400
+engine = "local"
 rows_per_epoch = 5
 align_ms = 1000
 start_ms = -5
@@ -90,7 +91,7 @@ def test_everything_is_read(folder: Path) -> None:
     assert config.settings.history_ms == 5000
     assert config.settings.batch_ms == 100
     assert config.pipeline == PipelineConfig(
-        speed=86_400.0, rows_per_epoch=5, align_ms=1000, start_ms=-5, stop_ms=100, parallelism=1
+        engine="local", speed=86_400.0, rows_per_epoch=5, align_ms=1000, start_ms=-5, stop_ms=100, parallelism=1
     )
     assert config.stored == (StoredConfig(file=a, graph="http://ex/g", format="nt"),)
     first, second, third = config.streams
@@ -135,6 +136,7 @@ _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", pat
         ("[engine]\nbatch_ms = 1.5", "engine.batch_ms", r"an integer >= 0, found 1.5 \(float\)"),
         ("[pipeline]\nspeed = -1", "pipeline.speed", r"a number >= 0, found -1 \(int\)"),
         ("[pipeline]\nspeed = inf", "pipeline.speed", "a number >= 0"),
+        ('[pipeline]\nengine = "flink"', "pipeline.engine", "one of 'spark', 'local', found 'flink'"),
         ("[pipeline]\nrows_per_epoch = 0", "pipeline.rows_per_epoch", "an integer >= 1, found 0"),
         ("[pipeline]\nparallelism = true", "pipeline.parallelism", r"an integer >= 1, found True \(bool\)"),
         ("pipeline = 3", "pipeline", r"a table, found 3 \(int\)"),
