@@ -82,10 +82,13 @@ COLUMNS = ("query", "windows", "rows of last", "median exec. ms", "p99 exec. ms"
 
 
 class Display(Protocol):
-    """The engine's thread calls window. The pipeline's and the main thread call phase; the main thread calls the
-    rest."""
+    """The engine's thread calls window. The pipeline's and the main thread call phase and note; the main thread calls
+    the rest."""
 
     def phase(self, text: str) -> None: ...
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
 
     def window(self, window: WindowResult) -> None: ...
 
@@ -134,6 +137,8 @@ class PlainDisplay:
 
     def phase(self, text: str) -> None:
         print(text, file=self._err, flush=True)
+
+    note = phase
 
     def window(self, window: WindowResult) -> None:
         if not self._each_window:
@@ -199,6 +204,9 @@ class LiveDisplay:
         self._phase, self._phase_began_s = text, time.monotonic()
         if self._live is None:
             self._console.print(text, style="dim", highlight=False, markup=False)
+
+    def note(self, text: str) -> None:
+        self._console.print(text, style="yellow", highlight=False, markup=False)  # above the table, if there is one
 
     def window(self, window: WindowResult) -> None:
         pass

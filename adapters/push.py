@@ -7,13 +7,14 @@ task or a repeated epoch is dropped by the nodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from wukongs.adapters.bad_records import BadRows, bad_parts
 from wukongs.adapters.planner import PartitionSetup, WorkItem
 from wukongs.adapters.source import Rows, SetAside
 from wukongs.live.pieces import Piece, timing_mask
@@ -26,7 +27,8 @@ EXAMPLES_MAX = 20
 
 @dataclass(slots=True)
 class PushStats:
-    """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire."""
+    """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire. good_rows: rows that
+    gave tuples."""
 
     stream: str = ""
     partition: str = ""
@@ -42,8 +44,11 @@ class PushStats:
     sent_bytes: int = 0
     seconds: float = 0.0
     examples: list[SetAside] = field(default_factory=list)
+    good_rows: int = 0
 
     def note(self, rows: Rows) -> None:
+        if len(rows.offsets):
+            self.good_rows += 1 + int(np.count_nonzero(np.diff(rows.offsets)))
         self.triples += len(rows.encoded)
         self.malformed += len(rows.malformed)
         self.backwards += len(rows.backwards)
@@ -58,8 +63,10 @@ class PushStats:
         return PushStats(**{**value, "examples": [SetAside(**one) for one in value["examples"]]})
 
 
-def push_item(item: WorkItem, link: IngestLink) -> PushStats:
+def push_item(item: WorkItem, link: IngestLink, on_bad: Callable[[BadRows], None] | None = None) -> PushStats:
     """Send an item's tuples, wait until they are acknowledged, then declare its time complete.
+
+    on_bad is told all rows that are set aside, in parts, as soon as they are read; what it raises ends the work.
 
     Raises: DataError (a source that cannot be read any more); NodeUnavailable; whatever error a node answers."""
     began, bytes_before = time.perf_counter(), link.sent_bytes
@@ -68,9 +75,16 @@ def push_item(item: WorkItem, link: IngestLink) -> PushStats:
     row_count = item.end_offset - item.first_offset
     stats = PushStats(setup.stream, partition, item.finish, item.end_offset, item.complete_ms, row_count)
     position = item.first_offset
+    first_good: int | None = None
     for chunk in item.chunks:
         rows = setup.source.read(chunk, setup.stream.encode(), setup.hash_bits)
         stats.note(rows)
+        if first_good is None and len(rows.offsets):
+            first_good = int(rows.offsets[0])
+        if on_bad is not None:
+            bad = [*rows.malformed, *rows.backwards]
+            for part in bad_parts(setup.stream, partition, chunk.first_offset, bad, first_good):
+                on_bad(part)
         for piece in pieces_of(setup, rows, position, chunk.end_offset):
             link.send(piece)
             stats.pieces += 1

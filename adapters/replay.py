@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from wukongs.adapters.bad_records import BadRows, OnBadRows, PartitionCounts
 from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition
 from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
@@ -19,7 +20,8 @@ OnProgress = Callable[["PipelineReport"], None]
 
 @dataclass(slots=True)
 class PipelineReport:
-    """The counts of a pipeline, in total and per stream. finished: whether all sources are at their end."""
+    """The counts of a pipeline, in total, per stream and per source partition (stream, partition). finished: whether
+    all sources are at their end."""
 
     rows: int = 0
     triples: int = 0
@@ -34,6 +36,7 @@ class PipelineReport:
     finished: bool = False
     triples_by_stream: dict[str, int] = field(default_factory=dict)
     examples: list[SetAside] = field(default_factory=list)
+    partitions: dict[tuple[str, str], PartitionCounts] = field(default_factory=dict)
 
     def add(self, stats: PushStats) -> None:
         """Count one pushed item."""
@@ -41,8 +44,17 @@ class PipelineReport:
             setattr(self, name, getattr(self, name) + getattr(stats, name))
         self.triples_by_stream[stats.stream] = self.triples_by_stream.get(stats.stream, 0) + stats.triples
         self.examples += stats.examples[: max(0, EXAMPLES_MAX - len(self.examples))]
+        counts = self.partitions.setdefault((stats.stream, stats.partition), PartitionCounts())
+        counts.good += stats.good_rows
+        counts.bad += stats.malformed + stats.backwards
+        counts.is_finished |= stats.finished
         if self.complete_ms is None or stats.complete_ms > self.complete_ms:
             self.complete_ms = stats.complete_ms
+
+    def had_good(self, part: BadRows) -> bool:
+        """Whether the partition of bad rows has had good ones in the items that are counted."""
+        counts = self.partitions.get((part.stream, part.partition))
+        return counts is not None and counts.good > 0
 
     @property
     def set_aside(self) -> int:
@@ -77,8 +89,12 @@ def replay(
     epoch: int | None = None,
     stop: threading.Event | None = None,
     on_progress: OnProgress | None = None,
+    on_bad: OnBadRows | None = None,
 ) -> PipelineReport:
     """Send all rows of the streams' sources, kept together by event time; returns at their end or once stop is set.
+
+    on_progress is called with the report so far, on_bad with the rows that are set aside: what it raises ends the
+    replay.
 
     Raises: DataError, SettingsError (a source); StreamError, NodeUnavailable (a node)."""
     from wukongs.adapters.sources import prepare
@@ -95,7 +111,7 @@ def replay(
             if following == position:
                 stop.wait(clock.seconds_until(planner.due_ms(position), time.monotonic()))
                 continue
-            _push_epoch(planner, position, following, link, report)
+            _push_epoch(planner, position, following, link, report, on_bad)
             position = following
             report.seconds, report.finished = time.monotonic() - began, position.finished
             if on_progress is not None:
@@ -105,8 +121,17 @@ def replay(
 
 
 def _push_epoch(
-    planner: EpochPlanner, start: ReplayPosition, end: ReplayPosition, link: IngestLink, report: PipelineReport
+    planner: EpochPlanner,
+    start: ReplayPosition,
+    end: ReplayPosition,
+    link: IngestLink,
+    report: PipelineReport,
+    on_bad: OnBadRows | None,
 ) -> None:
+    def take(part: BadRows) -> None:
+        if on_bad is not None:
+            on_bad(part, report.had_good(part))
+
     for item in planner.items(start, end):
-        report.add(push_item(item, link))
+        report.add(push_item(item, link, take))
     report.epochs += 1

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wukongs.adapters.bad_records import BadRecords, OnBadRows
 from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.replay import OnProgress, PipelineReport, replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
@@ -55,6 +56,8 @@ def run(
 def run_config(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None = None) -> int:
     """Load the stored data, ask, stream, ask again, and sum up; return the exit status (130 after Ctrl-C).
 
+    Raises DataError after all this if more records of a file are bad than may be.
+
     Streams and queries are made known before the data is loaded, which may take long: so a mistake in them is said at
     once. At a running node the streams and the stored data stay; the queries end with the run, since nobody reads them
     then.
@@ -69,14 +72,19 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
         queries = _declare(engine, config, display, stack)
         _load(engine, config, display)
         progress = RunProgress(engine, queries)
+        bad = BadRecords(config.pipeline.dead_letters, config.pipeline.bad_records_max, display.note)
+        stack.callback(bad.close)
         _ask(engine, config, display, "before")
-        status = _stream(engine, config, display, progress) if config.streams else DONE
+        status = _stream(engine, config, display, progress, bad) if config.streams else DONE
         if status == INTERRUPTED:
             display.phase("interrupted: what was done until then" if progress.report.triples else "interrupted")
         if progress.report.triples:
             _ask(engine, config, display, "after")
         if progress.report.triples or status == DONE:
-            display.summary(progress, summary_lines(progress))
+            display.summary(progress, summary_lines(progress, config.pipeline.dead_letters))
+        too_many = bad.past_rate(progress.report.partitions)
+        if status == DONE and too_many is not None:
+            raise too_many
     return status
 
 
@@ -124,8 +132,8 @@ def _declare(
     return queries
 
 
-def summary_lines(progress: RunProgress) -> list[str]:
-    """Say in a few lines what a run did, how the stored graph has grown by it, and what it set aside."""
+def summary_lines(progress: RunProgress, dead_letters: str = "") -> list[str]:
+    """Say in a few lines what a run did, how the stored graph has grown by it, and what it set aside, and where."""
     report = progress.report
     lines = []
     if report.seconds:
@@ -135,9 +143,9 @@ def summary_lines(progress: RunProgress) -> list[str]:
         )
     lines.append(f"stored triples: {progress.stored_before:,} before, {progress.stored():,} after")
     if report.set_aside:
-        lines.append(
-            f"{report.set_aside:,} rows set aside ({report.malformed:,} malformed, {report.backwards:,} late), such as:"
-        )
+        counts = f"{report.malformed:,} malformed, {report.backwards:,} late"
+        where = f", written to {dead_letters}" if dead_letters else ""
+        lines.append(f"{report.set_aside:,} rows set aside ({counts}){where}, such as:")
         lines += [f"  {one}" for one in report.examples]
     return lines
 
@@ -157,13 +165,15 @@ def _ask(engine: Engine | RemoteEngine, config: RunConfig, display: Display, whe
         display.asked(when, ask.name, engine.query(ask.text))
 
 
-def _stream(engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress) -> int:
+def _stream(
+    engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress, bad: BadRecords
+) -> int:
     """Run the pipeline to its end; return the exit status.
 
     It has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy; in
     the middle of an epoch it would leave that half sent.
     """
-    pipeline = _Pipeline(engine, config, display, progress)
+    pipeline = _Pipeline(engine, config, display, progress, bad)
     is_local = config.pipeline.engine == "local"
     display.phase("reading the sources ..." if is_local else "starting local Spark ...")
     display.start(progress)
@@ -191,14 +201,19 @@ class _Pipeline(threading.Thread):
     """Sends all streams of a run, through local Spark or from here, until their end or until stop is set."""
 
     def __init__(
-        self, engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress
+        self,
+        engine: Engine | RemoteEngine,
+        config: RunConfig,
+        display: Display,
+        progress: RunProgress,
+        bad: BadRecords,
     ) -> None:
         super().__init__(name="wukongs-pipeline", daemon=True)
         self.stop = threading.Event()
         self.ended = threading.Event()  # Thread.join is not to be trusted: interrupted once, it takes us for ended
         self.error: BaseException | None = None
         self._addresses = engine.listen().split(",")
-        self._config, self._display, self._progress = config, display, progress
+        self._config, self._display, self._progress, self._bad = config, display, progress, bad
 
     def end(self) -> None:
         """Stop, and wait until the epoch is sent, and Spark has gone."""
@@ -208,7 +223,7 @@ class _Pipeline(threading.Thread):
     def run(self) -> None:
         feed = _feed_from_here if self._config.pipeline.engine == "local" else _feed_through_spark
         try:
-            self._progress.report = feed(self._config, self._addresses, self.stop, self._on_progress)
+            self._progress.report = feed(self._config, self._addresses, self.stop, self._on_progress, self._bad.take)
         except BaseException as error:
             self.error = error
         finally:
@@ -220,15 +235,15 @@ class _Pipeline(threading.Thread):
 
 
 def _feed_through_spark(
-    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress
+    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress, on_bad: OnBadRows
 ) -> PipelineReport:
     from wukongs.adapters.spark.pipeline import run_pipeline
 
-    return run_pipeline(config.streams, addresses, config.pipeline, stop=stop, on_progress=on_progress)
+    return run_pipeline(config.streams, addresses, config.pipeline, stop=stop, on_progress=on_progress, on_bad=on_bad)
 
 
 def _feed_from_here(
-    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress
+    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress, on_bad: OnBadRows
 ) -> PipelineReport:
     with IngestLink(addresses) as link:
-        return replay(config.streams, link, config.pipeline, stop=stop, on_progress=on_progress)
+        return replay(config.streams, link, config.pipeline, stop=stop, on_progress=on_progress, on_bad=on_bad)

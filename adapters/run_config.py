@@ -96,9 +96,17 @@ class PipelineConfig:
     """How the streams are replayed.
 
     engine: "spark" runs the pipeline on local Spark, "local" in this process, without Java: the same rows are read and
-    sent, so windows and answers are equal (`wukongs run --local` says the same). speed: milliseconds of event time per millisecond, 0 for as fast as possible; rows_per_epoch: about how many rows
-    one Spark epoch reads; align_ms: how far, in event time, one stream may run ahead of another (0: ten stream
-    batches); start_ms, stop_ms: only rows with start_ms < t <= stop_ms are sent; parallelism: tasks at a time.
+    sent, so windows and answers are equal (`wukongs run --local` says the same).
+    speed: milliseconds of event time per millisecond, 0 for as fast as possible.
+    rows_per_epoch: about how many rows one epoch reads.
+    align_ms: how far, in event time, one stream may run ahead of another (0: ten stream batches).
+    start_ms, stop_ms: only rows with start_ms < t <= stop_ms are sent.
+    parallelism: Spark tasks at a time.
+    dead_letters: the file that rows are written to that are set aside, malformed ones and those whose time runs
+    backwards: JSON, one line each, appended by every run ("": none). In a run file it is relative to this file, and by
+    default this file's name with `.dead.jsonl` in place of `.toml`.
+    bad_records_max: the share of the records of one file that may be set aside, 0 to 1. With more a run ends with
+    status 1; it stops at once if the first 1,000 records of a file all are. 1: any number is all right.
     """
 
     engine: Literal["spark", "local"] = "spark"
@@ -108,6 +116,8 @@ class PipelineConfig:
     start_ms: int | None = None
     stop_ms: int | None = None
     parallelism: int = 2
+    dead_letters: str = ""
+    bad_records_max: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +258,27 @@ def _pipeline(reader: TableReader) -> PipelineConfig:
         start_ms=reader.integer("start_ms", None, low=-(1 << 62)),
         stop_ms=reader.integer("stop_ms", None, low=-(1 << 62)),
         parallelism=reader.integer("parallelism", defaults.parallelism, low=1) or 0,
+        dead_letters=_dead_letters(reader),
+        bad_records_max=_share(reader, "bad_records_max", defaults.bad_records_max),
     )
     reader.done()
     return config
+
+
+def _dead_letters(reader: TableReader) -> str:
+    place = reader.optional_place("dead_letters")
+    if place is None:
+        return str(Path(reader.file).with_suffix(".dead.jsonl"))
+    if not Path(place).parent.is_dir() or Path(place).is_dir():
+        raise reader.error("dead_letters", "a file in a folder that is there", place)
+    return place
+
+
+def _share(reader: TableReader, key: str, default: float) -> float:
+    found = reader.number(key, default)
+    if found > 1:
+        raise reader.error(key, "a number from 0 to 1", str(found))
+    return found
 
 
 def _check_unique(config: RunConfig) -> None:

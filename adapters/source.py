@@ -7,7 +7,7 @@ again. A row that cannot be read, or whose time runs backwards, is set aside and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from wukongs.store.encoded import Encoded, TermCutter
 
 NO_TIME = -(1 << 62)
 """Stands for the time of a row that has none, and for the time before the first row."""
+TEXT_MAX = 4096
+"""So many characters of a row that is set aside are kept."""
+_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +39,22 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A row that was not sent: file, line and column (from 1), why, and its text (the beginning of it)."""
+    """A row that was not sent: file, line and column (from 1), why, and its text (the beginning of it).
+
+    row: its number in the source partition; byte: where it begins in the (unpacked) file; time_ms: of a row whose time
+    runs backwards. None: not known."""
 
     file: str
     line: int
     column: int
     reason: str
     text: str
+    row: int | None = None
+    byte: int | None = None
+    time_ms: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}, column {self.column}: {self.reason}: {self.text}"
+        return f"{self.file}, line {self.line}, column {self.column}: {self.reason}: {self.text[:_SHOWN_CHARACTERS]}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +184,11 @@ def rows_of(
     if not len(late):
         return Rows(encoded, offsets, malformed, [])
     backwards = [
-        describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {latest[row]} ms") for row in late.tolist()
+        replace(
+            describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {latest[row]} ms"),
+            time_ms=int(times[row]),
+        )
+        for row in late.tolist()
     ]
     kept = np.flatnonzero(times >= latest)
     return Rows(TermCutter(encoded).cut(kept), offsets[kept], malformed, backwards)

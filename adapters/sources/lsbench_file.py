@@ -67,7 +67,9 @@ class LsbenchFile:
         if row_count != rows.end_offset - rows.first_offset:
             raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
         expanded, status, places = expand(data, self.prefixes, row_count)
-        describe = RowText(self.path, rows.first_offset, self.first_line, data)
+        starts = np.empty(row_count + 1, np.int64)
+        kernels.scan_starts(readonly(np.frombuffer(data, np.uint8)), 0, starts)
+        describe = RowText(self.path, rows, self.first_line, data, starts)
         malformed = self._malformed(rows, data, status, places, np.asarray(times), describe)
         lines = np.flatnonzero(status == kernels.OK)
         encoded, bad_lines = encode_ntriples(expanded, scope, hash_bits=hash_bits, first_line=0)

@@ -15,7 +15,17 @@ import pyarrow as pa
 from wukongs.adapters.mapping.mapping import FILE, Csv, Mapping
 from wukongs.adapters.mapping.triples import Mapper, Table
 from wukongs.adapters.run_config import RecordSource
-from wukongs.adapters.source import NO_TIME, RowRange, Rows, SetAside, SourceIndex, plain_copy, read_bytes, running_max
+from wukongs.adapters.source import (
+    NO_TIME,
+    TEXT_MAX,
+    RowRange,
+    Rows,
+    SetAside,
+    SourceIndex,
+    plain_copy,
+    read_bytes,
+    running_max,
+)
 from wukongs.adapters.sources import rows_kernels
 from wukongs.adapters.sources.csv_records import CHANGED, CsvRecords, read_header
 from wukongs.adapters.sources.json_records import JsonRecords
@@ -25,7 +35,7 @@ from wukongs.errors import DataError, SettingsError
 from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded
 
-_TEXT_MAX = 200
+_LINE_SHOWN_MAX = 200
 _INDEXED_BYTES = 1 << 24
 _INDEXED_ROWS = 1 << 18
 
@@ -34,24 +44,27 @@ Records = CsvRecords | JsonRecords | ParquetRecords
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The records of a range, and how to speak of one: its text and its line (of Parquet: its number, from 1)."""
+    """The records of a range, and how to speak of one: its text, its line (of Parquet: its number, from 1) and its byte
+    in the unpacked file (of Parquet: none)."""
 
     table: Table
+    first_offset: int
     text_of: Callable[[int], str]
     line_of: Callable[[int], int]
+    byte_of: Callable[[int], int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
     """The triples of a range: as they are sent, and as N-Triples lines (uint8[n_bytes]).
 
-    rows : int64[n_triples], the offset of each. backwards: row of the range, and why."""
+    rows : int64[n_triples], the offset of each. backwards: row of the range, its time, and the latest one before it."""
 
     read: Read
     encoded: Encoded
     text: UInt8Array
     rows: Int64Array
-    backwards: list[tuple[int, str]]
+    backwards: list[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -82,8 +95,12 @@ class RecordFile:
 
     def reported(self, made: Made) -> Rows:
         """Return what was made, with a report of each row that was set aside."""
-        malformed = [self._set_aside(made.read, row, *fault) for row, fault in sorted(made.read.table.bad.items())]
-        backwards = [self._set_aside(made.read, row, 1, reason) for row, reason in made.backwards]
+        read = made.read
+        malformed = [self._set_aside(read, row, *fault) for row, fault in sorted(read.table.bad.items())]
+        backwards = [
+            self._set_aside(read, row, 1, f"its time {time_ms} ms is before {latest_ms} ms", time_ms)
+            for row, time_ms, latest_ms in made.backwards
+        ]
         return Rows(made.encoded, made.rows, malformed, backwards)
 
     def make(self, rows: RowRange, scope: bytes, hash_bits: int) -> Made:
@@ -97,14 +114,14 @@ class RecordFile:
         encoded, bad_lines = encode_ntriples(lines.text.tobytes(), scope, hash_bits=hash_bits, first_line=0)
         for one in bad_lines:  # an IRI or a language tag that is none
             table.blame(
-                int(lines.rows[one.line]), None, f"makes no triple: {one.reason} in {one.text[:_TEXT_MAX].rstrip()}"
+                int(lines.rows[one.line]),
+                None,
+                f"makes no triple: {one.reason} in {one.text[:_LINE_SHOWN_MAX].rstrip()}",
             )
         latest = np.maximum(np.maximum.accumulate(times), rows.floor_ms) if len(times) else times
         is_late = (times < latest) & (times != NO_TIME)
         is_late[[*table.bad, *table.blank]] = False
-        backwards = [
-            (row, f"its time {times[row]} ms is before {latest[row]} ms") for row in np.flatnonzero(is_late).tolist()
-        ]
+        backwards = [(row, int(times[row]), int(latest[row])) for row in np.flatnonzero(is_late).tolist()]
         is_late[list(table.bad)] = True
         if bad_lines or backwards:
             lines = lines.cut(np.flatnonzero(~is_late[lines.rows]))
@@ -118,7 +135,13 @@ class RecordFile:
             time = self.mapping.time.column if self.mapping.time else None
             first = rows.first_offset + self.first_record
             table = self.records.table(first, first + count, names, time)
-            return Read(table, lambda row: _shown_row(table, row), lambda row: first + row + 1)
+            return Read(
+                table,
+                rows.first_offset,
+                lambda row: _shown_row(table, row),
+                lambda row: first + row + 1,
+                lambda _: None,
+            )
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
         starts: Int64Array
         if isinstance(self.records, CsvRecords):
@@ -142,15 +165,16 @@ class RecordFile:
             first, of_lines = line_starts()
             return first + int(np.searchsorted(of_lines, starts[row]))
 
-        return Read(table, text_of, line_of)
+        return Read(table, rows.first_offset, text_of, line_of, lambda row: rows.first_byte + int(starts[row]))
 
     def unseen(self, rows: RowRange) -> list[str]:
         """Return the columns that are empty in all rows of a range."""
         empty = {None, *self.mapping.empty}
         return [name for name, cells in self._read(rows).table.names.items() if empty.issuperset(_values(cells))]
 
-    def _set_aside(self, read: Read, row: int, column: int, reason: str) -> SetAside:
-        return SetAside(self.path, read.line_of(row), column, reason, read.text_of(row)[:_TEXT_MAX])
+    def _set_aside(self, read: Read, row: int, column: int, reason: str, time_ms: int | None = None) -> SetAside:
+        text, byte = read.text_of(row)[:TEXT_MAX], read.byte_of(row)
+        return SetAside(self.path, read.line_of(row), column, reason, text, read.first_offset + row, byte, time_ms)
 
 
 def prepare_records(

@@ -10,6 +10,7 @@ import numpy as np
 
 from wukongs.adapters.source import (
     NO_TIME,
+    TEXT_MAX,
     RowRange,
     Rows,
     SetAside,
@@ -22,8 +23,6 @@ from wukongs.adapters.source import (
 from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array, UInt8Array
-
-_TEXT_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +46,31 @@ class TimestampedFile:
         encoded, bad_lines = encode_ntriples(
             data, scope, timestamps=self.timestamps, hash_bits=hash_bits, first_line=first_line
         )
-        _, times = _scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
+        starts, times = _scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
         offsets = rows.first_offset + np.flatnonzero(times != NO_TIME)
         if len(offsets) != len(encoded) or len(times) != rows.end_offset - rows.first_offset:
             raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
-        malformed = [SetAside(self.path, one.line, one.column, one.reason, one.text[:_TEXT_MAX]) for one in bad_lines]
-        return rows_of(encoded, offsets, malformed, rows.floor_ms, self._set_aside(rows, data))
-
-    def _set_aside(self, rows: RowRange, data: bytes) -> RowText:
-        return RowText(self.path, rows.first_offset, 1, data)
+        describe = RowText(self.path, rows, 1, data, starts)
+        malformed = [describe(one.line - 1, one.column, one.reason) for one in bad_lines]
+        return rows_of(encoded, offsets, malformed, rows.floor_ms, describe)
 
 
 @dataclass(frozen=True, slots=True)
 class RowText:
-    """Finds the text of a row again, for the few rows that are set aside."""
+    """Finds the text of a row that is set aside. data: the bytes of the rows; starts: where each of them begins in
+    it, and the end; first_line: the line of row 0 of the file."""
 
     path: str
-    first_offset: int
+    rows: RowRange
     first_line: int
     data: bytes
+    starts: Int64Array
 
     def __call__(self, offset: int, column: int, reason: str) -> SetAside:
-        array = np.frombuffer(self.data, np.uint8)
-        starts = np.zeros(offset - self.first_offset + 2, np.int64)
-        kernels.scan_starts(readonly(array), 0, starts)
-        text = self.data[starts[-2] : starts[-1]].rstrip(b"\r\n").decode("utf-8", "replace")
-        return SetAside(self.path, self.first_line + offset, column, reason, text[:_TEXT_MAX])
+        start, stop = self.starts[offset - self.rows.first_offset :][:2].tolist()
+        text = self.data[start:stop].rstrip(b"\r\n").decode("utf-8", "replace")[:TEXT_MAX]
+        byte = self.rows.first_byte + start
+        return SetAside(self.path, self.first_line + offset, column, reason, text, offset, byte)
 
 
 def prepare_timestamped(

@@ -91,7 +91,7 @@ def run_task_item(plan: PipelinePlan, item: WorkItem) -> None:
     """Push one item from a worker and report to the driver; an error is reported by name, too."""
     to = _connections(plan)
     try:
-        stats = push_item(item, to.nodes())
+        stats = push_item(item, to.nodes(), to.driver.report_bad)
     except WukongsError as error:
         to.driver.report_error(error)
         _forget()

@@ -1,7 +1,8 @@
 """PipelineDriver: what Spark's processes ask of the process that started the pipeline, and what they report to it.
 
 Spark's planner process asks where the next epoch ends and what its tasks do. Workers report each item that is pushed,
-and each error. All ask over ZeroMQ, as clients ask a node; the keys are made anew for each pipeline.
+the rows that are set aside, and each error. All ask over ZeroMQ, as clients ask a node; the keys are made anew for
+each pipeline.
 
 * A task ends only when its reports are answered, so none is lost: Spark runs the task of a killed worker again.
 * A report may come twice, from a task that is run again. Tally counts it once.
@@ -18,6 +19,7 @@ from dataclasses import astuple, dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from wukongs.adapters.bad_records import BadRows
 from wukongs.adapters.planner import EpochPlanner, PartitionSetup, ReplayClock, ReplayPosition, WorkItem, balanced
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.replay import PipelineReport
@@ -40,7 +42,7 @@ class Settled:
     """Says that Spark has noted the last epoch in its checkpoint: it asks what follows."""
 
 
-News = PushStats | WukongsError | Settled
+News = PushStats | BadRows | WukongsError | Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class PipelineDriver:
             "pipeline.next": self._next,
             "pipeline.tasks": self._tasks,
             "pipeline.report": self._report,
+            "pipeline.bad": self._bad,
             "pipeline.error": self._error,
         }
         gate = Gate(own, frozenset({tasks.public}))
@@ -125,6 +128,10 @@ class PipelineDriver:
         self._news.put(PushStats.from_json(dict(packet.fields)))
         return Packet("pipeline.report")
 
+    def _bad(self, packet: Packet) -> Packet:
+        self._news.put(BadRows.from_json(dict(packet.fields)))
+        return Packet("pipeline.bad")
+
     def _error(self, packet: Packet) -> Packet:
         error = error_in(Packet(REFUSED, packet.fields))
         assert error is not None, packet
@@ -156,6 +163,10 @@ class DriverChannel:
     def report(self, stats: PushStats) -> None:
         """Report a pushed item; returns when the driver has it."""
         self._ask(Packet("pipeline.report", _sendable(stats.to_json())))
+
+    def report_bad(self, part: BadRows) -> None:
+        """Report rows that were set aside; returns when the driver has them."""
+        self._ask(Packet("pipeline.bad", _sendable(part.to_json())))
 
     def report_error(self, error: WukongsError) -> None:
         """Report why an item was not pushed; a driver that has gone does not need it any more."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from wukongs.adapters.bad_records import BadRows, OnBadRows
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
@@ -35,12 +36,14 @@ def run_pipeline(
     timeout_s: float = 60.0,
     stop: threading.Event | None = None,
     on_progress: OnProgress | None = None,
+    on_bad: OnBadRows | None = None,
 ) -> PipelineReport:
     """Send all rows of the streams' sources to the nodes; returns at their end, or soon after stop is set.
 
     session: a Spark session to use (start_session); without it and without an active one, one is started and stopped
     here. checkpoint: the folder of Spark's offsets, a temporary one by default; where to begin is decided by the nodes.
-    timeout_s: how long a node may be silent. on_progress is called with the report so far, from this thread.
+    timeout_s: how long a node may be silent. on_progress is called with the report so far, from this thread, on_bad
+    with the rows that are set aside: what it raises ends the pipeline.
 
     Raises: SettingsError (no Java, a mapping); DataError (a source); StreamError (a stream that a node does not know);
     NodeUnavailable; whatever error a node answered to a task."""
@@ -75,7 +78,7 @@ def run_pipeline(
                     setups=planner.setups,
                     timeout_s=timeout_s,
                 )
-                return _run(spark, driver, plan, checkpoint or str(folder / "checkpoint"), stop, on_progress)
+                return _run(spark, driver, plan, checkpoint or str(folder / "checkpoint"), stop, on_progress, on_bad)
             finally:
                 driver.close()
         finally:
@@ -90,6 +93,7 @@ def _run(
     checkpoint: str,
     stop: threading.Event,
     on_progress: OnProgress | None,
+    on_bad: OnBadRows | None,
 ) -> PipelineReport:
     from wukongs.adapters.spark.data_source import NAME, data_source_for
     from wukongs.adapters.spark.driver import Tally
@@ -99,13 +103,15 @@ def _run(
     tally = Tally(len(plan.setups))
     query = writer.trigger(processingTime="0 seconds").start()
     try:
-        _follow(query, driver, tally, stop, on_progress)
+        _follow(query, driver, tally, stop, on_progress, on_bad)
     finally:
         driver.release()
         query.stop()
     for one in driver.news(0):
         if isinstance(one, PushStats):
             tally.count(one)
+        elif isinstance(one, BadRows) and on_bad is not None:
+            on_bad(one, tally.report.had_good(one))
     tally.stop_clock()
     if on_progress is not None:
         on_progress(tally.report)
@@ -118,6 +124,7 @@ def _follow(
     tally: Tally,
     stop: threading.Event,
     on_progress: OnProgress | None,
+    on_bad: OnBadRows | None,
 ) -> None:
     """Count reports until Spark has noted the last epoch, or stop is set. Raises: why the query has ended before."""
     error: WukongsError | None = None
@@ -127,6 +134,9 @@ def _follow(
         for one in news:
             if isinstance(one, PushStats):
                 tally.count(one)
+            elif isinstance(one, BadRows):
+                if on_bad is not None:
+                    on_bad(one, tally.report.had_good(one))
             elif isinstance(one, WukongsError):
                 error = one
             else:

@@ -26,8 +26,8 @@ to start, and windows and answers are the same.
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wukongs run",
-        description="Load stored data, feed streams (through local Spark, or in this process) and report the windows of continuous queries, "
-        "all as one TOML file says.",
+        description="Load stored data, feed streams (through local Spark, or in this process) and report the windows "
+        "of continuous queries, all as one TOML file says.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -123,10 +123,10 @@ def test_the_summary_says_what_was_set_aside_and_where() -> None:
         progress = RunProgress(engine, [])
         progress.report = PipelineReport(triples=10, timing_triples=4, malformed=1, backwards=2, seconds=2.0)
         progress.report.examples.append(SetAside("a.nt", 3, 1, "expected a subject", "nonsense"))
-        assert summary_lines(progress) == [
+        assert summary_lines(progress, "run.dead.jsonl") == [
             "10 tuples in 2.0 s (5/s); 4 are timing: in windows only",
             "stored triples: 0 before, 0 after",
-            "3 rows set aside (1 malformed, 2 late), such as:",
+            "3 rows set aside (1 malformed, 2 late), written to run.dead.jsonl, such as:",
             "  a.nt, line 3, column 1: expected a subject: nonsense",
         ]
 

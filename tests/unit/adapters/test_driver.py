@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wukongs.adapters.bad_records import BadRows
 from wukongs.adapters.planner import EpochPlanner, ReplayPosition
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.run_config import PipelineConfig
@@ -97,6 +98,14 @@ def test_an_answered_report_is_there_with_its_examples(driver: PipelineDriver, c
     example = SetAside("a.nt", 3, 1, "expected a term, found nothing", "é")
     channel.report(_stats(malformed=1, examples=[example]))
     assert driver.news(0) == [_stats(malformed=1, examples=[example])]
+
+
+def test_bad_rows_are_there_when_they_are_answered(driver: PipelineDriver, channel: DriverChannel) -> None:
+    part = BadRows(
+        STREAM, "a", 10, 2, 1, (SetAside("a.nt", 3, 1, "why", "é", 2, 40), SetAside("a.nt", 4, 1, "why", ""))
+    )
+    channel.report_bad(part)
+    assert driver.news(0) == [part]
 
 
 def test_a_file_may_have_a_name_that_is_no_utf_8(driver: PipelineDriver, channel: DriverChannel) -> None:

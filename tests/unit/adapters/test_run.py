@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from contextlib import ExitStack
@@ -124,6 +125,74 @@ def test_what_the_engine_refuses_is_said_with_its_place(
         run_text(folder, text)
 
 
+@pytest.mark.parametrize("is_local", [False, True])
+def test_rows_that_are_set_aside_are_shown_and_kept(
+    folder: Path, capsys: pytest.CaptureFixture[str], is_local: bool
+) -> None:
+    lines = [f"<http://ex/{row}> <http://ex/p> <http://ex/o> . {row * 100}\n" for row in range(30)]
+    lines[3], lines[20] = "what is this\n", lines[20].replace("2000", "5")
+    (folder / "s.nt").write_text("".join(lines))
+    assert run_text(folder, STREAM + QUERY, is_local=is_local) == 0
+    out, err = capsys.readouterr()
+    path = folder / "run.dead.jsonl"
+    assert f"2 rows set aside (1 malformed, 1 late), written to {path}, such as:" in out.splitlines()
+    assert [line for line in err.splitlines() if line.startswith("set aside: ")] == [
+        f"set aside: {folder}/s.nt, line 4, column 1: expected a subject: an IRI in <> or a blank node: what is this",
+        f"set aside: {folder}/s.nt, line 21, column 1: its time 5 ms is before 1900 ms: {lines[20].strip()}",
+    ]
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert first.pop("run") == second.pop("run")
+    assert first == {
+        "kind": "malformed",
+        "reason": "expected a subject: an IRI in <> or a blank node",
+        "stream": "http://ex/s",
+        "file": f"{folder}/s.nt",
+        "line": 4,
+        "column": 1,
+        "row": 3,
+        "byte": len("".join(lines[:3])),
+        "text": "what is this",
+    }
+    assert (second["kind"], second["row"], second["byte"], second["time_ms"]) == (
+        "late",
+        20,
+        len("".join(lines[:20])),
+        5,
+    )
+    assert run_text(folder, STREAM + QUERY, is_local=is_local) == 0
+    assert len(path.read_text().splitlines()) == 4
+
+
+def test_a_run_without_bad_rows_makes_no_file_of_them(folder: Path) -> None:
+    assert run_text(folder, STREAM + QUERY) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["run.toml", "s.nt"]
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_too_many_bad_records_fail_the_run_after_its_summary(
+    folder: Path, capsys: pytest.CaptureFixture[str], is_local: bool
+) -> None:
+    (folder / "s.nt").write_text(TUPLES + "oops\n# no record\n")
+    with pytest.raises(
+        DataError, match=r"s\.nt \(stream http://ex/s\): 1 of 4 records are bad \(25\.0%, .* All are in"
+    ):
+        run_text(folder, STREAM + QUERY, is_local=is_local)
+    assert "q\t(1000, 2000]\t1 row" in capsys.readouterr().out.splitlines()
+    assert run_text(folder, "[pipeline]\nbad_records_max = 0.25\n" + STREAM, is_local=is_local) == 0
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_a_file_of_which_nothing_can_be_read_stops_the_run(folder: Path, is_local: bool) -> None:
+    (folder / "s.nt").write_text("1;2;3\n" * 200_000)
+    text = '[pipeline]\ndead_letters = "bad.jsonl"\n' + STREAM
+    expected = (
+        r"s\.nt: the first 1,000 records are all bad: nothing of it could be read\. Check .* For example .*, line 1,"
+    )
+    with pytest.raises(DataError, match=expected):
+        run_text(folder, text, is_local=is_local)
+    assert len((folder / "bad.jsonl").read_text().splitlines()) == 1000
+
+
 def test_an_error_of_the_pipeline_ends_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: object, **_options: object) -> PipelineReport:
         raise DataError("cannot be read any more", "s.nt")
@@ -138,7 +207,7 @@ def test_ctrl_c_stops_the_pipeline_before_the_run_ends(folder: Path) -> None:
     program = """
 import sys, time, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
-def wait(streams, addresses, config, *, stop, on_progress):
+def wait(streams, addresses, config, *, stop, on_progress, on_bad):
     print("waiting", flush=True)
     stop.wait()
     time.sleep(0.3)

@@ -31,6 +31,8 @@ align_ms = 1000
 start_ms = -5
 stop_ms = 100
 parallelism = 1
+dead_letters = "sub/bad.jsonl"
+bad_records_max = 0.25
 [[stored]]
 file = "${HERE}/a.nt"
 graph = "http://ex/g"
@@ -91,7 +93,15 @@ def test_everything_is_read(folder: Path) -> None:
     assert config.settings.history_ms == 5000
     assert config.settings.batch_ms == 100
     assert config.pipeline == PipelineConfig(
-        engine="local", speed=86_400.0, rows_per_epoch=5, align_ms=1000, start_ms=-5, stop_ms=100, parallelism=1
+        engine="local",
+        speed=86_400.0,
+        rows_per_epoch=5,
+        align_ms=1000,
+        start_ms=-5,
+        stop_ms=100,
+        parallelism=1,
+        dead_letters=str(folder / "sub" / "bad.jsonl"),
+        bad_records_max=0.25,
     )
     assert config.stored == (StoredConfig(file=a, graph="http://ex/g", format="nt"),)
     first, second, third = config.streams
@@ -117,7 +127,7 @@ def test_everything_is_read(folder: Path) -> None:
 def test_an_empty_file_has_defaults(folder: Path) -> None:
     (folder / "run.toml").write_text("")
     config = load_run_config(folder / "run.toml", {})
-    assert config.pipeline == PipelineConfig()
+    assert config.pipeline == PipelineConfig(dead_letters=str(folder / "run.dead.jsonl"))
     assert config.streams == ()
 
 
@@ -138,6 +148,8 @@ _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", pat
         ("[pipeline]\nspeed = inf", "pipeline.speed", "a number >= 0"),
         ('[pipeline]\nengine = "flink"', "pipeline.engine", "one of 'spark', 'local', found 'flink'"),
         ("[pipeline]\nrows_per_epoch = 0", "pipeline.rows_per_epoch", "an integer >= 1, found 0"),
+        ("[pipeline]\nbad_records_max = 10", "pipeline.bad_records_max", "a number from 0 to 1, found 10"),
+        ('[pipeline]\ndead_letters = "gone/x.jsonl"', "pipeline.dead_letters", "a file in a folder that is there"),
         ("[pipeline]\nparallelism = true", "pipeline.parallelism", r"an integer >= 1, found True \(bool\)"),
         ("pipeline = 3", "pipeline", r"a table, found 3 \(int\)"),
         ("stream = 3", "stream", r"tables, each under \[\[stream\]\], found 3"),

@@ -16,6 +16,7 @@ from tests.clusters import cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters import sources
+from wukongs.adapters.bad_records import PART_ROWS, BadRows
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, StreamSource
 from wukongs.adapters.spark.pipeline import run_pipeline
@@ -75,6 +76,28 @@ def test_an_error_of_the_node_is_raised_under_its_name(spark: SparkSession, list
 
     with pytest.raises(StreamError, match="9 bytes that cannot be sealed"):
         run_pipeline([fast], [listen(Refusing(fast=StreamSettings()))], session=spark)
+
+
+@pytest.mark.slow
+def test_all_rows_that_are_set_aside_reach_the_driver(spark: SparkSession, listen: Listen, tmp_path: Path) -> None:
+    fast, tuples = _write(tmp_path, "fast", 4000, 10)
+    path = tmp_path / "fast.nt"
+    lines = path.read_text().splitlines()
+    path.write_text("".join("oops\n" if row % 2 else f"{line}\n" for row, line in enumerate(lines)))
+    node = RecordingNode(fast=StreamSettings())
+    taken: list[tuple[int, ...]] = []
+
+    def take(part: BadRows, had_good: bool) -> None:
+        taken.append(tuple(one.row or 0 for one in part.rows))
+        assert had_good == (part.first_offset > 0)
+
+    config = PipelineConfig(rows_per_epoch=1500)
+    report = run_pipeline([fast], [listen(node)], config, session=spark, on_bad=take)
+    assert [row for rows in taken for row in rows] == list(range(1, 4000, 2))
+    assert max(map(len, taken)) <= PART_ROWS
+    assert node.tuples["http://ex/fast"] == tuples[::2]
+    counts = report.partitions["http://ex/fast", "fast.nt"]
+    assert (counts.good, counts.bad, counts.is_finished) == (2000, 2000, True)
 
 
 @pytest.mark.slow
