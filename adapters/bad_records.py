@@ -86,7 +86,7 @@ class PartitionCounts:
 
 @dataclass(slots=True)
 class _Taken:
-    """What was taken of a partition. place: of the last part, which a part that comes again does not exceed."""
+    """A partition so far. place: of the last part, which a part that comes again does not exceed."""
 
     place: tuple[int, int] = (-1, -1)
     leading: int = 0

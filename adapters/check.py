@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from wukongs.adapters.mapping.mapping import TimeMap
 from wukongs.adapters.planner import CHUNK_ROWS
 from wukongs.adapters.run_config import RecordSource, RunConfig, StreamConfig, load_run_config
 from wukongs.adapters.scratch import ScratchFolder
@@ -102,7 +103,8 @@ def _shown(time_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A range of records after their mapping: lines of N-Triples with their times, and the records set aside."""
+    """A range of records after their mapping: lines of N-Triples, with their times if the mapping has any, and the
+    records set aside."""
 
     text: str
     rows: Rows
@@ -116,20 +118,22 @@ def mapped(streams: Sequence[StreamConfig], limit: int | None) -> Iterator[Mappe
     if not sources:
         raise DataError("expected a stream whose source has a mapping (csv, tsv, jsonl or parquet), found none")
     for source in sources:
+        has_times = source.mapping.time is not None
+        timed = (
+            source if has_times else replace(source, mapping=replace(source.mapping, time=TimeMap(None, every_ms=1)))
+        )
         for path in source.paths:
             with ScratchFolder("map") as folder:
                 head_bytes = None if limit is None or limit > CHUNK_ROWS else _HEAD_BYTES
-                record_file, index = prepare_records(source, path, folder, head_bytes)
+                record_file, index = prepare_records(timed, path, folder, head_bytes)
                 count = len(index) if limit is None else min(limit, len(index))
                 for first in range(0, count, CHUNK_ROWS):
-                    chunk = index.range(first, min(first + CHUNK_ROWS, count))
-                    made = record_file.make(chunk, _SCOPE, _HASH_BITS)
-                    rows = record_file.reported(made)
-                    lines = made.text.tobytes().decode().splitlines(keepends=True) if len(made.rows) else []
-                    times = rows.encoded.timestamps.tolist()
-                    yield Mapped(
-                        "".join(f"{line[:-1]} {time}\n" for line, time in zip(lines, times, strict=True)), rows
-                    )
+                    made = record_file.make(index.range(first, min(first + CHUNK_ROWS, count)), _SCOPE, _HASH_BITS)
+                    rows, text = record_file.reported(made), made.text.tobytes().decode()
+                    if has_times:
+                        lines, times = text.split("\n")[:-1], rows.encoded.timestamps.tolist()
+                        text = "".join(f"{line} {time}\n" for line, time in zip(lines, times, strict=True))
+                    yield Mapped(text, rows)
 
 
 def streams_of(path: Path, stream: str | None) -> tuple[StreamConfig, ...]:

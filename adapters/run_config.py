@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from wukongs.adapters.mapping.mapping import Mapping, load_mapping, mapping_in, time_in
+from wukongs.adapters.mapping.rml import load_rml
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
@@ -203,21 +204,25 @@ def _source(reader: TableReader) -> SourceConfig:
 
 
 def _records(reader: TableReader, kind: RecordKind) -> RecordSource:
-    """Return a source of records. `mapping` is a file, or a table that is the mapping; `time` here is stronger than its
-    own."""
+    """Return a source of records. `mapping` is a file or a table; `time` is stronger than the mapping's."""
     paths = reader.paths("path")
     if reader.is_table("mapping"):
         table = reader.table("mapping")
         mapping = mapping_in(table)
         table.done()
     else:
-        mapping = load_mapping(reader.path("mapping"))
+        mapping = mapping_of(reader.path("mapping"), paths)
     time = time_in(reader, "time") or mapping.time
     if time is None:
         raise reader.error("time", "when a record happens, here or as [time] of the mapping", "neither")
     constants = reader.table("with")
     with_ = tuple((name, constants.text(name)) for name in constants.names())
     return RecordSource(kind=kind, paths=paths, mapping=replace(mapping, time=time), constants=with_)
+
+
+def mapping_of(path: str, data: tuple[str, ...]) -> Mapping:
+    """Return the mapping in a file, of TOML or RML (.ttl, .rml), for files of data. Raises: SettingsError."""
+    return load_rml(path, data) if path.endswith((".ttl", ".rml")) else load_mapping(path)
 
 
 def _continuous(reader: TableReader) -> QueryConfig:

@@ -18,6 +18,7 @@ _EPILOG = """examples:
   wukongs map run.toml --limit 10
   wukongs map run.toml --stream http://example.org/trips > trips.nt
   wukongs map trips-mapping.toml trips.csv --limit 10
+  wukongs map trips.rml.ttl trips.csv
   wukongs map mapping.toml readings.csv.gz --with sensor=http://example.org/s1
 
 Triples go to standard output, records that are set aside to standard error. A record is printed whole: --limit counts
@@ -28,13 +29,13 @@ records, of each file.
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="wukongs map",
-        description="Print the triples that mappings make of records, with their times in ms. FILE is a run file, or a "
-        "mapping if DATA is given.",
+        description="Print the triples that mappings make of records, with their times in ms if the mapping has any. "
+        "FILE is a run file, or a mapping if DATA is given.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("file", metavar="FILE", help="a run file, or a mapping")
+    parser.add_argument("file", metavar="FILE", help="a run file, or a mapping: TOML, or RML (.ttl, .rml)")
     parser.add_argument("data", metavar="DATA", nargs="*", help="files of records for a mapping")
     parser.add_argument("--limit", type=_count, metavar="N", help="the first N records of each file (default: all)")
     parser.add_argument("--stream", metavar="IRI", help="of a run file: this stream only")
@@ -96,16 +97,18 @@ def main(argv: Sequence[str]) -> int:
 
 def _streams(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[StreamConfig, ...]:
     """Return one stream a file of data."""
-    from wukongs.adapters.mapping.mapping import load_mapping
-    from wukongs.adapters.run_config import RecordSource, StreamConfig
+    from wukongs.adapters.run_config import RecordSource, StreamConfig, mapping_of
 
-    mapping, found = load_mapping(options.file), []
+    found = []
     for path in options.data:
         kind = options.kind or _ENDINGS.get(Path(path.removesuffix(".gz")).suffix.lower())
         if kind is None:
             parser.error(f"expected one of {', '.join(_ENDINGS)} at the end of {path}, found another: give --kind")
         source = RecordSource(
-            kind=cast("RecordKind", kind), paths=(path,), mapping=mapping, constants=tuple(options.constants)
+            kind=cast("RecordKind", kind),
+            paths=(path,),
+            mapping=mapping_of(options.file, (path,)),
+            constants=tuple(options.constants),
         )
         found.append(StreamConfig(iri="urn:x-wukongs:mapped", source=source))
     return tuple(found)
