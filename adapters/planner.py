@@ -2,8 +2,13 @@
 
 Sources are kept together by event time: an epoch ends at a horizon, every partition sends its rows up to there and then
 says so, and the next epoch begins. A horizon is a multiple of all streams' batch_ms, so an epoch closes whole stream
-batches. It lies at most align_ms after the one before it (or after the next row, where there is a gap), so no stream
-runs further ahead of the others. At most rows_per_epoch rows are taken, unless one step alone has more.
+batches. It is as late as these bounds let it be, unless one step alone has more:
+
+* at most rows_per_epoch rows are taken, of at most BATCHES_PER_EPOCH stream batches: so much may wait in the engine
+  until the streams are aligned. Event time without rows costs nothing, so gaps are jumped over;
+* with align_ms and several partitions, it lies at most align_ms after the one before it (or after the next row, where
+  there is a gap), so no stream runs further ahead of the others;
+* with a speed, the clock.
 
 A ReplayPosition is a pure function of the one before it (and of the clock, with a speed), so a repeated epoch is the
 same.
@@ -21,9 +26,12 @@ import numpy as np
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, StreamSource
 from wukongs.errors import StreamError
+from wukongs.store.dtypes import Int64Array
 from wukongs.wire.messages import Opened
 
 CHUNK_ROWS = 1 << 16
+BATCHES_PER_EPOCH = 1000
+"""Stream batches with rows in one epoch, of all partitions: the engine keeps some KiB for each, with one row, too."""
 _HORIZON_MAX = 1 << 62
 
 
@@ -91,10 +99,14 @@ class EpochPlanner:
         )
         self._config = config
         self._step_ms = math.lcm(*(setup.batch_ms for setup in self.setups)) if self.setups else 1
-        span = config.align_ms or 10 * max((setup.batch_ms for setup in self.setups), default=1)
-        self._span_steps = max(1, span // self._step_ms)
+        is_bounded = config.align_ms > 0 and len(self.setups) > 1
+        self._span_steps = max(1, config.align_ms // self._step_ms) if is_bounded else None
         stop = _HORIZON_MAX if config.stop_ms is None else config.stop_ms
         self._ends = tuple(index.rows_until(stop) for index in self._indexes)
+        self._batches = tuple(
+            _batches_before(index.times[:end], setup.batch_ms)
+            for index, end, setup in zip(self._indexes, self._ends, self.setups, strict=True)
+        )
         for one, node, index in zip(prepared, opened, self._indexes, strict=True):
             if node.resume_offset > len(index):
                 raise StreamError(
@@ -127,7 +139,7 @@ class EpochPlanner:
         if first is None:
             return ReplayPosition(position.horizon_ms, position.rows, True)
         base = max(position.horizon_ms, self._floor(first - 1))
-        horizon = min(limit, self._within_rows(base, position.rows))
+        horizon = min(limit, self._latest(base, position.rows))
         if horizon <= position.horizon_ms:
             return position
         rows = self._rows_until(horizon, position.rows)
@@ -177,17 +189,35 @@ class EpochPlanner:
             for index, row, end in zip(self._indexes, rows, self._ends, strict=True)
         )
 
-    def _within_rows(self, base: int, rows: Sequence[int]) -> int:
-        """Return the latest horizon after base, within the span, up to which there are at most rows_per_epoch rows."""
-        low, high = 1, self._span_steps
+    def _latest(self, base: int, rows: Sequence[int]) -> int:
+        """Return the latest horizon after base, within the span, up to which an epoch is in bounds."""
+        low, high = 1, max(1, (self._last_step() - base) // self._step_ms)
+        if self._span_steps is not None:
+            high = min(high, self._span_steps)
         while low < high:
             middle = (low + high + 1) // 2
-            taken = self._rows_until(base + middle * self._step_ms, rows)
-            if sum(taken) - sum(rows) <= self._config.rows_per_epoch:
+            if self._is_in_bounds(rows, self._rows_until(base + middle * self._step_ms, rows)):
                 low = middle
             else:
                 high = middle - 1
         return base + low * self._step_ms
+
+    def _is_in_bounds(self, first: Sequence[int], end: Sequence[int]) -> bool:
+        batch_count = sum(
+            int(before[stop] - before[start]) for before, start, stop in zip(self._batches, first, end, strict=True)
+        )
+        return sum(end) - sum(first) <= self._config.rows_per_epoch and batch_count <= BATCHES_PER_EPOCH
+
+
+def _batches_before(times: Int64Array, batch_ms: int) -> Int64Array:
+    """Return, per row and for the end, how many stream batches the rows before it lie in: int64[n_rows + 1]."""
+    found = np.zeros(len(times) + 1, np.int64)
+    if len(times):
+        numbers = -(-times // batch_ms)
+        found[1] = 1
+        np.cumsum(numbers[1:] != numbers[:-1], out=found[2:])
+        found[2:] += 1
+    return found
 
 
 class ReplayClock:

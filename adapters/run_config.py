@@ -99,8 +99,10 @@ class PipelineConfig:
     engine: "spark" runs the pipeline on local Spark, "local" in this process, without Java: the same rows are read and
     sent, so windows and answers are equal (`wukongs run --local` says the same).
     speed: milliseconds of event time per millisecond, 0 for as fast as possible.
-    rows_per_epoch: about how many rows one epoch reads.
-    align_ms: how far, in event time, one stream may run ahead of another (0: ten stream batches).
+    rows_per_epoch: about how many rows one epoch reads, of all streams; so many may wait until the streams are at one
+    time. An epoch is as long in event time as its rows are, so sparse rows go as fast as dense ones.
+    align_ms: how far, in event time, one file may run ahead of another at most (0: as far as rows_per_epoch lets it).
+    A single file has nothing to wait for, and is not held back.
     start_ms, stop_ms: only rows with start_ms < t <= stop_ms are sent.
     parallelism: Spark tasks at a time.
     dead_letters: the file that rows are written to that are set aside, malformed ones and those whose time runs

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
+from wukongs.adapters import planner as planner_module
 from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, ReplayClock, ReplayPosition, balanced
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
@@ -67,12 +68,39 @@ def test_an_epoch_ends_at_whole_stream_batches_of_all_streams() -> None:
 
 
 def test_a_gap_in_event_time_is_jumped_over() -> None:
-    positions = _walk(_planner([[1, 1_000_003]], PipelineConfig(align_ms=10)))
+    positions = _walk(_planner([[1, 1_000_003], [2]], PipelineConfig(align_ms=10)))
     assert [one.horizon_ms for one in positions] == [0, 10, 1_000_010]
 
 
+HOUR_MS = 3_600_000
+
+
+def test_sparse_event_time_goes_by_rows_and_stream_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "BATCHES_PER_EPOCH", 100)
+    times = [[row * HOUR_MS for row in range(1000)], [row * HOUR_MS + 7 for row in range(0, 1000, 4)]]
+    one = _walk(_planner(times[:1], PipelineConfig(rows_per_epoch=500)))
+    assert [position.rows[0] for position in one] == list(range(0, 1001, 100))
+    two = _walk(_planner(times, PipelineConfig(rows_per_epoch=500)))
+    assert [sum(position.rows) for position in two] == [*range(0, 1250, 100), 1250]
+    few = _walk(_planner(times, PipelineConfig(rows_per_epoch=50)))
+    assert len(few) - 1 == 25
+    assert all(after.horizon_ms > before.horizon_ms for before, after in pairwise(few))
+
+
+def test_rows_of_one_stream_batch_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "BATCHES_PER_EPOCH", 2)
+    positions = _walk(_planner([[1, 2, 10, 11, 12, 500, 501, 503], [3, 15, 18]]))
+    assert [one.rows for one in positions] == [(0, 0), (3, 1), (5, 3), (8, 3)]
+
+
+def test_one_partition_has_nothing_to_be_aligned_with() -> None:
+    config = PipelineConfig(align_ms=10)
+    assert len(_walk(_planner([[row * 100 for row in range(50)]], config))) == 2
+    assert len(_walk(_planner([[row * 100 for row in range(50)], []], config))) == 51
+
+
 def test_rows_per_epoch_bound_an_epoch_but_a_step_is_never_divided() -> None:
-    config = PipelineConfig(rows_per_epoch=3, align_ms=1000)
+    config = PipelineConfig(rows_per_epoch=3)
     positions = _walk(_planner([[1] * 8 + [11, 12, 21, 31, 32]], config))
     assert [one.rows[0] for one in positions] == [0, 8, 11, 13]
 
@@ -161,7 +189,7 @@ def test_every_row_is_sent_once_in_bounds_and_in_step(times: list[list[int]], ro
         assert all(before.horizon_ms < time <= after.horizon_ms for time in flat)
         assert after.horizon_ms % step == 0
         if flat:
-            assert max(flat) - min(flat) < max(span, 10 * step) + step
+            assert not span or len(times) == 1 or max(flat) - min(flat) < span + step
             assert len(flat) <= rows or after.horizon_ms - min(flat) < step
     assert positions[-1].rows == tuple(map(len, times))
 

@@ -167,7 +167,7 @@ def test_progress_is_told_after_every_epoch(listen: Listen, tmp_path: Path) -> N
         replay(
             [stream],
             link,
-            PipelineConfig(align_ms=1000),
+            PipelineConfig(rows_per_epoch=10),
             on_progress=lambda report: seen.append((report.triples, report.complete_ms)),
         )
     assert seen == [(10, 900), (20, 1900), (30, 2900)]
