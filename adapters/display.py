@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from wukongs.adapters.replay import PipelineReport
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 
 REFRESHES_PER_S = 4
 RATE_OVER_S = 3.0
+DATED_FROM_MS, DATED_TO_MS = 31_536_000_000, 253_402_300_799_999
+
+
+def event_time(time_ms: int) -> str:
+    """Return an event time as date and time (UTC), or in seconds if it is within a year of 1970: so not of a clock."""
+    if not DATED_FROM_MS <= time_ms <= DATED_TO_MS:
+        return f"{time_ms / 1000:,.0f} s of event time"
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 class RunProgress:
@@ -60,11 +69,17 @@ class RunProgress:
         began_s, began = self._counted[0]
         return (triples - began) / max(now - began_s, 1e-3)
 
+    def windows(self) -> int:
+        """Return how many windows the queries have reported."""
+        return sum(query.stats()["windows"] for query in self.queries)
+
     def state_line(self) -> str:
-        """Say how much came in, in how many seconds, and how large the stored graph is."""
+        """Say how much came in, in how many seconds, up to which event time, and what came of it."""
         streamed_s = time.monotonic() - self._began_s if self._began_s else 0.0
+        reached = self.report.complete_ms
         return (
             f"{streamed_s:.0f} s: {self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
+            f"{'' if reached is None else f'up to {event_time(reached)}, '}{self.windows():,} windows reported, "
             f"{self.stored():,} triples stored"
         )
 
@@ -114,20 +129,21 @@ def answer_size(result: Result) -> str:
 class PlainDisplay:
     """Lines: results on standard output, phases on standard error.
 
-    each_window: one line per window with up to rows_shown of its rows; else a line of state every seconds_apart.
+    each_window: one line per window with up to rows_shown of its rows. A line of state comes every seconds_apart, by
+    default 2, or 5 between windows.
     """
 
     def __init__(
         self,
         each_window: bool,
         rows_shown: int = 0,
-        seconds_apart: float = 2.0,
+        seconds_apart: float | None = None,
         out: TextIO | None = None,
         err: TextIO | None = None,
     ) -> None:
         self._each_window = each_window
         self._rows_shown = rows_shown
-        self._seconds_apart = seconds_apart
+        self._seconds_apart = (5.0 if each_window else 2.0) if seconds_apart is None else seconds_apart
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._lock = threading.Lock()
@@ -168,12 +184,11 @@ class PlainDisplay:
         if self._reader_left:
             raise BrokenPipeError
         now = time.monotonic()
-        if self._each_window or self._progress is None or now - self._said_s < self._seconds_apart:
+        if self._progress is None or now - self._said_s < self._seconds_apart:
             return
         if self._progress.report.triples:
             self._said_s = now
-            windows = sum(query.stats()["windows"] for query in self._progress.queries)
-            print(f"{self._progress.state_line()}, {windows:,} windows reported", file=self._err, flush=True)
+            print(self._progress.state_line(), file=self._err, flush=True)
 
     def stop(self) -> None:
         self._progress = None

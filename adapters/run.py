@@ -6,12 +6,14 @@ The streams are fed through local Spark, or read and sent by a thread of this pr
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from wukongs.adapters.bad_records import BadRecords, OnBadRows
@@ -19,7 +21,7 @@ from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.replay import OnProgress, PipelineReport, replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.engine import Engine
-from wukongs.errors import DataError, SettingsError, StreamError
+from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.link import IngestLink
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wukongs")
 DRAWN_EVERY_S = 0.1
-DONE, INTERRUPTED = 0, 130
+SETTLE_S = 5.0
+"""So long an interrupted run waits for the engine to have done with what was sent."""
+DONE, INTERRUPTED, TERMINATED = 0, 130, 143
 
 
 def run(
@@ -54,7 +58,9 @@ def run(
 
 
 def run_config(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None = None) -> int:
-    """Load the stored data, ask, stream, ask again, and sum up; return the exit status (130 after Ctrl-C).
+    """Load the stored data, ask, stream, ask again, and sum up; return the exit status.
+
+    Ctrl-C (130) and SIGTERM (143) end the run after the epoch that is being sent, with the summary of what was done.
 
     Raises DataError after all this if more records of a file are bad than may be.
 
@@ -62,6 +68,38 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
     once. At a running node the streams and the stored data stay; the queries end with the run, since nobody reads them
     then.
     """
+    with _Termination() as termination:
+        try:
+            status = _run(config, display, connect)
+        except (KeyboardInterrupt, SystemError):  # numba makes a SystemError of what comes while it boxes a value
+            if not termination.has_come:
+                raise
+            status = INTERRUPTED
+        return TERMINATED if status == INTERRUPTED and termination.has_come else status
+
+
+class _Termination:
+    """Makes SIGTERM end this process as Ctrl-C does, as long as it is entered, and remembers that it came."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __enter__(self) -> _Termination:
+        self._is_heard = threading.current_thread() is threading.main_thread()
+        if self._is_heard:
+            self._before = signal.signal(signal.SIGTERM, self._come)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._is_heard:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _come(self, number: int, frame: FrameType | None) -> None:
+        self.has_come = True
+        raise KeyboardInterrupt
+
+
+def _run(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None) -> int:
     take_turns_quickly()
     if config.streams and config.pipeline.engine == "spark":
         _check_java(config)
@@ -189,6 +227,8 @@ def _stream(
         stopping = "stopping" if is_local else "stopping Spark, which may take some seconds"
         display.phase(f"interrupted: {stopping} ...")
         pipeline.end()
+        with suppress(NodeUnavailable, StreamError):  # a firing takes longer: what is shown is then a little older
+            engine.settle(SETTLE_S)
         return INTERRUPTED
     except BrokenPipeError:
         pipeline.end()

@@ -1,7 +1,7 @@
 """The command line: `wukongs COMMAND ...`. A module is imported when its command runs.
 
 Exit status: 0 done; 1 the query or the data was refused (one line on standard error, and below it the place in the
-query, underlined); 2 wrong usage; 130 interrupted.
+query, underlined); 2 wrong usage; 130 interrupted; 143 terminated (`wukongs run` and `demo`, by SIGTERM).
 Results go to standard output, everything else to standard error.
 """
 
@@ -64,7 +64,7 @@ examples:
   wukongs query --server tcp://127.0.0.1:7411 'ASK {{ ?s ?p ?o }}'
   wukongs demo
 
-exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 130 interrupted
+exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 130 interrupted, 143 terminated
 """
 
 

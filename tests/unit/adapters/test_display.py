@@ -105,7 +105,7 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
     with Engine() as engine:
         progress, report = RunProgress(engine, []), PipelineReport()
         assert not progress.note(report)
-        assert progress.state_line() == "0 s: 0 tuples in (0/s), 0 triples stored"
+        assert progress.state_line() == "0 s: 0 tuples in (0/s), 0 windows reported, 0 triples stored"
         report.triples = 500
         assert progress.note(report)
         for second in range(1, 11):
@@ -114,8 +114,26 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
             assert not progress.note(report)
             line = progress.state_line()
             if second == 5:
-                assert line == "5 s: 5,500 tuples in (1,000/s), 0 triples stored"
-        assert line == "10 s: 6,500 tuples in (200/s), 0 triples stored"
+                assert line == "5 s: 5,500 tuples in (1,000/s), 0 windows reported, 0 triples stored"
+                report.complete_ms = 1_406_851_200_500
+        assert line == "10 s: 6,500 tuples in (200/s), up to 2014-08-01 00:00:00, 0 windows reported, 0 triples stored"
+
+
+def test_a_state_line_comes_now_and_then_also_between_windows(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = played(PlainDisplay(each_window=False))
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    for each_window, seconds in ((True, 5), (False, 2)):
+        err = io.StringIO()
+        shown = PlainDisplay(each_window=each_window, out=io.StringIO(), err=err)
+        shown.start(progress)
+        progress.note(PipelineReport(triples=3, complete_ms=1500))
+        for _ in range(20):
+            now[0] += 0.5
+            shown.update()
+        lines = err.getvalue().splitlines()
+        assert len(lines) == 10 // seconds
+        assert ", up to 2 s of event time, 2 windows reported, 3 triples stored" in lines[-1]
 
 
 def test_the_summary_says_what_was_set_aside_and_where() -> None:

@@ -202,7 +202,8 @@ def test_an_error_of_the_pipeline_ends_the_run(folder: Path, monkeypatch: pytest
         run_text(folder, STREAM)
 
 
-def test_ctrl_c_stops_the_pipeline_before_the_run_ends(folder: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_pipeline_before_the_run_ends(folder: Path, number: int, status: int) -> None:
     (folder / "run.toml").write_text(STREAM)
     program = """
 import sys, time, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
@@ -221,11 +222,48 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
     with child(command) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "stopped\n")
+    assert (process.returncode, out) == (status, "stopped\n")
     assert err.splitlines()[-2:] == ["interrupted: stopping Spark, which may take some seconds ...", "interrupted"]
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_local_run_with_whole_epochs_a_summary_and_no_folder(
+    folder: Path, number: int, status: int
+) -> None:
+    lines = (f"<http://ex/{row}> <http://ex/p> <http://ex/o> . {row * 10}\n" for row in range(20_000))
+    (folder / "s.nt").write_text("".join(lines))
+    (folder / "run.toml").write_text("[pipeline]\nspeed = 10\n" + STREAM + QUERY + ASK)
+    (folder / "tmp").mkdir()
+    set_folder = "import os, sys; os.environ['TMPDIR'] = sys.argv.pop(1); import wukongs.cli; "
+    program = set_folder + "sys.exit(wukongs.cli.main(sys.argv[1:]))"
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        str(folder / "tmp"),
+        "run",
+        "--local",
+        "--plain",
+        str(folder / "run.toml"),
+    ]
+    with child(command) as process:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith("q\t"):
+            pass
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "Traceback" not in err
+    assert err.splitlines()[-2:] == ["interrupted: stopping ...", "interrupted: what was done until then"]
+    (tuples,) = (line.split(" tuples in ")[0] for line in out.splitlines() if " tuples in " in line)
+    (after,) = (line.split("\t")[2] for line in out.splitlines() if line.startswith("all\tafter"))
+    assert 0 < int(tuples.replace(",", "")) < 20_000
+    assert (int(tuples.replace(",", "")) - 1) % 10 == 0
+    assert after == f"{tuples} rows"
+    assert list((folder / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize("is_local", [False, True])
