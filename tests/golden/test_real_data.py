@@ -22,9 +22,10 @@ CITYBENCH_WINDOWS = {"C1": 9, "C3": 9, "C4": 297, "C5": 297, "C6": 9, "C7": 9, "
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.shared
-def test_lsbench(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [(), ("--local",)], ids=["spark", "local"])
+def test_lsbench(shared_data: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
     monkeypatch.setenv("LSBENCH_DATA", str(shared_data / "lsbench"))
-    found = run_wukongs(EXAMPLES / "lsbench.toml")
+    found = run_wukongs(EXAMPLES / "lsbench.toml", *options)
     for day, sizes in LSBENCH_WINDOWS.items():
         assert {name: found.windows[name, day * DAY_MS] for name in sizes} == sizes
     assert {name: (found.asked[name, "before"], found.asked[name, "after"]) for name in LSBENCH_ASKED} == LSBENCH_ASKED
@@ -33,9 +34,10 @@ def test_lsbench(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.shared
-def test_citybench(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [(), ("--local",)], ids=["spark", "local"])
+def test_citybench(shared_data: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]) -> None:
     monkeypatch.setenv("CITYBENCH_DATA", str(shared_data / "citybench"))
-    found = run_wukongs(EXAMPLES / "citybench.toml")
+    found = run_wukongs(EXAMPLES / "citybench.toml", *options)
     for name, size in CITYBENCH_WINDOWS.items():
         windows = {end_ms: found.windows[name, end_ms] for end_ms in range(2_000, 290_000, 1_000)}
         assert set(windows.values()) == {size}, name
