@@ -23,7 +23,8 @@ from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Place
 from wukongs.wire.sharding import ShardMap
 
-NAME = "wukongs"
+NAME = "wukongs_pipeline"
+"""Not the name of the public data source, which a session may have registered, too."""
 SCHEMA = "nothing long"
 
 

@@ -1,0 +1,176 @@
+"""format("wukongs"): DataFrames to and from an engine that is served, as a user's Spark program has it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.faces import served
+from tests.inside import ingest_of
+from wukongs.engine import Engine
+from wukongs.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+STREAM = "http://ex/s"
+QUERY = f"REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s <http://ex/p1> ?o }}"
+TRIPLES = "subject string, predicate string, object string, time long"
+
+
+@pytest.fixture
+def frames(spark: SparkSession) -> SparkSession:
+    from wukongs.adapters.spark import WukongsDataSource
+
+    spark.dataSource.register(WukongsDataSource)
+    return spark
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def address(engine: Engine) -> Iterator[str]:
+    with served(engine, Settings(), ingest_of(engine)) as address:
+        yield address
+
+
+def _rows(first: int, count: int) -> list[tuple[str, str, str, int]]:
+    return [(f"<http://ex/s{n}>", f"<http://ex/p{n % 3}>", f'"row {n}"', n * 10) for n in range(first, first + count)]
+
+
+def _frame(spark: SparkSession, first: int, count: int, partitions: int = 2) -> DataFrame:
+    return spark.createDataFrame(_rows(first, count), TRIPLES).repartition(partitions, "subject")
+
+
+def _write(frame: DataFrame, address: str, **options: Any) -> None:
+    said = {name: str(value) for name, value in {"stream": STREAM, **options}.items() if value is not None}
+    frame.write.format("wukongs").options(address=address, **said).mode("append").save()
+
+
+def _windows(engine: Engine, query: Any) -> list[tuple[int, int]]:
+    engine.settle(30)
+    return [(one.end_ms, len(one)) for one in query.results(timeout_s=0)]
+
+
+def _failure(call: Any) -> str:
+    with pytest.raises(Exception) as caught:  # of Spark's own classes
+        call()
+    return str(caught.value)
+
+
+def test_frames_follow_each_other_in_a_stream(frames: SparkSession, engine: Engine, address: str) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    query = engine.register(QUERY)
+    _write(_frame(frames, 1, 100, 3), address)
+    _write(_frame(frames, 101, 100, 2), address, advance="all")
+    assert _windows(engine, query) == [(1000, 34), (2000, 33)]
+    assert engine.stats()["streams"][STREAM]["tuples"] == 200
+
+
+def test_a_numbered_frame_is_taken_once(frames: SparkSession, engine: Engine, address: str) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    for first in (1, 1, 101, 101):
+        _write(_frame(frames, first, 100), address, batch=first // 100, advance="all")
+    assert engine.stats()["streams"][STREAM]["tuples"] == 200
+
+
+def test_a_column_is_named_by_its_error(frames: SparkSession, engine: Engine, address: str) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    frame = _frame(frames, 1, 3)
+    for wrong, message in [
+        (frame.drop("object"), "column 'object': expected one of type string, of N-Triples; the DataFrame has no such"),
+        (
+            frame.withColumn("predicate", frame.time),
+            "column 'predicate': expected type string, of N-Triples, found bigint",
+        ),
+        (
+            frame.withColumn("time", frame.subject),
+            "column 'time': expected type timestamp, or bigint or int in ms, found",
+        ),
+    ]:
+        assert message in _failure(lambda wrong=wrong: _write(wrong, address))
+    assert "option 'strem'" in _failure(lambda: _write(frame, address, strem=1))
+    assert "option 'address' is missing" in _failure(
+        lambda: frame.write.format("wukongs").option("stream", STREAM).mode("append").save()
+    )
+    assert "only grow" in _failure(
+        lambda: frame.write.format("wukongs").options(address=address, stream=STREAM).mode("overwrite").save()
+    )
+    assert "http://ex/other" in _failure(lambda: _write(frame, address, stream="http://ex/other"))
+
+
+def _write_files(folder: Path, numbers: range) -> None:
+    """Write one file of 100 rows each, of JSON lines, in the order of their names."""
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        lines = [
+            json.dumps(dict(zip(("subject", "predicate", "object", "time"), row, strict=True)))
+            for row in _rows(number * 100 + 1, 100)
+        ]
+        path = folder / f"{number:04}.json"
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # Spark takes the oldest first
+
+
+def _stream_files(spark: SparkSession, folder: Path, checkpoint: Path, address: str) -> Any:
+    frame = spark.readStream.schema(TRIPLES).option("maxFilesPerTrigger", 1).json(str(folder))
+    return (
+        frame.writeStream.format("wukongs")
+        .options(address=address, stream=STREAM, partitions="2")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def test_a_streaming_query_goes_on_from_its_checkpoint_and_repeats_nothing(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    query = engine.register(QUERY)
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    _write_files(source, range(3))
+    _stream_files(frames, source, checkpoint, address).awaitTermination()
+    assert _windows(engine, query) == [(1000, 34), (2000, 33)]
+    # As if the driver had been killed before it noted that the last micro-batch was done.
+    for path in (checkpoint / "commits").iterdir():
+        if path.name.lstrip(".").startswith("2"):
+            path.unlink()
+    _write_files(source, range(3, 5))
+    _stream_files(frames, source, checkpoint, address).awaitTermination()
+    assert engine.stats()["streams"][STREAM]["tuples"] == 500
+    assert _windows(engine, query) == [(3000, 33), (4000, 34)]
+
+
+def test_a_new_checkpoint_is_told_from_the_old_one(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    _write_files(tmp_path / "in", range(2))
+    _stream_files(frames, tmp_path / "in", tmp_path / "checkpoint", address).awaitTermination()
+    again = _stream_files(frames, tmp_path / "in", tmp_path / "another", address)
+    assert "of another query or checkpoint" in _failure(again.awaitTermination)
+    assert engine.stats()["streams"][STREAM]["tuples"] == 200
+
+
+def test_the_stored_graph_takes_frames(frames: SparkSession, engine: Engine, address: str) -> None:
+    frame = _frame(frames, 0, 60).drop("time")
+    for _ in range(2):
+        _write(frame, address, stream=None, graph="http://ex/g")
+    assert len(engine.query("SELECT ?s WHERE { GRAPH <http://ex/g> { ?s ?p ?o } }")) == 60
+    text = frames.createDataFrame([("<http://ex/a> <http://ex/b> <http://ex/c> .",)], "value string")
+    _write(text, address, stream=None)
+    assert len(engine.query("SELECT ?s WHERE { ?s <http://ex/b> ?o }")) == 1
+    blank = frames.createDataFrame([("_:b", "<http://ex/b>", "<http://ex/c>")], TRIPLES.rpartition(",")[0])
+    assert "column 'subject': blank nodes" in _failure(lambda: _write(blank, address, stream=None))
