@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from wukongs.adapters.mapping.mapping import Mapping, load_mapping, mapping_in, time_in
+from wukongs.adapters.mapping.mapping import Mapping, load_mapping, mapping_in, time_format_in, time_in
 from wukongs.adapters.mapping.rml import load_rml
+from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
@@ -52,7 +53,26 @@ class RecordSource:
     constants: tuple[tuple[str, str], ...] = ()
 
 
-SourceConfig = TimestampedSource | LsbenchSource | RecordSource
+MessageEnd = Literal["line", "empty-line", "subject", "file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RdfSource:
+    """Files of RDF messages, each a dataset with its time in it. A path is a partition.
+
+    predicate: of the time, a literal; format: None for that of the file's ending; messages: where one ends, None for
+    what is usual in the format; separator: a line that ends one, in its place; base: of relative IRIs."""
+
+    paths: tuple[str, ...]
+    predicate: str
+    time_format: TimeFormat
+    format: str | None = None
+    messages: MessageEnd | None = None
+    separator: str = ""
+    base: str | None = None
+
+
+SourceConfig = TimestampedSource | LsbenchSource | RecordSource | RdfSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,13 +212,15 @@ def _stream(reader: TableReader) -> StreamConfig:
 
 
 def _source(reader: TableReader) -> SourceConfig:
-    kind = reader.choice("kind", ("timestamped", "lsbench", *get_args(RecordKind)))
+    kind = reader.choice("kind", ("timestamped", "lsbench", "rdf", *get_args(RecordKind)))
     source: SourceConfig
     if kind == "timestamped":
         mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
         source = TimestampedSource(paths=reader.paths("path"), timestamps="prefix" if mark == "prefix" else "suffix")
     elif kind == "lsbench":
         source = LsbenchSource(path=reader.path("path"), times=reader.path("times"))
+    elif kind == "rdf":
+        source = _rdf(reader)
     else:
         source = _records(reader, cast(RecordKind, kind))
     reader.done()
@@ -220,6 +242,23 @@ def _records(reader: TableReader, kind: RecordKind) -> RecordSource:
     constants = reader.table("with")
     with_ = tuple((name, constants.text(name)) for name in constants.names())
     return RecordSource(kind=kind, paths=paths, mapping=replace(mapping, time=time), constants=with_)
+
+
+def _rdf(reader: TableReader) -> RdfSource:
+    messages = reader.choice("messages", ("", *get_args(MessageEnd)), "")
+    format = reader.choice("format", ("", "ttl", "trig", "nt", "nq", "jsonld"), "")
+    time = reader.table("time")
+    source = RdfSource(
+        paths=reader.paths("path"),
+        predicate=_iri(time, "predicate"),
+        time_format=time_format_in(time),
+        format=format or None,
+        messages=cast(MessageEnd, messages) if messages else None,
+        separator=reader.optional_text("separator") or "",
+        base=_optional_iri(reader, "base"),
+    )
+    time.done()
+    return source
 
 
 def mapping_of(path: str, data: tuple[str, ...]) -> Mapping:

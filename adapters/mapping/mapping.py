@@ -195,7 +195,7 @@ def time_in(reader: TableReader, key: str) -> TimeMap | None:
         return None
     table = reader.table(key)
     column = table.optional_text("column")
-    format = _format(table)
+    format = time_format_in(table)
     start = table.optional_text("start")
     start_ms = None if start is None else time_of(start, replace(format, text="iso"))
     if start is not None and (start_ms is None or column is None):
@@ -207,7 +207,8 @@ def time_in(reader: TableReader, key: str) -> TimeMap | None:
     return TimeMap(column, format, start_ms, every_ms)
 
 
-def _format(table: TableReader) -> TimeFormat:
+def time_format_in(table: TableReader) -> TimeFormat:
+    """Read the keys format and zone. Raises: SettingsError."""
     text = table.optional_text("format") or "iso"
     zone = table.optional_text("zone") or "UTC"
     _checked(table, "format", lambda: TimeFormat(text))
@@ -304,7 +305,7 @@ def _computed(columns: TableReader) -> tuple[Computed, ...]:
         if (text is None) == (time is None):
             raise table.error("number", "number (an expression) or time (a column)", "both" if text else "neither")
         if time is not None:
-            found.append(Computed(name, time=time, format=_format(table)))
+            found.append(Computed(name, time=time, format=time_format_in(table)))
         else:
             zero = table.take("zero_divisor")
             if zero is not None and type(zero) not in (int, float):

@@ -15,7 +15,7 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
     """Open and index every source partition of the streams; unpacked copies go to the folder, which is theirs alone.
 
     Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
-    from wukongs.adapters.run_config import RecordSource, TimestampedSource
+    from wukongs.adapters.run_config import RdfSource, RecordSource, TimestampedSource
     from wukongs.adapters.source import PreparedSource
     from wukongs.errors import SettingsError
 
@@ -31,6 +31,10 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
             from wukongs.adapters.sources.record_file import prepare_records
 
             prepared += [PreparedSource(stream.iri, *prepare_records(config, path, folder)) for path in config.paths]
+        elif isinstance(config, RdfSource):
+            from wukongs.adapters.sources.rdf_messages import prepare_rdf
+
+            prepared += [PreparedSource(stream.iri, *prepare_rdf(config, path, folder)) for path in config.paths]
         else:
             from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 

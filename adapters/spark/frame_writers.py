@@ -39,7 +39,7 @@ _TIME_SAID = "timestamp, or bigint or int in ms"
 
 @dataclass
 class SentMessage(WriterCommitMessage):
-    """What a task has sent."""
+    """A task's report of what it has sent."""
 
     sent: Sent
     batch: int

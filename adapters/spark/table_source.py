@@ -1,4 +1,4 @@
-"""WukongsDataSource: format("wukongs") for anybody's DataFrames, by options alone.
+"""The data source format("wukongs") of Spark, for anybody's DataFrames, by options alone.
 
     from wukongs.adapters.spark import WukongsDataSource
     spark.dataSource.register(WukongsDataSource)

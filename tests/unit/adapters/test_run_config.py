@@ -164,7 +164,7 @@ _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", pat
         (
             "[[stream]]\niri='x'\nsource={kind='kafka'}",
             r"stream\[0\].source.kind",
-            "one of 'timestamped', 'lsbench', 'csv', 'tsv', 'jsonl', 'parquet'",
+            "one of 'timestamped', 'lsbench', 'rdf', 'csv', 'tsv', 'jsonl', 'parquet'",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",

@@ -1,0 +1,259 @@
+"""RDF as messages: Turtle, TriG, N-Triples, N-Quads or JSON-LD, each message a small dataset with its time in it.
+
+A message is a row. Its time is the literal that one predicate has in it. Blank nodes are scoped to their message: their
+labels are made of the partition, the row and the order in which the message names them, so a replay makes the same.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyoxigraph as ox
+
+from wukongs.adapters.mapping.templates import encoded_cell
+from wukongs.adapters.mapping.times import time_of
+from wukongs.adapters.run_config import MessageEnd, RdfSource
+from wukongs.adapters.source import (
+    NO_TIME,
+    TEXT_MAX,
+    RowRange,
+    Rows,
+    SetAside,
+    SourceIndex,
+    plain_copy,
+    read_bytes,
+    running_max,
+)
+from wukongs.adapters.sources import rows_kernels
+from wukongs.adapters.sources.timestamped_file import readonly
+from wukongs.errors import DataError, SettingsError
+from wukongs.store.dtypes import Int64Array
+
+FORMATS = {
+    "ttl": ox.RdfFormat.TURTLE,
+    "trig": ox.RdfFormat.TRIG,
+    "nt": ox.RdfFormat.N_TRIPLES,
+    "nq": ox.RdfFormat.N_QUADS,
+    "jsonld": ox.RdfFormat.JSON_LD,
+}
+_ENDS: dict[str, MessageEnd] = {
+    "ttl": "empty-line",
+    "trig": "empty-line",
+    "nt": "subject",
+    "nq": "subject",
+    "jsonld": "line",
+}
+"""Where the messages of a format end, if the source does not say."""
+_PROLOGUE = re.compile(rb"\s*(?:(?:@prefix|@base|prefix|base)\b[^\r\n]*|#[^\r\n]*)?(?:\r\n|\n|\r|$)", re.IGNORECASE)
+_PLACE = re.compile(r"^Parser error at (?:line \d+ )?(?:between columns \d+ and \d+|column \d+)?:? ?| \(line \d+\)$")
+
+
+class _BadMessage(Exception):
+    """A message that is set aside: line and column (from 1) in it, and why."""
+
+    def __init__(self, line: int, column: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line, self.column, self.reason = line, column, reason
+
+
+@dataclass(frozen=True)
+class RdfMessages:
+    """path: the file in messages; plain: the file that is read. prologue: the prefixes at its head, which hold for all
+    messages; format: a name of FORMATS."""
+
+    path: str
+    plain: str
+    source: RdfSource
+    format: str
+    prologue: bytes
+
+    @property
+    def partition(self) -> str:
+        return Path(self.path).name
+
+    @cached_property
+    def _scope(self) -> str:
+        return encoded_cell("blank")[1](self.partition)
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
+        from wukongs.store.encoder import encode_ntriples
+
+        data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
+        starts = _starts(data, 0, self.source, self.format)
+        if len(starts) - 1 != rows.end_offset - rows.first_offset:
+            raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
+        lines: list[str] = []
+        of_lines: list[int] = []
+        times = np.full(len(starts) - 1, NO_TIME, np.int64)
+        bad: dict[int, _BadMessage] = {}
+        latest, late = rows.floor_ms, dict[int, int]()
+        for row in range(len(starts) - 1):
+            try:
+                found, time = self.message(data[starts[row] : starts[row + 1]], rows.first_offset + row)
+            except _BadMessage as fault:
+                bad[row] = fault
+                continue
+            if time < latest:
+                late[row] = time
+                continue
+            times[row] = latest = time
+            lines += found
+            of_lines += [row] * len(found)
+        text = "".join(lines)
+        encoded, bad_lines = encode_ntriples(text.encode(), scope, hash_bits=hash_bits, first_line=0)
+        if bad_lines:  # such as a relative IRI
+            for one in bad_lines:
+                bad.setdefault(of_lines[one.line], _BadMessage(1, 1, f"{one.reason} in {one.text[:200].rstrip()}"))
+            kept = [place for place, row in enumerate(of_lines) if row not in bad]
+            of_lines = [of_lines[place] for place in kept]
+            text = "".join(lines[place] for place in kept)
+            encoded, _ = encode_ntriples(text.encode(), scope, hash_bits=hash_bits, first_line=0)
+        which = np.array(of_lines, np.int64)
+        encoded = replace(encoded, timestamps=times[which])
+        line = 1 + _count_lines(self.plain, rows.first_byte) if bad or late else 0
+
+        def set_aside(row: int, fault: _BadMessage, time_ms: int | None = None) -> SetAside:
+            begin = int(starts[row])
+            content = data[begin : int(starts[row + 1])].decode("utf-8", "backslashreplace").rstrip("\r\n")[:TEXT_MAX]
+            at = line + len(_line_ends(data[:begin])) + fault.line - 1
+            offset, byte = rows.first_offset + row, rows.first_byte + begin
+            return SetAside(self.path, at, fault.column, fault.reason, content, offset, byte, time_ms)
+
+        malformed = [set_aside(row, fault) for row, fault in sorted(bad.items())]
+        backwards = [
+            set_aside(row, _BadMessage(1, 1, f"its time {time} ms is before that of an earlier message"), time)
+            for row, time in late.items()
+        ]
+        return Rows(encoded, which + rows.first_offset, malformed, backwards)
+
+    def message(self, data: bytes, row: int) -> tuple[list[str], int]:
+        """Return the N-Quads lines of a message and its time. Raises: _BadMessage."""
+        quads = self._parsed(data)
+        time = self._time(quads)
+        names: dict[str, str] = {}
+
+        def written(term: object) -> str:
+            if isinstance(term, ox.BlankNode):
+                return names.setdefault(term.value, f"_:m{self._scope}r{row}n{len(names)}")
+            if isinstance(term, ox.Triple):
+                return f"<<( {written(term.subject)} {written(term.predicate)} {written(term.object)} )>>"
+            return str(term)
+
+        lines = []
+        for quad in quads:
+            terms = [written(quad.subject), written(quad.predicate), written(quad.object)]
+            if not isinstance(quad.graph_name, ox.DefaultGraph):
+                terms.append(written(quad.graph_name))
+            lines.append(" ".join(terms) + " .\n")
+        return lines, time
+
+    def _parsed(self, data: bytes) -> list[ox.Quad]:
+        if self.source.separator:  # it is the last line, if it is there
+            data = re.split(rb"(?m)^\s*" + re.escape(self.source.separator.encode()) + rb"\s*$", data, maxsplit=1)[0]
+        try:
+            return list(ox.parse(self.prologue + data, format=FORMATS[self.format], base_iri=self.source.base))
+        except SyntaxError as error:
+            line = (error.lineno or 1) - self.prologue.count(b"\n")
+            reason = _PLACE.sub("", str(error.msg))
+            if "LoadDocumentCallback" in reason:
+                reason = "its @context is a remote document: put the context into the message, nothing is fetched"
+            raise _BadMessage(max(line, 1), error.offset or 1, f"expected {self.format}: {reason}") from None
+        except ValueError as error:
+            raise _BadMessage(1, 1, f"expected {self.format}: {error}") from None
+
+    def _time(self, quads: list[ox.Quad]) -> int:
+        predicate = self.source.predicate
+        of_time = [quad.object for quad in quads if quad.predicate.value == predicate]
+        found = {term.value for term in of_time if isinstance(term, ox.Literal)}
+        if len(found) != 1:
+            what = "none" if not found else f"several: {', '.join(sorted(found))}"
+            raise _BadMessage(1, 1, f"expected one time, by <{predicate}>, found {what}")
+        (text,) = found
+        time = time_of(text, self.source.time_format)
+        if time is None:
+            raise _BadMessage(1, 1, f"expected {self.source.time_format} as <{predicate}>, found {text!r}")
+        return time
+
+
+def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages, SourceIndex]:
+    """Open a file of messages and index them; .gz is unpacked into the folder.
+
+    Raises: DataError (it cannot be read); SettingsError (a format that its name does not tell)."""
+    ending = Path(path.removesuffix(".gz")).suffix.lower().removeprefix(".")
+    format = config.format or {"json": "jsonld", "jsonl": "jsonld", "ntriples": "nt", "nquads": "nq"}.get(
+        ending, ending
+    )
+    if format not in FORMATS:
+        raise SettingsError(f"{path}: expected one of {', '.join(FORMATS)} at the end of its name: give `format`")
+    plain = plain_copy(path, folder)
+    data = _mapped(plain, path)
+    first = 3 if data[:3] == b"\xef\xbb\xbf" else 0
+    prologue_end = first
+    if format in ("ttl", "trig"):
+        while prologue_end < len(data) and (match := _PROLOGUE.match(data, prologue_end)):
+            prologue_end = match.end()
+    source = RdfMessages(path, plain, config, format, data[first:prologue_end])
+    starts = _starts(data, prologue_end, config, format)
+    times = np.full(len(starts) - 1, NO_TIME, np.int64)
+    for row in range(len(times)):
+        try:
+            times[row] = source.message(data[starts[row] : starts[row + 1]], row)[1]
+        except _BadMessage:
+            continue
+    return source, SourceIndex(running_max(times), starts)
+
+
+def _mapped(plain: str, path: str) -> bytes | mmap.mmap:
+    """View a file. Raises: DataError (it cannot be read)."""
+    try:
+        with open(plain, "rb") as file:
+            is_empty = Path(plain).stat().st_size == 0
+            return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path) from None
+
+
+def _starts(data: bytes | mmap.mmap, first: int, source: RdfSource, format: str) -> Int64Array:
+    """Return where each message of data[first:] begins, and the end. A message without content is none: it belongs to
+    the one before it."""
+    end = source.messages or _ENDS[format]
+    bounds = [first, *_line_ends(data, first)]
+    if bounds[-1] < len(data):
+        bounds.append(len(data))
+    separator = source.separator.encode()
+    starts: list[int] = []
+    is_open, subject = False, b""
+    for begin, stop in pairwise(bounds):
+        line = data[begin:stop].strip()
+        if (separator and line == separator) or (not separator and end == "empty-line" and not line):
+            is_open = False
+            continue
+        if not line or line.startswith(b"#"):
+            continue
+        if not separator and end == "line":
+            is_open = False
+        elif not separator and end == "subject":
+            is_open, subject = is_open and subject == line.split(None, 1)[0], line.split(None, 1)[0]
+        if not is_open:
+            starts.append(begin)
+            is_open = True
+    return np.array([*starts, len(data)] if starts else [len(data)], np.int64)
+
+
+def _line_ends(data: bytes | mmap.mmap, first: int = 0) -> list[int]:
+    """Return the places behind each line end of data[first:]."""
+    array = readonly(np.frombuffer(data, np.uint8))
+    starts = np.empty(int(rows_kernels.count_rows(array, first)) + 1, np.int64)
+    rows_kernels.scan_starts(array, first, starts)
+    return [end for end in starts[1:].tolist() if data[end - 1 : end] in (b"\n", b"\r")]
+
+
+def _count_lines(plain: str, byte: int) -> int:
+    return int(rows_kernels.count_rows(readonly(np.memmap(plain, np.uint8, "r")[:byte]), 0)) if byte else 0
