@@ -160,11 +160,13 @@ def test_a_terminal_has_a_table_that_fits_into_80_columns(
     shown.phase("starting [bold] ...")
     shown.start(progress)
     shown.update()
+    shown.note("set aside: [1, 2]")
     shown.stop()
     shown.summary(progress, ["the end"])
     lines = capsys.readouterr().out.splitlines()
     assert "starting [bold] ..." in lines[0]
     assert "the end" in lines[-1]
+    assert [line for line in lines if "set aside: [1, 2]" in line]
     rows = [line.strip("│ ").split("│") for line in lines if line.startswith("│ q")]
     assert [cell.strip() for cell in rows[-1]][:3] == ["q", "2", "1"]
     assert all("…" not in line for line in lines)

@@ -229,6 +229,20 @@ sys.exit(wukongs.cli.main(sys.argv[1:]))
     assert "Traceback" not in err
 
 
+def test_sigterm_ends_a_run_that_loads_and_means_afterwards_what_it_meant(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def load(*_arguments: object) -> None:
+        assert signal.getsignal(signal.SIGTERM) != before
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("wukongs.adapters.run._load", load)
+    assert run_text(folder, STREAM) == 143
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_local_run_with_whole_epochs_a_summary_and_no_folder(
     folder: Path, number: int, status: int
