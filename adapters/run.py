@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from wukongs.adapters.bad_records import BadRecords, OnBadRows
+from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords, OnBadRows
 from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.replay import OnProgress, PipelineReport, replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
@@ -184,7 +184,7 @@ def summary_lines(progress: RunProgress, dead_letters: str = "") -> list[str]:
         counts = f"{report.malformed:,} malformed, {report.backwards:,} late"
         where = f", written to {dead_letters}" if dead_letters else ""
         lines.append(f"{report.set_aside:,} rows set aside ({counts}){where}, such as:")
-        lines += [f"  {one}" for one in report.examples]
+        lines += [f"  {one}" for one in (report.examples[:SHOWN_MAX] if dead_letters else report.examples)]
     return lines
 
 

@@ -147,6 +147,9 @@ def test_the_summary_says_what_was_set_aside_and_where() -> None:
             "3 rows set aside (1 malformed, 2 late), written to run.dead.jsonl, such as:",
             "  a.nt, line 3, column 1: expected a subject: nonsense",
         ]
+        progress.report.examples *= 20
+        assert len(summary_lines(progress, "run.dead.jsonl")) == 3 + 5
+        assert len(summary_lines(progress)) == 3 + 20
 
 
 def test_a_terminal_has_a_table_that_fits_into_80_columns(
