@@ -39,7 +39,7 @@ _TIME_SAID = "timestamp, or bigint or int in ms"
 
 @dataclass
 class SentMessage(WriterCommitMessage):
-    """A task's report of what it has sent."""
+    """The rows that a task has sent."""
 
     sent: Sent
     batch: int

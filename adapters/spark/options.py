@@ -13,7 +13,7 @@ NODE = ("address", "token_file", "key", "node_key", "timeout_s")
 WRITE = (*NODE, "stream", "writer", "batch", "batch_base", "partitions", "advance", "lag_ms", "graph")
 READ = (*NODE, "query", "graph", "at")
 WINDOWS = (*NODE, "query", "registered", "on_gap", "windows_per_batch")
-FILES = ("runfile", "stream", "rows_per_batch")
+FILES = ("runfile", "stream")
 OF_SPARK = ("checkpointlocation", "path", "queryname")
 """Options that Spark itself reads, and hands on."""
 PARTITIONS, PARTITIONS_MAX = 16, 4096

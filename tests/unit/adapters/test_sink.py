@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 
+from tests.clusters import cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters import sink
@@ -17,6 +18,8 @@ from wukongs.adapters.sink import Access, Sent, StreamWriter, close_batch, mark_
 from wukongs.engine import Engine
 from wukongs.errors import DataError, StreamError, WukongsError
 from wukongs.live.pieces import Piece
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.link import IngestLink
 
 STREAM = "http://ex/s"
 Row = tuple[str, str, str, int]
@@ -192,3 +195,45 @@ def test_windows_of_an_engine_close_batch_by_batch() -> None:
             counts += [(one.end_ms, len(one)) for one in query.results(timeout_s=0)]
         sink.forget_links()
     assert [(end, rows) for end, rows in counts if end] == [(1000, 34), (2000, 33)]
+
+
+@pytest.mark.slow
+def test_a_cluster_gets_from_tasks_that_fail_what_an_engine_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links break between two pieces of a task, so that nodes have different numbers of its rows."""
+    monkeypatch.setattr(sink, "CHUNK_ROWS", 7)
+    text = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s <http://ex/p1> ?o }}"
+
+    def windows(engine: Engine, addresses: tuple[str, ...], seed: int | None) -> list[tuple[int, list[str]]]:
+        draw = random.Random(seed)
+        engine.stream(STREAM, batch_ms=100)
+        query = engine.register(text)
+        send = IngestLink.send
+
+        def failing(link: IngestLink, piece: Piece) -> None:
+            if seed is not None and draw.random() < 0.1:
+                raise StreamError("the task was killed")
+            send(link, piece)
+
+        monkeypatch.setattr(IngestLink, "send", failing)
+        for batch in range(3):
+            rows, sent = _rows(batch * 100 + 1, 100), dict[int, Sent]()
+            writer = StreamWriter(Access(addresses), STREAM, "w", 3, batch + 1, closes_newest=True)
+            while len(sent) < 2:
+                for task in range(2):
+                    part = rows[task::2]
+                    draw.shuffle(part)
+                    with suppress(StreamError):
+                        sent[task] = push_rows(writer, task, batch, 3, _table(part))
+            close_batch(writer, batch, 3, list(sent.values()))
+        sink.forget_links()
+        engine.settle(30)
+        return [(one.end_ms, sorted(map(str, one))) for one in query.results(timeout_s=0)]
+
+    with Engine() as engine:
+        expected = windows(engine, (engine.listen(),), None)
+    assert [(end, len(rows)) for end, rows in expected] == [(1000, 34), (2000, 33), (3000, 33)]
+    with cluster(2) as nodes, ExitStack() as stack:
+        sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
+        for socket in sockets:
+            stack.callback(socket.close)
+        assert windows(nodes[0].engine, tuple(socket.address for socket in sockets), 1) == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,3 +175,136 @@ def test_the_stored_graph_takes_frames(frames: SparkSession, engine: Engine, add
     assert len(engine.query("SELECT ?s WHERE { ?s <http://ex/b> ?o }")) == 1
     blank = frames.createDataFrame([("_:b", "<http://ex/b>", "<http://ex/c>")], TRIPLES.rpartition(",")[0])
     assert "column 'subject': blank nodes" in _failure(lambda: _write(blank, address, stream=None))
+
+
+def _read(spark: SparkSession, address: str, schema: str | None = None, **options: Any) -> list[Any]:
+    reader = spark.read.format("wukongs").options(address=address, **options)
+    return sorted((reader if schema is None else reader.schema(schema)).load().collect(), key=str)
+
+
+def test_a_query_is_a_frame(frames: SparkSession, engine: Engine, address: str) -> None:
+    xsd = "http://www.w3.org/2001/XMLSchema#"
+    engine.update(
+        f"""PREFIX : <http://ex/> PREFIX xsd: <{xsd}>
+        INSERT DATA {{ :a :n 1 ; :d 2.5e0 ; :b true ; :t "2024-01-02T03:04:05Z"^^xsd:dateTime . :b :n 22 .
+                       GRAPH :g {{ :a :x "text"@en }} }}"""
+    )
+    text = "SELECT ?s ?n ?d WHERE { ?s <http://ex/n> ?n OPTIONAL { ?s <http://ex/d> ?d } }"
+    assert [tuple(row) for row in _read(frames, address, query=text)] == [
+        ("<http://ex/a>", f'"1"^^<{xsd}integer>', f'"2.5e0"^^<{xsd}double>'),
+        ("<http://ex/b>", f'"22"^^<{xsd}integer>', None),
+    ]
+    typed = _read(frames, address, "s string, n long, d double", query=text)
+    assert [tuple(row) for row in typed] == [("<http://ex/a>", 1, 2.5), ("<http://ex/b>", 22, None)]
+    every = "SELECT ?b ?t WHERE { ?s <http://ex/b> ?b ; <http://ex/t> ?t }"
+    ((is_true, moment),) = _read(frames, address, "b boolean, t timestamp", query=every)
+    assert (is_true, moment.timestamp()) == (True, 1704164645)
+    assert "column 's': expected a bigint, found <http://ex/" in _failure(
+        lambda: _read(frames, address, "s long", query=text)
+    )
+    assert "column 'x': there is none of this name, only s, n, d" in _failure(
+        lambda: _read(frames, address, "x string", query=text)
+    )
+    assert _read(frames, address, query="ASK { ?s ?p 22 }")[0].ask is True
+    assert [tuple(row) for row in _read(frames, address, graph="http://ex/g")] == [
+        ("<http://ex/a>", "<http://ex/x>", '"text"@en')
+    ]
+    snapshot = engine.query("ASK {}").snapshot
+    engine.update("INSERT DATA { <http://ex/new> <http://ex/n> 3 }")
+    assert len(_read(frames, address, graph="default", at=str(snapshot))) == 5
+    assert len(_read(frames, address, graph="default")) == 6
+    assert "expected one of the options 'query'" in _failure(lambda: _read(frames, address))
+
+
+def _follow(spark: SparkSession, address: str, folder: Path, schema: str | None = None, **options: Any) -> Any:
+    reader = spark.readStream.format("wukongs").options(address=address, **options)
+    frame = (reader if schema is None else reader.schema(schema)).load()
+    writer = frame.writeStream.format("json").option("path", str(folder / "out"))
+    return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+
+def _seen(folder: Path, count: int, query: Any) -> list[dict[str, Any]]:
+    """Wait for so many rows; return them in order."""
+    deadline, found = time.monotonic() + 60, list[dict[str, Any]]()
+    while time.monotonic() < deadline and len(found) < count:
+        assert query.isActive, str(query.exception())[:3000]
+        query.processAllAvailable() if found else time.sleep(0.2)
+        # The files that Spark counts: one of a micro-batch that was run again is not among them.
+        told = [path.read_text("utf-8") for path in (folder / "out" / "_spark_metadata").glob("[0-9]*")]
+        files = {json.loads(line)["path"] for text in told for line in text.splitlines()[1:]}
+        texts = [Path(path.removeprefix("file://")).read_text("utf-8") for path in files]
+        found = [json.loads(line) for text in texts for line in text.splitlines()]
+    return sorted(found, key=lambda row: (row["window_end"], row["s"]))
+
+
+def test_windows_are_rows_and_come_once_over_a_restart(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    follow = _follow(frames, address, tmp_path, query=QUERY)
+    try:
+        while not engine.queries():
+            time.sleep(0.05)
+        _write(_frame(frames, 1, 200), address, advance="all")
+        rows = _seen(tmp_path, 67, follow)
+    finally:
+        follow.stop()
+    assert [row["window_end"] for row in rows] == ["1970-01-01T00:00:01.000Z"] * 34 + ["1970-01-01T00:00:02.000Z"] * 33
+    assert {row["window_start"] for row in rows} == {"1970-01-01T00:00:00.000Z", "1970-01-01T00:00:01.000Z"}
+    # As if the driver had been killed before it noted its last micro-batch: Spark asks for the same windows again.
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdecimal())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    follow = _follow(frames, address, tmp_path, query=QUERY)
+    try:
+        _write(_frame(frames, 201, 100), address, advance="all")
+        rows = _seen(tmp_path, 100, follow)
+    finally:
+        follow.stop()
+    names = [row["s"] for row in rows]
+    assert sorted(names) == sorted(f"<http://ex/s{n}>" for n in range(1, 301) if n % 3 == 1)
+
+
+def test_windows_of_a_registered_query_have_the_types_that_are_asked_for(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    window = f"FROM STREAM <{STREAM}> [RANGE 1s STEP 1s]"
+    engine.register(f"REGISTER QUERY q AS SELECT ?s (COUNT(*) AS ?n) {window} WHERE {{ ?s ?p ?o }} GROUP BY ?s")
+    assert "the columns of query q are not known" in _failure(
+        lambda: frames.readStream.format("wukongs").options(address=address, registered="q").load()
+    )
+    follow = _follow(frames, address, tmp_path, "n long, s string, window_end long", registered="q")
+    try:
+        _write(_frame(frames, 1, 100), address, advance="all")
+        rows = _seen(tmp_path, 100, follow)
+    finally:
+        follow.stop()
+    assert {(row["n"], row["window_end"]) for row in rows} == {(1, 1000)}
+
+
+def test_the_source_of_a_run_file_goes_into_a_stream(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    lines = [f"{s} {p} {o} . {time}" for s, p, o, time in _rows(1, 300)]
+    (tmp_path / "rows.nt").write_text("\n".join([*lines[:100], "no triple", *lines[100:]]) + "\n", "utf-8")
+    (tmp_path / "run.toml").write_text(
+        f'[[stream]]\niri = "{STREAM}"\nbatch_ms = 100\nsource = {{ kind = "timestamped", path = "rows.nt" }}\n'
+        "[pipeline]\nrows_per_epoch = 70\n",
+        "utf-8",
+    )
+    engine.stream(STREAM, batch_ms=100)
+    query = engine.register(QUERY)
+    frame = frames.readStream.format("wukongs").option("runfile", str(tmp_path / "run.toml")).load()
+    writer = frame.writeStream.format("wukongs").options(address=address, stream=STREAM, partitions="2")
+    running = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        running.processAllAvailable()
+        deadline = time.monotonic() + 60
+        while engine.stats()["streams"][STREAM]["tuples"] < 300 and time.monotonic() < deadline:
+            running.processAllAvailable()
+    finally:
+        running.stop()
+    assert engine.stats()["streams"][STREAM]["tuples"] == 300
+    assert _windows(engine, query)[:2] == [(1000, 34), (2000, 33)]
