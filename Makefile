@@ -39,6 +39,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(PY) -m compileall -q csparql store wukongs adapters
 	@$(PY) tools/compile_kernels.py
+	@$(PY) tools/archive_classes.py
 	@touch $@
 
 demo: $(READY)

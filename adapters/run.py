@@ -9,23 +9,25 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords, OnBadRows
+from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords
 from wukongs.adapters.display import Display, RunProgress, choose_display
-from wukongs.adapters.replay import OnProgress, PipelineReport, replay
+from wukongs.adapters.milestones import passed
+from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
-from wukongs.engine import Engine
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.link import IngestLink
 
 if TYPE_CHECKING:
+    from wukongs.adapters.spark.session import StartingSession
+    from wukongs.engine import Engine
     from wukongs.live.backend import RegisteredQuery
     from wukongs.remote.client import RemoteEngine
     from wukongs.remote.query import RemoteQuery
@@ -100,20 +102,28 @@ class _Termination:
 
 
 def _run(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None) -> int:
+    passed("imports")
     take_turns_quickly()
-    if config.streams and config.pipeline.engine == "spark":
-        _check_java(config)
+    starting = None
+    if config.streams and config.pipeline.engine == "spark":  # it takes seconds: it starts while the engine is filled
+        starting = _start_spark(config)
     with ExitStack() as stack:
+        if starting is not None:
+            stack.callback(starting.close)
+        from wukongs.engine import Engine
+
         engine: Engine | RemoteEngine
         engine = Engine(settings=config.settings) if connect is None else connect()
         stack.enter_context(engine)
         queries = _declare(engine, config, display, stack)
+        passed("streams and queries declared")
         _load(engine, config, display)
         progress = RunProgress(engine, queries)
         bad = BadRecords(config.pipeline.dead_letters, config.pipeline.bad_records_max, display.note)
         stack.callback(bad.close)
         _ask(engine, config, display, "before")
-        status = _stream(engine, config, display, progress, bad) if config.streams else DONE
+        passed("stored data loaded")
+        status = _stream(engine, config, display, progress, bad, starting) if config.streams else DONE
         if status == INTERRUPTED:
             display.phase("interrupted: what was done until then" if progress.report.triples else "interrupted")
         if progress.report.triples:
@@ -123,15 +133,16 @@ def _run(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine
         too_many = bad.past_rate(progress.report.partitions)
         if status == DONE and too_many is not None:
             raise too_many
+    passed("end")
     return status
 
 
-def _check_java(config: RunConfig) -> None:
-    """Raises: SettingsError (no Java for Spark), which names the way without."""
-    from wukongs.adapters.spark.session import check_java
+def _start_spark(config: RunConfig) -> StartingSession | None:
+    """Begin to start Spark. Raises: SettingsError (no Java for it), which names the way without."""
+    from wukongs.adapters.spark.session import start_early
 
     try:
-        check_java()
+        return start_early(config.pipeline.parallelism)
     except SettingsError as error:
         raise SettingsError(
             f'{error}. Without Java: `wukongs run --local`, or engine = "local" under [pipeline] in {config.file}'
@@ -204,14 +215,19 @@ def _ask(engine: Engine | RemoteEngine, config: RunConfig, display: Display, whe
 
 
 def _stream(
-    engine: Engine | RemoteEngine, config: RunConfig, display: Display, progress: RunProgress, bad: BadRecords
+    engine: Engine | RemoteEngine,
+    config: RunConfig,
+    display: Display,
+    progress: RunProgress,
+    bad: BadRecords,
+    starting: StartingSession | None,
 ) -> int:
     """Run the pipeline to its end; return the exit status.
 
     It has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy; in
     the middle of an epoch it would leave that half sent.
     """
-    pipeline = _Pipeline(engine, config, display, progress, bad)
+    pipeline = _Pipeline(engine, config, display, progress, bad, starting)
     is_local = config.pipeline.engine == "local"
     display.phase("reading the sources ..." if is_local else "starting local Spark ...")
     display.start(progress)
@@ -247,6 +263,7 @@ class _Pipeline(threading.Thread):
         display: Display,
         progress: RunProgress,
         bad: BadRecords,
+        starting: StartingSession | None,
     ) -> None:
         super().__init__(name="wukongs-pipeline", daemon=True)
         self.stop = threading.Event()
@@ -254,6 +271,7 @@ class _Pipeline(threading.Thread):
         self.error: BaseException | None = None
         self._addresses = engine.listen().split(",")
         self._config, self._display, self._progress, self._bad = config, display, progress, bad
+        self._starting = starting
 
     def end(self) -> None:
         """Stop, and wait until the epoch is sent, and Spark has gone."""
@@ -261,29 +279,37 @@ class _Pipeline(threading.Thread):
         self.ended.wait()
 
     def run(self) -> None:
-        feed = _feed_from_here if self._config.pipeline.engine == "local" else _feed_through_spark
         try:
-            self._progress.report = feed(self._config, self._addresses, self.stop, self._on_progress, self._bad.take)
+            self._progress.report = self._fed()
         except BaseException as error:
             self.error = error
         finally:
             self.ended.set()
 
+    def _fed(self) -> PipelineReport:
+        config, stop = self._config, self.stop
+        if config.pipeline.engine == "local":
+            with IngestLink(self._addresses) as link:
+                return replay(
+                    config.streams,
+                    link,
+                    config.pipeline,
+                    stop=stop,
+                    on_progress=self._on_progress,
+                    on_bad=self._bad.take,
+                )
+        from wukongs.adapters.spark.pipeline import run_pipeline
+
+        return run_pipeline(
+            config.streams,
+            self._addresses,
+            config.pipeline,
+            starting=self._starting,
+            stop=stop,
+            on_progress=self._on_progress,
+            on_bad=self._bad.take,
+        )
+
     def _on_progress(self, report: PipelineReport) -> None:
         if self._progress.note(report):
             self._display.phase("streaming")
-
-
-def _feed_through_spark(
-    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress, on_bad: OnBadRows
-) -> PipelineReport:
-    from wukongs.adapters.spark.pipeline import run_pipeline
-
-    return run_pipeline(config.streams, addresses, config.pipeline, stop=stop, on_progress=on_progress, on_bad=on_bad)
-
-
-def _feed_from_here(
-    config: RunConfig, addresses: Sequence[str], stop: threading.Event, on_progress: OnProgress, on_bad: OnBadRows
-) -> PipelineReport:
-    with IngestLink(addresses) as link:
-        return replay(config.streams, link, config.pipeline, stop=stop, on_progress=on_progress, on_bad=on_bad)

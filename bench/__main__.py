@@ -21,6 +21,7 @@ BENCHMARKS = (
     "wire",
     "nodes",
     "one-node",
+    "pipeline",
     "all",
 )
 
@@ -107,6 +108,10 @@ def run(
         from wukongs.bench.nodes.one_node import main as run_one_node
 
         return run_one_node(report, data, quick)
+    if name == "pipeline":
+        from wukongs.bench.pipeline.run import main as run_pipeline
+
+        return run_pipeline(report, quick)
     if name == "store":
         from wukongs.bench.store.run import main as run_store
 

@@ -3,25 +3,30 @@
 One streaming query serves all streams. The reader's plan side runs in a long-lived process of Spark's own and asks the
 driver; tasks run in workers, each with links to the nodes and to the driver that live as long as the worker. No row
 goes through the JVM.
+
+Spark starts a process for each step of its planning, and each one imports this module. So it imports little: what only
+a task needs is imported by the task, and the setups travel pickled.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from wukongs.adapters.planner import PartitionSetup, WorkItem
-from wukongs.adapters.push import push_item
-from wukongs.adapters.spark.driver import DriverAddress, DriverChannel
+from wukongs.adapters.milestones import passed
 from wukongs.errors import WukongsError
-from wukongs.wire.link import IngestLink
-from wukongs.wire.messages import Place
-from wukongs.wire.sharding import ShardMap
+
+if TYPE_CHECKING:
+    from wukongs.adapters.planner import WorkItem
+    from wukongs.adapters.spark.driver_channel import DriverAddress, DriverChannel
+    from wukongs.wire.link import IngestLink
+    from wukongs.wire.messages import Place
 
 NAME = "wukongs_pipeline"
 """Not the name of the public data source, which a session may have registered, too."""
@@ -30,12 +35,14 @@ SCHEMA = "nothing long"
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
-    """Everything that Spark's processes need from the start; small, since it travels. place: of the nodes' cluster."""
+    """Everything that Spark's processes need from the start; small, since it travels.
+
+    place: of the nodes' cluster; setups: the PartitionSetups, pickled."""
 
     driver: DriverAddress
     addresses: tuple[str, ...]
     place: Place | None
-    setups: tuple[PartitionSetup, ...]
+    setups: bytes
     timeout_s: float
 
 
@@ -43,7 +50,7 @@ class PipelinePlan:
 class TaskPartition(InputPartition):
     """The work of one task in one epoch."""
 
-    items: list[WorkItem]
+    items: list[dict[str, Any]]
 
 
 def data_source_for(plan: PipelinePlan) -> type[DataSource]:
@@ -77,20 +84,27 @@ class WukongsReader(DataSourceStreamReader):
         return _connections(self._plan).driver.next(start)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        tasks = _connections(self._plan).driver.tasks(start, end, self._plan.setups)
+        tasks = _connections(self._plan).driver.tasks(start, end)
         return [TaskPartition(items) for items in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Push a task's items; yields nothing."""
         assert isinstance(partition, TaskPartition), partition
-        for item in partition.items:
-            run_task_item(self._plan, item)
+        passed("first task")
+        from wukongs.adapters.spark.driver import item_of
+
+        setups = pickle.loads(self._plan.setups)
+        for fields in partition.items:
+            run_task_item(self._plan, item_of(fields, setups))
         return iter(())
 
 
 def run_task_item(plan: PipelinePlan, item: WorkItem) -> None:
     """Push one item from a worker and report to the driver; an error is reported by name, too."""
+    from wukongs.adapters.push import push_item
+
     to = _connections(plan)
+    passed("first task has its links")
     try:
         stats = push_item(item, to.nodes(), to.driver.report_bad)
     except WukongsError as error:
@@ -111,6 +125,9 @@ class _Connections:
     def nodes(self) -> IngestLink:
         """Return the link to the nodes, which divides pieces as they have told."""
         if self._nodes is None:
+            from wukongs.wire.link import IngestLink
+            from wukongs.wire.sharding import ShardMap
+
             place = self._plan.place
             shard_map = None if place is None else ShardMap.of(place)
             self._nodes = IngestLink(self._plan.addresses, shard_map=shard_map, timeout_s=self._plan.timeout_s)

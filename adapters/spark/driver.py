@@ -15,23 +15,24 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from wukongs.adapters.bad_records import BadRows
+from wukongs.adapters.milestones import passed
 from wukongs.adapters.planner import EpochPlanner, PartitionSetup, ReplayClock, ReplayPosition, WorkItem, balanced
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.replay import PipelineReport
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import RowRange
-from wukongs.errors import NodeUnavailable, WukongsError
-from wukongs.wire.client_channel import ClientChannel
+from wukongs.adapters.spark.driver_channel import DriverAddress
+from wukongs.errors import WukongsError
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.context import new_key_pair
 from wukongs.wire.keys import KeyPair
 from wukongs.wire.packets import Packet
-from wukongs.wire.refusals import REFUSED, error_in, refusal
+from wukongs.wire.refusals import REFUSED, error_in
 from wukongs.wire.trust import ANY, Gate, Keys
 
 WAIT_S_MAX = 0.25
@@ -43,17 +44,6 @@ class Settled:
 
 
 News = PushStats | BadRows | WukongsError | Settled
-
-
-@dataclass(frozen=True, slots=True)
-class DriverAddress:
-    """Where the driver listens, with the keys that it lets in."""
-
-    address: str
-    keys: Keys
-
-    def connect(self, timeout_s: float) -> DriverChannel:
-        return DriverChannel(ClientChannel(self.address, keys=self.keys), timeout_s)
 
 
 class PipelineDriver:
@@ -100,6 +90,7 @@ class PipelineDriver:
         self._socket.close()
 
     def _start(self, packet: Packet) -> Packet:
+        passed("first planner call")
         return Packet("pipeline.start", {"position": self._planner.start.to_json()})
 
     def _next(self, packet: Packet) -> Packet:
@@ -125,6 +116,7 @@ class PipelineDriver:
         return Packet("pipeline.tasks", {"tasks": [[_fields_of(item) for item in items] for items in tasks]})
 
     def _report(self, packet: Packet) -> Packet:
+        passed("first acknowledged piece")
         self._news.put(PushStats.from_json(dict(packet.fields)))
         return Packet("pipeline.report")
 
@@ -137,51 +129,6 @@ class PipelineDriver:
         assert error is not None, packet
         self._news.put(error)
         return Packet("pipeline.error")
-
-
-class DriverChannel:
-    """Asks the driver, from a process of Spark's. Each call raises NodeUnavailable if the driver has gone."""
-
-    def __init__(self, channel: ClientChannel, timeout_s: float) -> None:
-        self._channel, self._timeout_s = channel, timeout_s
-
-    def start(self) -> dict[str, Any]:
-        """Return the position before the first epoch, as Spark keeps it."""
-        return self._position(Packet("pipeline.start"))
-
-    def next(self, position: dict[str, Any]) -> dict[str, Any]:
-        """Return where the next epoch ends; the same position when nothing is to be done (yet)."""
-        return self._position(Packet("pipeline.next", {"position": position}))
-
-    def tasks(
-        self, first: dict[str, Any], last: dict[str, Any], setups: Sequence[PartitionSetup]
-    ) -> list[list[WorkItem]]:
-        """Return the items of each task of an epoch."""
-        answer = self._ask(Packet("pipeline.tasks", {"first": first, "last": last}))
-        return [[_item_of(fields, setups) for fields in items] for items in answer.fields["tasks"]]
-
-    def report(self, stats: PushStats) -> None:
-        """Report a pushed item; returns when the driver has it."""
-        self._ask(Packet("pipeline.report", _sendable(stats.to_json())))
-
-    def report_bad(self, part: BadRows) -> None:
-        """Report rows that were set aside; returns when the driver has them."""
-        self._ask(Packet("pipeline.bad", _sendable(part.to_json())))
-
-    def report_error(self, error: WukongsError) -> None:
-        """Report why an item was not pushed; a driver that has gone does not need it any more."""
-        with suppress(NodeUnavailable):
-            self._ask(Packet("pipeline.error", _sendable(refusal(error).fields)))
-
-    def close(self) -> None:
-        self._channel.close()
-
-    def _position(self, packet: Packet) -> dict[str, Any]:
-        position: dict[str, Any] = self._ask(packet).fields["position"]
-        return position
-
-    def _ask(self, packet: Packet) -> Packet:
-        return self._channel.ask(packet, self._timeout_s)
 
 
 class Tally:
@@ -215,15 +162,6 @@ class Tally:
         self.report.seconds = time.monotonic() - self._began_s
 
 
-def _sendable(value: Any) -> Any:
-    """Return JSON values whose texts can be sent: the name of a file may hold bytes that are no UTF-8."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    if isinstance(value, dict):
-        return {name: _sendable(one) for name, one in value.items()}
-    return [_sendable(one) for one in value] if isinstance(value, list) else value
-
-
 def _fields_of(item: WorkItem) -> dict[str, Any]:
     return {
         "stream": item.setup.stream,
@@ -236,7 +174,7 @@ def _fields_of(item: WorkItem) -> dict[str, Any]:
     }
 
 
-def _item_of(fields: dict[str, Any], setups: Sequence[PartitionSetup]) -> WorkItem:
+def item_of(fields: dict[str, Any], setups: Sequence[PartitionSetup]) -> WorkItem:
     key = fields["stream"], fields["partition"]
     return WorkItem(
         setup=next(one for one in setups if (one.stream, one.source.partition) == key),

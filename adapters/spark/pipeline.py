@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from wukongs.adapters.spark.data_source import PipelinePlan
     from wukongs.adapters.spark.driver import PipelineDriver, Tally
+    from wukongs.adapters.spark.session import StartingSession
 
 LOOK_S = 0.1
 """How often is looked whether the pipeline is to stop, and whether Spark still runs the query."""
@@ -31,6 +33,7 @@ def run_pipeline(
     config: PipelineConfig | None = None,
     *,
     session: SparkSession | None = None,
+    starting: StartingSession | None = None,
     checkpoint: str | None = None,
     epoch: int | None = None,
     timeout_s: float = 60.0,
@@ -41,14 +44,15 @@ def run_pipeline(
     """Send all rows of the streams' sources to the nodes; returns at their end, or soon after stop is set.
 
     session: a Spark session to use (start_session); without it and without an active one, one is started and stopped
-    here. checkpoint: the folder of Spark's offsets, a temporary one by default; where to begin is decided by the nodes.
-    timeout_s: how long a node may be silent. on_progress is called with the report so far, from this thread, on_bad
-    with the rows that are set aside: what it raises ends the pipeline.
+    here. starting: a session that is being started for this pipeline, and is stopped by it. checkpoint: the folder of
+    Spark's offsets, a temporary one by default; where to begin is decided by the nodes. timeout_s: how long a node may
+    be silent. on_progress is called with the report so far, from this thread, on_bad with the rows that are set aside:
+    what it raises ends the pipeline.
 
     Raises: SettingsError (no Java, a mapping); DataError (a source); StreamError (a stream that a node does not know);
     NodeUnavailable; whatever error a node answered to a task."""
     from wukongs.adapters.sources import prepare
-    from wukongs.adapters.spark.session import active_session, start_session, stop_session
+    from wukongs.adapters.spark.session import StartingSession, active_session
 
     config = config or PipelineConfig()
     stop = stop or threading.Event()
@@ -59,10 +63,12 @@ def run_pipeline(
             return PipelineReport(finished=True)
         with IngestLink(addresses, timeout_s=timeout_s) as link:
             planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
-        found = session or active_session()
-        spark = found or start_session(config.parallelism)
+        found = session or (active_session() if starting is None else None)
+        if found is None:
+            starting = starting or StartingSession(config.parallelism)
         try:
-            if stop.is_set():  # meanwhile: starting Spark takes seconds
+            spark = found or _session_of(starting, stop)
+            if spark is None:
                 return PipelineReport()
             from wukongs.adapters.spark.data_source import PipelinePlan
             from wukongs.adapters.spark.driver import PipelineDriver
@@ -75,21 +81,32 @@ def run_pipeline(
                     driver=driver.address,
                     addresses=tuple(addresses),
                     place=planner.opened[0].place,
-                    setups=planner.setups,
+                    setups=pickle.dumps(planner.setups),
                     timeout_s=timeout_s,
                 )
-                return _run(spark, driver, plan, checkpoint or str(folder / "checkpoint"), stop, on_progress, on_bad)
+                offsets = checkpoint or str(folder / "checkpoint")
+                return _run(spark, driver, plan, len(planner.setups), offsets, stop, on_progress, on_bad)
             finally:
                 driver.close()
         finally:
-            if found is None:
-                stop_session(spark)
+            if found is None and starting is not None:
+                starting.close()
+
+
+def _session_of(starting: StartingSession | None, stop: threading.Event) -> SparkSession | None:
+    """Wait for the session; None once stop is set."""
+    assert starting is not None
+    while not starting.is_up(LOOK_S):
+        if stop.is_set():
+            return None
+    return None if stop.is_set() else starting.session()
 
 
 def _run(
     spark: SparkSession,
     driver: PipelineDriver,
     plan: PipelinePlan,
+    partition_count: int,
     checkpoint: str,
     stop: threading.Event,
     on_progress: OnProgress | None,
@@ -100,7 +117,7 @@ def _run(
 
     spark.dataSource.register(data_source_for(plan))
     writer = spark.readStream.format(NAME).load().writeStream.format("noop").option("checkpointLocation", checkpoint)
-    tally = Tally(len(plan.setups))
+    tally = Tally(partition_count)
     query = writer.trigger(processingTime="0 seconds").start()
     try:
         _follow(query, driver, tally, stop, on_progress, on_bad)

@@ -7,24 +7,24 @@ Python, one fast compiler tier. All that the JVM and its workers print goes to a
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import wukongs
+from wukongs.adapters.milestones import passed
 from wukongs.adapters.scratch import ScratchFolder
+from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, Jvm, check_java, command_for, is_plain
 from wukongs.errors import SettingsError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-JAVA_MIN = 17
 TASK_ATTEMPTS = 3
 
 _UNIX_SOCKET_PATH_LENGTH_MAX = 107
@@ -44,6 +44,7 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.locality.wait": "0",
     "spark.speculation": "false",
+    "spark.python.daemon.module": "wukongs.adapters.spark.daemon",
     # Checkpoints on a local disk without 18 of 20 forked processes per epoch.
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -59,30 +60,93 @@ def start_session(parallelism: int = 2, master: str | None = None) -> SparkSessi
     """Start Spark in this process, or return the session that is there. master: of a Spark cluster (None: local).
 
     Raises: SettingsError (no Java of at least JAVA_MIN, or a JVM that does not start)."""
-    check_java()
-    # Workers run this very Python: without it they take the system's, also when the environment is not activated.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    return active_session() or StartingSession(parallelism, master).session()
+
+
+def start_early(parallelism: int) -> StartingSession | None:
+    """Begin to start Spark, unless a session is there. Raises: SettingsError (no Java, or an old one)."""
+    return None if active_session() else StartingSession(parallelism)
+
+
+class StartingSession:
+    """A session that starts in a thread of its own, while others load what they need. Call close at the end.
+
+    Raises: SettingsError (no Java of at least JAVA_MIN, or a JVM that does not start): session does; a missing Java is
+    said at once."""
+
+    def __init__(self, parallelism: int = 2, master: str | None = None) -> None:
+        check_java()
+        passed("Java check")
+        # Workers run this very Python: without it they take the system's, also when the environment is not activated.
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        scratch = ScratchFolder("spark")
+        self._folder = str(scratch.path)
+        _scratch[self._folder] = scratch
+        self._log = scratch.path / "spark.log"
+        self._settings = {**_SETTINGS, **_local_settings(parallelism, scratch.path)}
+        if master is not None:
+            self._settings["spark.master"] = master
+        self._session: SparkSession | None = None
+        self._error: BaseException | None = None
+        self._is_closed = False
+        try:
+            self._jvm = Jvm(command_for(self._settings), self._log) if is_plain() else None
+        except SettingsError:
+            _scratch.pop(self._folder).close()
+            raise
+        self._is_up = threading.Event()
+        threading.Thread(target=self._start, name="wukongs-spark-start", daemon=True).start()
+
+    def is_up(self, timeout_s: float) -> bool:
+        """Wait up to timeout_s seconds; tell whether the start has ended, well or not."""
+        return self._is_up.wait(timeout_s)
+
+    def session(self) -> SparkSession:
+        """Wait for the session. Raises: SettingsError (the JVM does not start)."""
+        self._is_up.wait()
+        if self._error is not None:
+            self.close()
+            raise self._error
+        assert self._session is not None
+        return self._session
+
+    def close(self) -> None:
+        """Stop Spark, end its JVM and remove its folder, however far the start has come. May be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._is_up.is_set() and self._jvm is not None:
+            self._jvm.process.kill()  # the start fails then, soon
+        self._is_up.wait()
+        if self._session is not None and (self._jvm is None or self._jvm.process.poll() is None):
+            stop_session(self._session)
+            return
+        if self._jvm is not None:
+            _forget_context()
+            self._jvm.end()
+        if self._folder in _scratch:
+            _scratch.pop(self._folder).close()
+
+    def _start(self) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._session = self._started()
+            passed("session")
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_up.set()
+
+    def _started(self) -> SparkSession:
         from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
 
-        active = active_session()
-        if active is not None:
-            return active
-        scratch = ScratchFolder("spark")
-        folder = scratch.path
-        _scratch[str(folder)] = scratch
         conf = SparkConf()
-        for name, value in {**_SETTINGS, **_local_settings(parallelism, folder)}.items():
+        for name, value in self._settings.items():
             conf.set(name, value)
-        if master is not None:
-            conf.set("spark.master", master)
-        try:
-            gateway = _launch(conf, folder / "spark.log")
-        except SettingsError:
-            _scratch.pop(str(folder)).close()
-            raise
+        gateway = _launch(conf, self._log) if self._jvm is None else _connect(self._jvm)
+        passed("JVM up")
         context = SparkContext(conf=conf, gateway=gateway)
         context.setLogLevel("OFF")
         return SparkSession(context)
@@ -113,25 +177,9 @@ def stop_session(session: SparkSession) -> None:
         if process is not None:
             process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+                process.wait(None if os.environ.get(ARCHIVE_TO_MAKE) else 10)
     if folder in _scratch:
         _scratch.pop(folder).close()
-
-
-def check_java() -> None:
-    """Raises: SettingsError (no Java, or an old one)."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java") or "java"
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        answer = ""
-    found = re.search(r'version "(\d+)', answer)
-    if found is None or int(found[1]) < JAVA_MIN:
-        raise SettingsError(
-            f"the pipeline needs Java {JAVA_MIN} or newer, found {f'Java {found[1]}' if found else 'none'} at {java}. "
-            "Install it (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
-        )
 
 
 def _local_settings(parallelism: int, folder: Path) -> dict[str, str]:
@@ -148,6 +196,30 @@ def _local_settings(parallelism: int, folder: Path) -> dict[str, str]:
         ).lower(),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
+
+
+def _connect(jvm: Jvm) -> Any:
+    """Return pyspark's gateway to a JVM that is about to listen. Raises: SettingsError (it does not start)."""
+    from pyspark.java_gateway import launch_gateway
+
+    port, secret = jvm.address()
+    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(told)
+    try:
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in told:
+            os.environ.pop(name, None)
+    gateway.proc = jvm.process
+    return gateway
+
+
+def _forget_context() -> None:
+    """Forget a context whose JVM has gone, so that another can be made in this process."""
+    context = sys.modules.get("pyspark.core.context")
+    if context is not None:
+        context.SparkContext._gateway = context.SparkContext._jvm = None
+        context.SparkContext._active_spark_context = None
 
 
 def _launch(conf: SparkConf, log: Path) -> object:

@@ -3,7 +3,7 @@
     from wukongs.adapters.spark import WukongsDataSource
     spark.dataSource.register(WukongsDataSource)
 
-Spark makes it in processes of its own. What tasks need travels in readers, writers and partitions.
+Spark makes it in processes of its own. Readers, writers and partitions carry all that tasks need.
 """
 
 from __future__ import annotations

@@ -54,6 +54,9 @@ def _count(text: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.adapters.milestones import passed
+
+    passed("command line")
     parser = make_parser()
     options = parser.parse_args(list(argv))
     check_server_options(options, parser)

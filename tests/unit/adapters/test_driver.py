@@ -17,7 +17,8 @@ from wukongs.adapters.planner import EpochPlanner, ReplayPosition
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SetAside, SourceIndex
-from wukongs.adapters.spark.driver import DriverAddress, DriverChannel, PipelineDriver, Settled, Tally
+from wukongs.adapters.spark.driver import PipelineDriver, Settled, Tally, item_of
+from wukongs.adapters.spark.driver_channel import DriverAddress, DriverChannel
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.context import new_key_pair
@@ -73,7 +74,8 @@ def test_asking_for_epochs_gives_what_the_planner_plans(driver: PipelineDriver, 
     while not position["finished"]:
         following = channel.next(position)
         expected = planner.items(ReplayPosition.from_json(position), ReplayPosition.from_json(following))
-        tasks = channel.tasks(position, following, planner.setups)
+        told = channel.tasks(position, following)
+        tasks = [[item_of(fields, planner.setups) for fields in items] for items in told]
         assert len(tasks) == 2
         assert sorted((one for task in tasks for one in task), key=lambda one: one.setup.source.partition) == expected
         rows += sum(one.end_offset - one.first_offset for one in expected)
@@ -90,7 +92,8 @@ def test_an_epoch_of_an_earlier_run_goes_on_where_the_nodes_are() -> None:
     with closing(driver), closing(driver.address.connect(10.0)) as channel:
         first, last = ReplayPosition(0, (0, 0), False).to_json(), ReplayPosition(1000, (100, 100), True).to_json()
         for _ in range(2):
-            tasks = channel.tasks(first, last, planner.setups)
+            told = channel.tasks(first, last)
+            tasks = [[item_of(fields, planner.setups) for fields in items] for items in told]
             assert [(one.first_offset, one.end_offset) for task in tasks for one in task] == [(51, 100)] * 2
 
 
@@ -149,7 +152,7 @@ def test_a_worker_keeps_no_connections_of_an_earlier_pipeline_on_the_same_port(d
     from wukongs.adapters.spark import data_source
 
     keys = [replace(driver.address.keys, own=KeyPair(*new_key_pair())) for _ in range(2)]
-    first, second = (data_source.PipelinePlan(replace(driver.address, keys=one), (), None, (), 1.0) for one in keys)
+    first, second = (data_source.PipelinePlan(replace(driver.address, keys=one), (), None, b"", 1.0) for one in keys)
     try:
         of_first = data_source._connections(first)
         assert data_source._connections(first) is of_first

@@ -32,7 +32,9 @@ text = "REGISTER QUERY q AS SELECT ?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1
 ASK = '[[ask]]\nname = "all"\ntext = "SELECT ?s { ?s ?p ?o }"\n'
 
 
-def replay_without_spark(streams: Any, addresses: Any, config: Any, **options: Any) -> PipelineReport:
+def replay_without_spark(
+    streams: Any, addresses: Any, config: Any, *, starting: None, **options: Any
+) -> PipelineReport:
     with IngestLink(addresses) as link:
         return replay(streams, link, config, **options)
 
@@ -40,7 +42,7 @@ def replay_without_spark(streams: Any, addresses: Any, config: Any, **options: A
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("wukongs.adapters.spark.pipeline.run_pipeline", replay_without_spark)
-    monkeypatch.setattr("wukongs.adapters.spark.session.check_java", lambda: None)
+    monkeypatch.setattr("wukongs.adapters.spark.session.start_early", lambda parallelism: None)
     monkeypatch.setattr("sys.setswitchinterval", lambda seconds: None)
     (tmp_path / "s.nt").write_text(TUPLES)
     return tmp_path
@@ -87,10 +89,10 @@ def test_a_run_without_spark_needs_no_java_and_gives_the_same(
 
 
 def test_where_java_is_missing_the_error_names_the_way_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
+    def missing(parallelism: int) -> None:
         raise SettingsError("the pipeline needs Java 17 or newer, found none")
 
-    monkeypatch.setattr("wukongs.adapters.spark.session.check_java", missing)
+    monkeypatch.setattr("wukongs.adapters.spark.session.start_early", missing)
     with pytest.raises(
         SettingsError, match=r"found none\. Without Java: `wukongs run --local`, or engine = .*run\.toml"
     ):
@@ -208,14 +210,14 @@ def test_a_signal_stops_the_pipeline_before_the_run_ends(folder: Path, number: i
     program = """
 import sys, time, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
-def wait(streams, addresses, config, *, stop, on_progress, on_bad):
+def wait(streams, addresses, config, *, starting, stop, on_progress, on_bad):
     print("waiting", flush=True)
     stop.wait()
     time.sleep(0.3)
     print("stopped", flush=True)
     return PipelineReport()
 wukongs.adapters.spark.pipeline.run_pipeline = wait
-wukongs.adapters.spark.session.check_java = lambda: None
+wukongs.adapters.spark.session.start_early = lambda parallelism: None
 sys.exit(wukongs.cli.main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", program, "run", str(folder / "run.toml")]

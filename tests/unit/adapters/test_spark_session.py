@@ -18,8 +18,8 @@ from tests.unit.adapters.helpers import PROJECT
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters.run_config import StreamConfig, TimestampedSource
 from wukongs.adapters.scratch import ScratchFolder
+from wukongs.adapters.spark.jvm import check_java
 from wukongs.adapters.spark.pipeline import run_pipeline
-from wukongs.adapters.spark.session import check_java
 from wukongs.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -85,7 +85,7 @@ text = '''{register_text("RANGE 1s STEP 1s", where="{ GRAPH <x> { ?s ?p ?o } }")
 import sys, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
 wukongs.adapters.spark.pipeline.run_pipeline = lambda *_, **__: PipelineReport()
-wukongs.adapters.spark.session.check_java = lambda: None
+wukongs.adapters.spark.session.start_early = lambda parallelism: None
 sys.exit(wukongs.cli.main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", program, "run", str(tmp_path / "run.toml")]
