@@ -80,7 +80,7 @@ def test_a_run_without_spark_needs_no_java_and_gives_the_same(
         raise AssertionError("there is no Spark here")
 
     monkeypatch.setattr("wukongs.adapters.spark.pipeline.run_pipeline", refuse)
-    monkeypatch.setattr("wukongs.adapters.spark.session.check_java", refuse)
+    monkeypatch.setattr("wukongs.adapters.spark.session.start_early", refuse)
     assert run_text(folder, head + STREAM + QUERY + ASK, rows_shown=1, is_local=is_local) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[:6] == through_spark[:6]
