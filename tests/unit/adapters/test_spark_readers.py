@@ -1,0 +1,173 @@
+"""What format("wukongs") reads and refuses, without a JVM: options, columns, cells, windows over a restart."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from tests.faces import served
+from tests.inside import ingest_of
+from wukongs.adapters.spark.cells import check_schema, typed_batch
+from wukongs.adapters.spark.frame_writers import columns_of
+from wukongs.adapters.spark.options import READ, WRITE, Options
+from wukongs.adapters.spark.table_source import WukongsDataSource
+from wukongs.adapters.spark.window_reader import BEFORE_ALL_MS, WindowReader, window_reader
+from wukongs.engine import Engine
+from wukongs.errors import DataError, SettingsError, StreamError
+from wukongs.settings import Settings
+
+STREAM = "http://ex/s"
+QUERY = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+def _schema(text: str) -> StructType:
+    """Return a schema of `name type, ...`, which Spark reads in its JVM only."""
+    from pyspark.sql import types
+
+    kinds = {
+        "string": types.StringType(),
+        "long": types.LongType(),
+        "double": types.DoubleType(),
+        "boolean": types.BooleanType(),
+        "timestamp": types.TimestampType(),
+        "date": types.DateType(),
+    }
+    fields = [part.split() for part in text.split(", ")]
+    return StructType([types.StructField(name, kinds[kind]) for name, kind in fields])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"adress": "tcp://127.0.0.1:1"}, "option 'adress': there is none of this name here"),
+        ({}, "option 'address' is missing"),
+        ({"address": "tcp://127.0.0.1:1", "key": "k"}, "'key' and 'node_key' go together"),
+        ({"address": "tcp://10.0.0.1:1"}, "10.0.0.1"),
+        ({"address": "tcp://127.0.0.1:1", "partitions": "0"}, "option 'partitions' = '0': expected an integer from 1"),
+        ({"address": "tcp://127.0.0.1:1", "lag_ms": "soon"}, "option 'lag_ms' = 'soon': expected an integer from 0"),
+        ({"address": "tcp://127.0.0.1:1", "advance": "never"}, "'never': expected 'newest' or 'all'"),
+        ({"address": "tcp://127.0.0.1:1", "writer": "a/b"}, "expected a name without '/'"),
+    ],
+)
+def test_a_wrong_option_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Options(given, WRITE).stream_writer(STREAM)
+
+
+def test_options_of_spark_and_of_any_case_are_let_through() -> None:
+    options = Options({"checkpointLocation": "x", "ADDRESS": "tcp://127.0.0.1:1, tcp://127.0.0.1:2,"}, READ)
+    assert options.access().addresses == ("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
+
+
+def test_columns_that_are_written() -> None:
+    assert columns_of(_schema("time long, value string, key string"), True) == ("value", "time")
+    triple = "object string, subject string, predicate string"
+    assert columns_of(_schema(f"{triple}, time timestamp"), True) == ("subject", "predicate", "object", "time")
+    assert columns_of(_schema(f"{triple}, graph string"), False) == ("subject", "predicate", "object", "graph")
+    with pytest.raises(SettingsError, match=r"column 'time': expected one of type timestamp.*no such column: value"):
+        columns_of(_schema("value string"), True)
+    with pytest.raises(SettingsError, match="column 'graph': expected type string, of N-Triples, found bigint"):
+        columns_of(_schema(f"{triple}, graph long"), False)
+
+
+def test_literals_are_read_as_values() -> None:
+    texts = pa.table(
+        {
+            "s": ["<http://ex/a>", None],
+            "n": [f'"7"^^<{XSD}integer>', None],
+            "d": [f'"-INF"^^<{XSD}double>', f'"2"^^<{XSD}integer>'],
+            "b": [f'"true"^^<{XSD}boolean>', f'"0"^^<{XSD}boolean>'],
+            "t": [f'"2024-01-02T03:04:05.5+01:00"^^<{XSD}dateTime>', f'"2024-01-02T03:04:05"^^<{XSD}dateTime>'],
+        }
+    )
+    rows = typed_batch(texts, _schema("t timestamp, n long, b boolean, d double, s string")).to_pylist()
+    moments = [datetime(2024, 1, 2, 2, 4, 5, 500_000, UTC), datetime(2024, 1, 2, 3, 4, 5, 0, UTC)]
+    assert [row["t"] for row in rows] == moments
+    assert [(row["s"], row["n"], row["d"], row["b"]) for row in rows] == [
+        ("<http://ex/a>", 7, float("-inf"), True),
+        (None, None, 2.0, False),
+    ]
+
+
+@pytest.mark.parametrize("text", ['"x"', "<http://ex/a>", f'"1.5"^^<{XSD}decimal>', f'"{1 << 70}"^^<{XSD}integer>'])
+def test_a_term_that_is_no_value_of_its_column_is_named(text: str) -> None:
+    with pytest.raises(DataError, match="column 'n': expected a bigint, found"):
+        typed_batch(pa.table({"n": [text]}), _schema("n long"))
+
+
+def test_schemas_are_those_of_the_query() -> None:
+    def schema(**options: str) -> str:
+        return WukongsDataSource(options).schema()
+
+    assert schema(query="SELECT ?a ?b WHERE { ?a ?p ?b }") == "`a` string, `b` string"
+    assert schema(query="ASK { ?a ?p ?b }") == "`ask` boolean"
+    assert schema(graph="http://ex/g") == "`subject` string, `predicate` string, `object` string"
+    assert schema(query=QUERY) == "`window_start` timestamp, `window_end` timestamp, `s` string"
+    with pytest.raises(SettingsError, match="the columns of query q are not known"):
+        schema(registered="q")
+    with pytest.raises(SettingsError, match="expected one of the options 'query'"):
+        schema(query="ASK {}", graph="http://ex/g")
+    with pytest.raises(SettingsError, match="column 'd': expected type string, bigint"):
+        check_schema(_schema("d date"))
+
+
+def _reader(address: str, **options: str) -> WindowReader:
+    schema = _schema("window_end long, s string")
+    reader = window_reader({"address": address, "registered": "q", **options}, schema)
+    assert isinstance(reader, WindowReader)
+    return reader
+
+
+def _rows(reader: WindowReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, str]]:
+    (partition,) = reader.partitions(start, end)
+    return [tuple(row.values()) for batch in reader.read(partition) for row in batch.to_pylist()]
+
+
+def _push(stream: Any, *seconds: int) -> None:
+    for second in seconds:
+        stream.push([(f"<http://ex/s{second}>", "<http://ex/p>", '"o"', second * 1000)])
+    stream.advance(seconds[-1] * 1000)
+
+
+def test_windows_come_again_after_a_restart_as_far_as_the_node_has_them() -> None:
+    before = {"end_ms": BEFORE_ALL_MS}
+    with Engine() as engine, served(engine, Settings(), ingest_of(engine)) as address:
+        stream = engine.stream(STREAM, batch_ms=1000)
+        query = engine.register(QUERY)
+        first = _reader(address, windows_per_batch="2")
+        assert first.latestOffset(before, None) == before
+        _push(stream, 1, 2, 3)
+        engine.settle(30)
+        end = first.latestOffset(before, None)
+        assert end == {"end_ms": 2000}
+        rows = [(1000, "<http://ex/s1>"), (2000, "<http://ex/s2>")]
+        assert _rows(first, before, end) == rows
+        assert _rows(first, before, end) == rows
+        first.commit(before)
+        first.stop()
+
+        second = _reader(address)
+        assert _rows(second, before, end) == rows
+        last = second.latestOffset(end, None)
+        assert (last, _rows(second, end, last)) == ({"end_ms": 3000}, [(3000, "<http://ex/s3>")])
+        second.commit(last)
+        assert second.latestOffset(last, None) == last
+        second.stop()
+
+        assert len(list(query.results(timeout_s=0))) >= 3  # by the query's own cursor: confirmed, and gone
+        _push(stream, 4)
+        engine.settle(30)
+        third = _reader(address)
+        with pytest.raises(
+            StreamError, match=r"windows up to 1000 ms were read before, and the oldest .* some between"
+        ):
+            third.latestOffset({"end_ms": 1000}, None)
+        third.stop()
+        fourth = _reader(address, on_gap="continue")
+        assert fourth.latestOffset({"end_ms": 1000}, None) == {"end_ms": 4000}
+        fourth.stop()
