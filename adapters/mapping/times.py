@@ -94,6 +94,14 @@ def iso_texts(times: Int64Array) -> pa.Array:
     return pc.strftime(stamps, "%Y-%m-%dT%H:%M:%SZ").cast(pa.large_string())
 
 
+def stamp_texts(stamps: pa.Array) -> pa.Array:
+    """Return Arrow timestamps as xsd:dateTime to the millisecond: of UTC if they have a zone, else without one."""
+    zone = stamps.type.tz
+    times = stamps.cast(pa.timestamp("ms", zone), safe=False)
+    times = times.cast(pa.timestamp("ms", "UTC")) if zone else times
+    return pc.strftime(times, "%Y-%m-%dT%H:%M:%S" + ("Z" if zone else "")).cast(pa.large_string())
+
+
 def _reader(format: TimeFormat) -> Callable[[str], int]:
     unit = UNITS.get(format.text, Fraction(1))
     zone = _zone(format.zone)

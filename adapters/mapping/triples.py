@@ -18,7 +18,7 @@ from wukongs.adapters.mapping.expressions import DivisionByZero, Value, number
 from wukongs.adapters.mapping.lookups import read_lookup
 from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
 from wukongs.adapters.mapping.templates import Cell, TermMap, encoded_cell
-from wukongs.adapters.mapping.times import NO_TIME, iso_texts, times_of
+from wukongs.adapters.mapping.times import NO_TIME, iso_texts, stamp_texts, times_of
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
 
 TEXT = pa.large_string()
@@ -137,7 +137,7 @@ class _Rows:
             if name in table.names:
                 cells = table.names[name]
                 if not _is_list(cells):
-                    cells = self._without_empty(cells if pa.types.is_large_string(cells.type) else _texts(cells))
+                    cells = self._without_empty(cells if pa.types.is_large_string(cells.type) else stamp_texts(cells))
                     if name in split:
                         cells = self._split(cells, split[name])
                 self._cells[name] = cells
@@ -376,17 +376,6 @@ def _evaluated(table: Table, row: int, computed: Computed, names: tuple[str, ...
 
 def _is_list(cells: pa.Array) -> bool:
     return bool(pa.types.is_large_list(cells.type))
-
-
-def _texts(cells: pa.Array) -> pa.Array:
-    """Return timestamps as texts, others cast."""
-    if pa.types.is_timestamp(cells.type):
-        zone = "Z" if cells.type.tz else ""
-        plain = cells.cast(pa.timestamp("ms", cells.type.tz), safe=False)
-        if cells.type.tz:
-            plain = plain.cast(pa.timestamp("ms", "UTC"))
-        return pc.strftime(plain, "%Y-%m-%dT%H:%M:%S" + zone).cast(TEXT)
-    return cells.cast(TEXT)
 
 
 def _bytes(text: pa.Array) -> UInt8Array:

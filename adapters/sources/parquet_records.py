@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from wukongs.adapters.mapping.times import stamp_texts
 from wukongs.adapters.mapping.triples import TEXT, Table
 from wukongs.errors import DataError, SettingsError
 
@@ -90,12 +91,7 @@ def _texts(cells: pa.Array, name: str, path: str, is_raw: bool) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return _texts(cells.dictionary_decode(), name, path, is_raw)
     if pa.types.is_timestamp(kind):
-        if is_raw:
-            return cells
-        zone = "Z" if kind.tz else ""
-        stamps = cells.cast(pa.timestamp("ms", kind.tz), safe=False)
-        stamps = stamps.cast(pa.timestamp("ms", "UTC")) if kind.tz else stamps
-        return pc.strftime(stamps, "%Y-%m-%dT%H:%M:%S" + zone).cast(TEXT)
+        return cells if is_raw else stamp_texts(cells)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         lists = cells.cast(pa.large_list(kind.value_type))
         values = _texts(lists.values, name, path, False)
