@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-nodes scale soak lock clean faults fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-nodes scale soak lock clean faults faults-pipeline fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -86,6 +86,11 @@ fresh-seeds: $(READY)
 # Another seed each time; what fails prints its own.
 faults: $(READY)
 	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults
+
+# Writers and durable nodes that are killed at random. RUNS lives of nine starts each.
+RUNS ?= 200
+faults-pipeline: $(READY)
+	@WUKONGS_PIPELINE_RUNS=$(RUNS) WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults/test_pipeline.py
 
 # A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.
 QUERIES ?= 100000

@@ -165,6 +165,15 @@ class EpochPlanner:
         rows = tuple(min(known, last) for known, last in zip(self.start.rows, end.rows, strict=True))
         return ReplayPosition(start.horizon_ms, rows, start.finished)
 
+    def continued(self, position: ReplayPosition, repeated: ReplayPosition | None) -> ReplayPosition:
+        """Return the position of an earlier run's checkpoint moved to where the nodes are, which alone count.
+
+        repeated: the end of the epoch that this run has repeated from the checkpoint, if it has one."""
+        if repeated != position:
+            return self.start
+        rows = tuple(max(known, sent) for known, sent in zip(self.start.rows, position.rows, strict=True))
+        return ReplayPosition(position.horizon_ms, rows, self._next_time(rows) is None)
+
     def _chunks(self, partition: int, first: int, end: int) -> list[RowRange]:
         index = self._indexes[partition]
         return [index.range(row, min(row + CHUNK_ROWS, end)) for row in range(first, end, CHUNK_ROWS)]

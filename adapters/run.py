@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -45,9 +45,10 @@ def run(
     rows_shown: int = 0,
     connect: Callable[[], RemoteEngine] | None = None,
     is_local: bool = False,
+    checkpoint: str | None = None,
 ) -> int:
     """Run a configuration from its file; return the exit status. connect: to the node to use instead of an engine;
-    is_local: without Spark, whatever the file says.
+    is_local: without Spark, whatever the file says; checkpoint: the folder of Spark's offsets, to be kept.
 
     Raises SettingsError, DataError, StreamError, QuerySyntaxError, NodeUnavailable, each naming what and where.
     """
@@ -56,10 +57,17 @@ def run(
         raise SettingsError(f"{config.file}: expected at least one [[stream]] or [[ask]], found neither")
     if is_local:
         config = replace(config, pipeline=replace(config.pipeline, engine="local"))
-    return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown), connect)
+    if checkpoint is not None and config.pipeline.engine == "local":
+        raise SettingsError("a checkpoint is kept by Spark: without it the nodes alone say where a run goes on")
+    return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown), connect, checkpoint)
 
 
-def run_config(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None = None) -> int:
+def run_config(
+    config: RunConfig,
+    display: Display,
+    connect: Callable[[], RemoteEngine] | None = None,
+    checkpoint: str | None = None,
+) -> int:
     """Load the stored data, ask, stream, ask again, and sum up; return the exit status.
 
     Ctrl-C (130) and SIGTERM (143) end the run after the epoch that is being sent, with the summary of what was done.
@@ -72,7 +80,7 @@ def run_config(config: RunConfig, display: Display, connect: Callable[[], Remote
     """
     with _Termination() as termination:
         try:
-            status = _run(config, display, connect)
+            status = _run(config, display, connect, checkpoint)
         except (KeyboardInterrupt, SystemError):  # numba makes a SystemError of what comes while it boxes a value
             if not termination.has_come:
                 raise
@@ -101,7 +109,9 @@ class _Termination:
         raise KeyboardInterrupt
 
 
-def _run(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None) -> int:
+def _run(
+    config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None, checkpoint: str | None
+) -> int:
     passed("imports")
     take_turns_quickly()
     starting = None
@@ -123,7 +133,8 @@ def _run(config: RunConfig, display: Display, connect: Callable[[], RemoteEngine
         stack.callback(bad.close)
         _ask(engine, config, display, "before")
         passed("stored data loaded")
-        status = _stream(engine, config, display, progress, bad, starting) if config.streams else DONE
+        feed = _Feed(config, bad, starting, checkpoint)
+        status = _stream(engine, feed, display, progress) if config.streams else DONE
         if status == INTERRUPTED:
             display.phase("interrupted: what was done until then" if progress.report.triples else "interrupted")
         if progress.report.triples:
@@ -214,21 +225,24 @@ def _ask(engine: Engine | RemoteEngine, config: RunConfig, display: Display, whe
         display.asked(when, ask.name, engine.query(ask.text))
 
 
-def _stream(
-    engine: Engine | RemoteEngine,
-    config: RunConfig,
-    display: Display,
-    progress: RunProgress,
-    bad: BadRecords,
-    starting: StartingSession | None,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _Feed:
+    """The streams of a run, and what feeding them needs. starting: Spark, unless it is not used."""
+
+    config: RunConfig
+    bad: BadRecords
+    starting: StartingSession | None
+    checkpoint: str | None
+
+
+def _stream(engine: Engine | RemoteEngine, feed: _Feed, display: Display, progress: RunProgress) -> int:
     """Run the pipeline to its end; return the exit status.
 
     It has a thread of its own: Ctrl-C in the middle of a call into the JVM would leave it half started, and noisy; in
     the middle of an epoch it would leave that half sent.
     """
-    pipeline = _Pipeline(engine, config, display, progress, bad, starting)
-    is_local = config.pipeline.engine == "local"
+    pipeline = _Pipeline(engine, feed, display, progress)
+    is_local = feed.config.pipeline.engine == "local"
     display.phase("reading the sources ..." if is_local else "starting local Spark ...")
     display.start(progress)
     try:
@@ -256,22 +270,13 @@ def _stream(
 class _Pipeline(threading.Thread):
     """Sends all streams of a run, through local Spark or from here, until their end or until stop is set."""
 
-    def __init__(
-        self,
-        engine: Engine | RemoteEngine,
-        config: RunConfig,
-        display: Display,
-        progress: RunProgress,
-        bad: BadRecords,
-        starting: StartingSession | None,
-    ) -> None:
+    def __init__(self, engine: Engine | RemoteEngine, feed: _Feed, display: Display, progress: RunProgress) -> None:
         super().__init__(name="wukongs-pipeline", daemon=True)
         self.stop = threading.Event()
         self.ended = threading.Event()  # Thread.join is not to be trusted: interrupted once, it takes us for ended
         self.error: BaseException | None = None
         self._addresses = engine.listen().split(",")
-        self._config, self._display, self._progress, self._bad = config, display, progress, bad
-        self._starting = starting
+        self._feed, self._display, self._progress = feed, display, progress
 
     def end(self) -> None:
         """Stop, and wait until the epoch is sent, and Spark has gone."""
@@ -287,16 +292,16 @@ class _Pipeline(threading.Thread):
             self.ended.set()
 
     def _fed(self) -> PipelineReport:
-        config, stop = self._config, self.stop
+        feed, config = self._feed, self._feed.config
         if config.pipeline.engine == "local":
             with IngestLink(self._addresses) as link:
                 return replay(
                     config.streams,
                     link,
                     config.pipeline,
-                    stop=stop,
+                    stop=self.stop,
                     on_progress=self._on_progress,
-                    on_bad=self._bad.take,
+                    on_bad=feed.bad.take,
                 )
         from wukongs.adapters.spark.pipeline import run_pipeline
 
@@ -304,10 +309,11 @@ class _Pipeline(threading.Thread):
             config.streams,
             self._addresses,
             config.pipeline,
-            starting=self._starting,
-            stop=stop,
+            starting=feed.starting,
+            checkpoint=feed.checkpoint,
+            stop=self.stop,
             on_progress=self._on_progress,
-            on_bad=self._bad.take,
+            on_bad=feed.bad.take,
         )
 
     def _on_progress(self, report: PipelineReport) -> None:

@@ -97,6 +97,7 @@ class PipelineDriver:
         """Say where the next epoch ends: admission by rows, event-time span and the replay's clock."""
         position = ReplayPosition.from_json(packet.fields["position"])
         if self._clock is None:
+            position = self._planner.continued(position, self._resumed)
             self._clock = ReplayClock(position.horizon_ms, self._config.speed)
         if position.finished:
             self._news.put(Settled())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wukongs.adapters.bad_records import BadRows, OnBadRows
@@ -12,7 +14,8 @@ from wukongs.adapters.push import PushStats
 from wukongs.adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
-from wukongs.errors import StreamError, WukongsError
+from wukongs.adapters.source import PreparedSource
+from wukongs.errors import SettingsError, StreamError, WukongsError
 from wukongs.wire.link import IngestLink
 
 if TYPE_CHECKING:
@@ -25,6 +28,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1
 """How often is looked whether the pipeline is to stop, and whether Spark still runs the query."""
+
+
+MARK = "wukongs-sources.json"
+"""The file in a checkpoint's folder that says which source partitions it is of."""
 
 
 def run_pipeline(
@@ -45,12 +52,12 @@ def run_pipeline(
 
     session: a Spark session to use (start_session); without it and without an active one, one is started and stopped
     here. starting: a session that is being started for this pipeline, and is stopped by it. checkpoint: the folder of
-    Spark's offsets, a temporary one by default; where to begin is decided by the nodes. timeout_s: how long a node may
-    be silent. on_progress is called with the report so far, from this thread, on_bad with the rows that are set aside:
-    what it raises ends the pipeline.
+    Spark's offsets, kept for these sources, a temporary one by default; the nodes decide where to begin. timeout_s: how
+    long a node may be silent. on_progress is called with the report so far, from this thread, on_bad with the rows that
+    are set aside: what it raises ends the pipeline.
 
-    Raises: SettingsError (no Java, a mapping); DataError (a source); StreamError (a stream that a node does not know);
-    NodeUnavailable; whatever error a node answered to a task."""
+    Raises: SettingsError (no Java, a mapping, a checkpoint of other sources); DataError (a source); StreamError (a
+    stream that a node does not know); NodeUnavailable; whatever error a node answered to a task."""
     from wukongs.adapters.sources import prepare
     from wukongs.adapters.spark.session import StartingSession, active_session
 
@@ -61,6 +68,8 @@ def run_pipeline(
         prepared = prepare(streams, folder / "plain")
         if not prepared:
             return PipelineReport(finished=True)
+        if checkpoint is not None:
+            claim_checkpoint(Path(checkpoint), prepared)
         with IngestLink(addresses, timeout_s=timeout_s) as link:
             planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
         found = session or (active_session() if starting is None else None)
@@ -84,7 +93,7 @@ def run_pipeline(
                     setups=pickle.dumps(planner.setups),
                     timeout_s=timeout_s,
                 )
-                offsets = checkpoint or str(folder / "checkpoint")
+                offsets = str((folder if checkpoint is None else Path(checkpoint).absolute()) / "spark")
                 return _run(spark, driver, plan, len(planner.setups), offsets, stop, on_progress, on_bad)
             finally:
                 driver.close()
@@ -100,6 +109,31 @@ def _session_of(starting: StartingSession | None, stop: threading.Event) -> Spar
         if stop.is_set():
             return None
     return None if stop.is_set() else starting.session()
+
+
+def claim_checkpoint(folder: Path, prepared: Sequence[PreparedSource]) -> None:
+    """Make a folder the checkpoint of these source partitions, or check that it is.
+
+    Raises: SettingsError (the checkpoint of other sources, a folder with other files, a folder that cannot be made)."""
+    mark, own = folder / MARK, [[one.stream, one.source.partition] for one in prepared]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if mark.exists():
+            found = json.loads(mark.read_text("utf-8"))
+        elif any(folder.iterdir()):
+            raise SettingsError(f"checkpoint {folder}: expected an empty folder or a checkpoint, found other files")
+        else:
+            fresh = mark.with_suffix(".new")
+            fresh.write_text(json.dumps(own), "utf-8")
+            fresh.replace(mark)
+            return
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"checkpoint {folder}: {error}. Give another folder, or delete this one") from None
+    if found != own:
+        raise SettingsError(
+            f"checkpoint {folder}: it is of another run file, with the sources {found}; this one has {own}. "
+            "Give each run file a folder of its own"
+        )
 
 
 def _run(

@@ -43,6 +43,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check", action="store_true", help="only read the file, its mappings, and the first records of each source"
     )
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="keep Spark's checkpoint in this folder, of this run file alone"
+    )
     add_server_options(parser)
     return parser
 
@@ -70,5 +73,10 @@ def main(argv: Sequence[str]) -> int:
 
     connect = None if options.server is None else partial(connect_to, options)
     return run(
-        Path(options.config), plain=options.plain, rows_shown=options.rows, connect=connect, is_local=options.local
+        Path(options.config),
+        plain=options.plain,
+        rows_shown=options.rows,
+        connect=connect,
+        is_local=options.local,
+        checkpoint=options.checkpoint,
     )

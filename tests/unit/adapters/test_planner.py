@@ -211,3 +211,13 @@ def test_the_time_until_the_next_epoch_is_known() -> None:
     assert clock.seconds_until(1000, 101.0) == 0
     assert planner.due_ms(ReplayPosition(300, (2,), False)) == 300
     assert ReplayClock(0, 0.0).seconds_until(1000, 5.0) == 0
+
+
+def test_a_checkpoint_of_an_earlier_run_goes_on_where_the_nodes_are() -> None:
+    planner = _planner([[1, 5, 12], [2, 3]], resume=(1, 0))
+    for stale in (ReplayPosition(20, (3, 2), True), ReplayPosition(10, (0, 0), False)):
+        assert planner.continued(stale, None) == planner.start
+    repeated = ReplayPosition(10, (2, 2), False)
+    assert planner.continued(repeated, repeated) == ReplayPosition(10, (2, 2), False)
+    behind = ReplayPosition(10, (0, 2), False)
+    assert planner.continued(behind, behind).rows == (1, 2)

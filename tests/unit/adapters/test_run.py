@@ -33,7 +33,7 @@ ASK = '[[ask]]\nname = "all"\ntext = "SELECT ?s { ?s ?p ?o }"\n'
 
 
 def replay_without_spark(
-    streams: Any, addresses: Any, config: Any, *, starting: None, **options: Any
+    streams: Any, addresses: Any, config: Any, *, starting: None, checkpoint: str | None = None, **options: Any
 ) -> PipelineReport:
     with IngestLink(addresses) as link:
         return replay(streams, link, config, **options)
@@ -210,7 +210,7 @@ def test_a_signal_stops_the_pipeline_before_the_run_ends(folder: Path, number: i
     program = """
 import sys, time, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
-def wait(streams, addresses, config, *, starting, stop, on_progress, on_bad):
+def wait(streams, addresses, config, *, starting, checkpoint, stop, on_progress, on_bad):
     print("waiting", flush=True)
     stop.wait()
     time.sleep(0.3)

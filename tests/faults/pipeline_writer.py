@@ -1,0 +1,22 @@
+"""The writer of test_pipeline.py, in a process of its own: replays timestamped files to a node, without Spark."""
+
+from __future__ import annotations
+
+import sys
+
+import wukongs
+from wukongs.adapters.replay import replay
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
+from wukongs.wire.link import IngestLink
+
+if __name__ == "__main__":
+    address, rows_per_epoch, *pairs = sys.argv[1:]
+    streams = [
+        StreamConfig(iri=iri, source=TimestampedSource(paths=(path,)))
+        for iri, path in zip(pairs[::2], pairs[1::2], strict=True)
+    ]
+    with wukongs.connect(address) as node:
+        addresses = node.listen().split(",")
+    print("ready", flush=True)
+    with IngestLink(addresses, timeout_s=30) as link:
+        replay(streams, link, PipelineConfig(rows_per_epoch=int(rows_per_epoch), align_ms=100))
