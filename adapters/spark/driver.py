@@ -91,7 +91,7 @@ class PipelineDriver:
 
     def _start(self, packet: Packet) -> Packet:
         passed("first planner call")
-        return Packet("pipeline.start", {"position": self._planner.start.to_json()})
+        return Packet("pipeline.start", {"position": self._named(self._planner.start)})
 
     def _next(self, packet: Packet) -> Packet:
         """Say where the next epoch ends: admission by rows, event-time span and the replay's clock."""
@@ -106,7 +106,12 @@ class PipelineDriver:
             wait_s = self._clock.seconds_until(self._planner.due_ms(position), time.monotonic())
             self._is_released.wait(min(wait_s, WAIT_S_MAX))
         following = self._planner.next(position, self._clock.event_limit_ms(time.monotonic()))
-        return Packet("pipeline.next", {"position": following.to_json()})
+        return Packet("pipeline.next", {"position": self._named(following)})
+
+    def _named(self, position: ReplayPosition) -> dict[str, Any]:
+        """Return a position as Spark keeps it. The run is named: Spark takes no epoch that ends where an earlier run has
+        ended, though the nodes may have lost what that one sent."""
+        return {**position.to_json(), "run": self._planner.epoch}
 
     def _tasks(self, packet: Packet) -> Packet:
         """Divide an epoch among tasks. The first epoch may be one of an earlier run: it goes on where the nodes are."""

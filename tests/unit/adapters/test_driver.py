@@ -97,6 +97,20 @@ def test_an_epoch_of_an_earlier_run_goes_on_where_the_nodes_are() -> None:
             assert [(one.first_offset, one.end_offset) for task in tasks for one in task] == [(51, 100)] * 2
 
 
+def test_a_checkpoint_that_says_all_was_sent_does_not_keep_a_new_node_empty() -> None:
+    """The last epoch ends where an earlier run has ended: Spark has to see another position, or it begins no epoch."""
+    driver, planner = _listening(PipelineConfig())
+    ended = {**ReplayPosition(1000, (100, 100), True).to_json(), "run": planner.epoch - 1}
+    with closing(driver), closing(driver.address.connect(10.0)) as channel:
+        following = channel.next(ended)
+        assert ReplayPosition.from_json(following) == ReplayPosition.from_json(ended)
+        assert following != ended
+        told = channel.tasks(ended, following)
+        items = [item_of(fields, planner.setups) for task in told for fields in task]
+        assert [(one.first_offset, one.end_offset) for one in items] == [(0, 100)] * 2
+        assert channel.next(following) == following
+
+
 def test_an_answered_report_is_there_with_its_examples(driver: PipelineDriver, channel: DriverChannel) -> None:
     example = SetAside("a.nt", 3, 1, "expected a term, found nothing", "é")
     channel.report(_stats(malformed=1, examples=[example]))
