@@ -109,7 +109,7 @@ class PipelineDriver:
         return Packet("pipeline.next", {"position": self._named(following)})
 
     def _named(self, position: ReplayPosition) -> dict[str, Any]:
-        """Return a position as Spark keeps it. The run is named: Spark takes no epoch that ends where an earlier run has
+        """Return a position as Spark keeps it. It names its run: Spark begins no epoch that ends where an earlier run
         ended, though the nodes may have lost what that one sent."""
         return {**position.to_json(), "run": self._planner.epoch}
 
