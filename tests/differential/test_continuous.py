@@ -12,7 +12,7 @@ from tests.fuzz import fuzzed
 pytestmark = pytest.mark.nojit
 
 
-@fuzzed(20)
+@fuzzed(16)
 @given(scenarios())
 def test_every_window_and_every_snapshot(scenario: Scenario) -> None:
     """Where a query reads the stored graph, all streams have begun: the oracle knows of none that is late."""

@@ -69,6 +69,7 @@ def _row(texts: tuple[str | None, ...]) -> tuple[str, int, Decimal]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_windows_of_the_example_on_spark() -> None:
     output = run_wukongs(TAXI / "taxi.toml", "--rows", "100")
     found = {
