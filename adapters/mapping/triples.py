@@ -84,8 +84,15 @@ class Mapper:
         self._mapping, self._constants = mapping, dict(constants)
         self._lookups = {lookup.name: read_lookup(lookup) for lookup in mapping.lookups}
 
-    def times(self, table: Table, first_row: int) -> Int64Array:
-        """Return the time of each row, NO_TIME for one that has none, which becomes a bad row."""
+    def wanted(self, table: Table, first_row: int) -> BoolArray:
+        """Return which rows pass the mapping's conditions on their own cells. The others are not looked at further."""
+        made = {*(one.name for one in self._mapping.computed), *(one.name for one in self._mapping.lookups)}
+        conditions = tuple(one for one in self._mapping.conditions if one.column not in made)
+        found = _Rows(table, self._mapping, self._constants, first_row).passing(conditions) if conditions else None
+        return np.ones(table.row_count, bool) if found is None else found
+
+    def times(self, table: Table, first_row: int, wanted: BoolArray) -> Int64Array:
+        """Return the time of each row, NO_TIME for one that has none, which becomes a bad row if it is wanted."""
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
@@ -93,19 +100,19 @@ class Mapper:
         column = str(spec.column)
         cells = table.names[column]
         times = times_of(cells, spec.format)
-        for row in np.flatnonzero(times == NO_TIME).tolist():
+        for row in np.flatnonzero((times == NO_TIME) & wanted).tolist():
             table.blame(row, column, f"expected {spec.format} in {column}, found {_shown(cells[row].as_py())}")
         return times
 
-    def lines(self, table: Table, first_row: int) -> Lines:
-        """Return the lines of all rows but bad ones. first_row: the number of the first row in its file."""
+    def lines(self, table: Table, first_row: int, wanted: BoolArray) -> Lines:
+        """Return the lines of all wanted rows but bad ones. first_row: the number of the first row in its file."""
         mapping = self._mapping
         rows = _Rows(table, mapping, self._constants, first_row)
         for lookup in mapping.lookups:
             keys, values = self._lookups[lookup.name]
             rows.add(lookup.name, values.take(pc.index_in(rows.cells(lookup.by), keys)))
         for computed in mapping.computed:
-            rows.add(computed.name, _computed(rows, computed))
+            rows.add(computed.name, _computed(rows, computed, wanted))
         passing = rows.passing(mapping.conditions)
         parts: list[pa.Array] = []
         places: list[Int64Array] = []
@@ -326,11 +333,11 @@ def _encoded_cells(cells: pa.Array, kind: str) -> pa.Array:
     return pa.array(texts, TEXT).take(unique.indices)
 
 
-def _computed(rows: _Rows, computed: Computed) -> pa.Array:
+def _computed(rows: _Rows, computed: Computed, wanted: BoolArray) -> pa.Array:
     if computed.time is not None:
         cells = rows.cells(computed.time)
         times = times_of(cells, computed.format)
-        for row in np.flatnonzero((times == NO_TIME) & np.asarray(pc.is_valid(cells))).tolist():
+        for row in np.flatnonzero((times == NO_TIME) & np.asarray(pc.is_valid(cells)) & wanted).tolist():
             reason = f"expected {computed.format} in {computed.time}, found {_shown(cells[row].as_py())}"
             rows.table.blame(row, computed.time, reason)
         return iso_texts(times)
@@ -340,7 +347,8 @@ def _computed(rows: _Rows, computed: Computed) -> pa.Array:
     found: list[str | None] = []
     for row in range(rows.table.row_count):
         cells_of_row = [column[row] for column in texts]
-        found.append(None if None in cells_of_row else _evaluated(rows.table, row, computed, names, cells_of_row))
+        is_left_out = not wanted[row] or None in cells_of_row
+        found.append(None if is_left_out else _evaluated(rows.table, row, computed, names, cells_of_row))
     return pa.array(found, TEXT)
 
 

@@ -109,8 +109,10 @@ class RecordFile:
 
         read = self._read(rows)
         table = read.table
-        times = self.mapper.times(table, rows.first_offset)
-        lines = self.mapper.lines(table, rows.first_offset + self.first_record)
+        first_row = rows.first_offset + self.first_record
+        wanted = self.mapper.wanted(table, first_row)
+        times = self.mapper.times(table, rows.first_offset, wanted)
+        lines = self.mapper.lines(table, first_row, wanted)
         encoded, bad_lines = encode_ntriples(lines.text.tobytes(), scope, hash_bits=hash_bits, first_line=0)
         for one in bad_lines:  # an IRI or a language tag that is none
             table.blame(
@@ -119,7 +121,7 @@ class RecordFile:
                 f"makes no triple: {one.reason} in {one.text[:_LINE_SHOWN_MAX].rstrip()}",
             )
         latest = np.maximum(np.maximum.accumulate(times), rows.floor_ms) if len(times) else times
-        is_late = (times < latest) & (times != NO_TIME)
+        is_late = (times < latest) & (times != NO_TIME) & wanted
         is_late[[*table.bad, *table.blank]] = False
         backwards = [(row, int(times[row]), int(latest[row])) for row in np.flatnonzero(is_late).tolist()]
         is_late[list(table.bad)] = True
@@ -252,7 +254,7 @@ def _times(source: RecordFile, starts: Int64Array) -> Int64Array:
         end = int(np.searchsorted(starts, starts[row] + _INDEXED_BYTES, side="right")) - 1
         end = min(max(end, row + 1), row + _INDEXED_ROWS, count)
         read = reader._read(RowRange(row, end, int(starts[row]), int(starts[end]), NO_TIME))
-        found.append(reader.mapper.times(read.table, row))
+        found.append(reader.mapper.times(read.table, row, np.zeros(end - row, bool)))
         row = end
     return np.concatenate(found)
 

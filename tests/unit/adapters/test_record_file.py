@@ -152,6 +152,27 @@ when = { price = ["0", ""] }
     ]
 
 
+def test_a_record_that_does_not_pass_is_not_looked_at(tmp_path: Path) -> None:
+    text = """
+subject = "http://ex/{id}"
+unless = { id = ["Total"] }
+[time]
+column = "t"
+format = "epoch_ms"
+[column.twice]
+number = "v * 2"
+[[triple]]
+predicate = "http://ex/p"
+value = "{twice}"
+"""
+    data = "id,t,v\n1,5,1\nTotal,,x\nTotal,3,x\n2,6,x\n"
+    source, index = opened(tmp_path, data, text)
+    rows = read_all(source, index)
+    assert rows.offsets.tolist() == [0]
+    assert [(one.line, one.reason) for one in rows.malformed] == [(5, "expected a number in v, found 'x'")]
+    assert not rows.backwards
+
+
 def test_json_paths_lists_and_faults(tmp_path: Path) -> None:
     text = """
 subject = "http://ex/{id}/{items[].sku}"
