@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, archive_path, check_java, is_plain
 from wukongs.bench.pipeline.run import write_run
 from wukongs.errors import SettingsError
+
+WAIT_S = 300
+"""A run takes a minute, on a busy machine a few."""
 
 
 def main() -> None:
@@ -29,11 +33,12 @@ def main() -> None:
         made = Path(name, archive.name)
         command = [sys.executable, "-m", "wukongs", "run", "--plain", str(write_run(Path(name)))]
         environment = {**os.environ, ARCHIVE_TO_MAKE: str(made)}
-        done = subprocess.run(command, env=environment, capture_output=True, check=False)
-        if done.returncode == 0 and made.exists():
-            made.replace(archive)  # at once: no JVM finds half of it
-        else:
-            print("the classes of Spark are not archived: it starts, but slower", file=sys.stderr)
+        with suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=WAIT_S)
+            if done.returncode == 0 and made.exists():
+                made.replace(archive)  # at once: no JVM finds half of it
+                return
+    print("the classes of Spark are not archived: it starts, but slower", file=sys.stderr)
 
 
 if __name__ == "__main__":
