@@ -108,6 +108,8 @@ class StartingSession:
             self.close()
             raise self._error
         assert self._session is not None
+        # The JVM keeps the active session by thread, and looks for data sources in the active one alone.
+        self._session._jvm.SparkSession.setActiveSession(self._session._jsparkSession)  # type: ignore[union-attr]
         return self._session
 
     def close(self) -> None:

@@ -180,7 +180,7 @@ def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
 def _load_by_spark(options: argparse.Namespace, files: Sequence[str]) -> int:
     """Let Spark's workers send parts of the files to the nodes. An error in one of them does not stop the others."""
     from wukongs.adapters.spark.load import LoadTarget, PartLoaded, load_parts, parts_of
-    from wukongs.adapters.spark.session import start_session, stop_session
+    from wukongs.adapters.spark.session import active_session, start_session, stop_session
 
     if _STDIN in files:
         raise DataError("standard input cannot be read by Spark's workers: name files", _STDIN)
@@ -193,8 +193,10 @@ def _load_by_spark(options: argparse.Namespace, files: Sequence[str]) -> int:
         rejects = owned.enter_context(_open_rejects(options.rejects)) if options.rejects else None
         aside = _SetAside(options.rejects, rejects)
         owned.enter_context(connect_to(options))  # says at once if no node answers
-        session = start_session(master=options.spark)
-        owned.callback(stop_session, session)
+        found = active_session()  # of a program that calls this: it stays
+        session = found or start_session(master=options.spark)
+        if found is None:
+            owned.callback(stop_session, session)
         progress = owned.enter_context(make_progress(f"{len(parts)} parts"))
 
         def on_loaded(one: PartLoaded) -> None:
