@@ -68,7 +68,13 @@ def _opened(stream: StreamConfig, folder: Path) -> Iterator[tuple[StreamSource, 
 def _check_source(source: StreamSource, index: SourceIndex, is_whole: bool, out: TextIO) -> bool:
     """Read the first records and say what they are; tell whether too many of them are bad."""
     count = min(len(index), CHECKED_RECORDS)
-    rows = source.read(index.range(0, count), _SCOPE, _HASH_BITS)
+    first = index.range(0, count)
+    unseen: list[str] = []
+    if isinstance(source, RecordFile):
+        made = source.make(first, _SCOPE, _HASH_BITS)
+        rows, unseen = source.reported(made), source.unseen(made)
+    else:
+        rows = source.read(first, _SCOPE, _HASH_BITS)
     faults = [*rows.malformed, *rows.backwards]
     triples = len(rows.encoded)
     of_all = f"{'' if is_whole else 'over '}{_counted(len(index), 'record')}"
@@ -83,9 +89,8 @@ def _check_source(source: StreamSource, index: SourceIndex, is_whole: bool, out:
         print(f"    and {len(faults) - SHOWN_FAULTS:,} more", file=out)
     if count and not triples:
         print("    no triple at all: see the conditions of the mapping, and which cells are empty", file=out)
-    if isinstance(source, RecordFile):
-        for name in source.unseen(index.range(0, count)):
-            print(f"    no record has a value at {name}", file=out)
+    for name in unseen:
+        print(f"    no record has a value at {name}", file=out)
     return len(faults) > BAD_SHARE_MAX * count or (count > 0 and not triples)
 
 

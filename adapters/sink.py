@@ -245,7 +245,6 @@ def sort_rows(table: pa.Table) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    columns = {}
     if TEXT_COLUMN in table.column_names:
         texts, times = table[TEXT_COLUMN], times_of(table["time"])
         if texts.null_count:
@@ -253,8 +252,7 @@ def sort_rows(table: pa.Table) -> pa.Table:
         lines = pc.split_pattern_regex(texts.combine_chunks(), "\r\n|\n|\r")
         parents = pc.list_parent_indices(lines)
         flat = pc.utf8_trim_whitespace(pc.list_flatten(lines))
-        columns = {"time": times.take(parents), TEXT_COLUMN: flat}
-        found = pa.table(columns)
+        found = pa.table({"time": times.take(parents), TEXT_COLUMN: flat})
         is_said = pc.and_(pc.not_equal(flat, ""), pc.invert(pc.starts_with(flat, "#")))
         result = found.filter(is_said)
     else:
@@ -296,21 +294,14 @@ def _lines(table: pa.Table) -> bytes:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from wukongs.query.terms.arrow_texts import bytes_of
+
     kind = pa.large_string()
     times, texts = (table[name].cast(kind) for name in ("time", TEXT_COLUMN))
     lines = pc.binary_join_element_wise(times, texts, pa.scalar("\t", kind))
     ended = pc.binary_join_element_wise(lines, pa.scalar("", kind), pa.scalar("\n", kind))
     chunks = ended.chunks if isinstance(ended, pa.ChunkedArray) else [ended]
-    return b"".join(_text_of(chunk) for chunk in chunks)
-
-
-def _text_of(chunk: pa.Array) -> bytes:
-    """Return the bytes of all texts of an array."""
-    if len(chunk) == 0:
-        return b""
-    _, offsets, text = chunk.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[chunk.offset : chunk.offset + len(chunk) + 1]
-    return memoryview(text)[int(bounds[0]) : int(bounds[-1])].tobytes()
+    return b"".join(bytes_of(chunk)[0].tobytes() for chunk in chunks)
 
 
 def stored_text(table: pa.Table) -> bytes:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermCutter
 
@@ -131,8 +132,6 @@ def plain_copy(path: str, folder: Path, head_bytes: int | None = None) -> str:
     import shutil
     import zlib
 
-    from wukongs.errors import DataError
-
     is_packed = path.endswith(".gz")
     if not is_packed and head_bytes is None:
         return path
@@ -151,8 +150,6 @@ def plain_copy(path: str, folder: Path, head_bytes: int | None = None) -> str:
 
 def read_bytes(path: str, first: int, end: int) -> bytes:
     """Read bytes [first, end) of a file. Raises: DataError (not there, or shorter than that)."""
-    from wukongs.errors import DataError
-
     try:
         with open(path, "rb") as file:
             file.seek(first)
@@ -164,6 +161,11 @@ def read_bytes(path: str, first: int, end: int) -> bytes:
             f"expected {end} bytes, found {first + len(data)}: the file was cut while it was replayed", path
         )
     return data
+
+
+def changed(path: str) -> DataError:
+    """Return the error of a file that has other rows than when it was indexed."""
+    return DataError("this file was changed while it was replayed. Replay a file that nobody writes", path)
 
 
 class DescribeRow(Protocol):

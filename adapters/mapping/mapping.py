@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from wukongs.adapters.mapping.expressions import Expression, Value, compile_expression
-from wukongs.adapters.mapping.templates import TermMap, expanded, parse_template, resource
+from wukongs.adapters.mapping.templates import TermMap, parse_template, resource
 from wukongs.adapters.mapping.times import TimeFormat, time_of
 from wukongs.settings.toml_reader import TableReader, read_toml
 
@@ -265,7 +265,7 @@ def _object(table: TableReader, prefixes: dict[str, str]) -> TermMap:
         term = _checked(table, "datatype", lambda: resource(datatype, prefixes))
         if term.kind != "iri" or term.names:
             raise table.error("datatype", "an IRI", repr(datatype))
-        iri = expanded(datatype, prefixes)
+        iri = term.template.text
     template = _checked(table, "value", lambda: parse_template(value))
     spoken = None if language is None else _checked(table, "language", lambda: parse_template(language))
     if spoken is not None and not spoken.names and not _LANGUAGE.fullmatch(spoken.text):

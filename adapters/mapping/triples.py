@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from wukongs.adapters.mapping.expressions import DivisionByZero, Value, number
 from wukongs.adapters.mapping.lookups import read_lookup
 from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
-from wukongs.adapters.mapping.templates import Cell, TermMap, encoded_cell
+from wukongs.adapters.mapping.templates import TermMap, encoded_cell
 from wukongs.adapters.mapping.times import NO_TIME, iso_texts, stamp_texts, times_of
+from wukongs.query.terms.arrow_texts import TEXT, bytes_of, text_array
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
-
-TEXT = pa.large_string()
 
 _LEXICAL = {
     **dict.fromkeys(("integer", "int", "long", "short", "byte"), r"^[+-]?\d+$"),
@@ -71,9 +70,8 @@ class Lines:
     def cut(self, kept: Int64Array) -> Lines:
         """Return the lines at these places."""
         ends = np.flatnonzero(self.text == 10) + 1
-        offsets = pa.py_buffer(np.concatenate([np.zeros(1, np.int64), ends]))
-        lines = pa.Array.from_buffers(TEXT, len(ends), [None, offsets, pa.py_buffer(self.text)])
-        return Lines(_bytes(lines.take(pa.array(kept))), self.rows[kept])
+        lines = text_array(self.text, np.concatenate([np.zeros(1, np.int64), ends]))
+        return Lines(bytes_of(lines.take(pa.array(kept)))[0], self.rows[kept])
 
 
 class Mapper:
@@ -84,30 +82,22 @@ class Mapper:
         self._mapping, self._constants = mapping, dict(constants)
         self._lookups = {lookup.name: read_lookup(lookup) for lookup in mapping.lookups}
 
-    def wanted(self, table: Table, first_row: int) -> BoolArray:
-        """Return which rows pass the mapping's conditions on their own cells. The others are not looked at further."""
-        made = {*(one.name for one in self._mapping.computed), *(one.name for one in self._mapping.lookups)}
-        conditions = tuple(one for one in self._mapping.conditions if one.column not in made)
-        found = _Rows(table, self._mapping, self._constants, first_row).passing(conditions) if conditions else None
-        return np.ones(table.row_count, bool) if found is None else found
-
-    def times(self, table: Table, first_row: int, wanted: BoolArray) -> Int64Array:
-        """Return the time of each row, NO_TIME for one that has none, which becomes a bad row if it is wanted."""
+    def times(self, table: Table, first_row: int) -> Int64Array:
+        """Return the time of each row, NO_TIME for one that has none."""
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
             return (first_row + np.arange(table.row_count, dtype=np.int64)) * spec.every_ms
-        column = str(spec.column)
-        cells = table.names[column]
-        times = times_of(cells, spec.format)
-        for row in np.flatnonzero((times == NO_TIME) & wanted).tolist():
-            table.blame(row, column, f"expected {spec.format} in {column}, found {_shown(cells[row].as_py())}")
-        return times
+        return times_of(table.names[str(spec.column)], spec.format)
 
-    def lines(self, table: Table, first_row: int, wanted: BoolArray) -> Lines:
-        """Return the lines of all wanted rows but bad ones. first_row: the number of the first row in its file."""
+    def lines(self, table: Table, first_row: int, times: Int64Array) -> tuple[Lines, BoolArray]:
+        """Return the lines of all rows but bad ones, and which rows pass the mapping's conditions on their own cells.
+        The others are not looked at: they are no bad rows. times: of the rows; first_row: its number in its file."""
         mapping = self._mapping
         rows = _Rows(table, mapping, self._constants, first_row)
+        wanted = self._wanted(rows)
+        for row in np.flatnonzero((times == NO_TIME) & wanted).tolist():
+            self._blame_time(table, row)
         for lookup in mapping.lookups:
             keys, values = self._lookups[lookup.name]
             rows.add(lookup.name, values.take(pc.index_in(rows.cells(lookup.by), keys)))
@@ -129,7 +119,19 @@ class Mapper:
             kept = ~np.isin(of_rows, bad)
             order, of_rows = order[kept], of_rows[kept]
         text = pa.concat_arrays(parts).take(pa.array(order))
-        return Lines(_bytes(text), of_rows)
+        return Lines(bytes_of(text)[0], of_rows), wanted
+
+    def _wanted(self, rows: _Rows) -> BoolArray:
+        made = {*(one.name for one in self._mapping.computed), *(one.name for one in self._mapping.lookups)}
+        found = rows.passing(tuple(one for one in self._mapping.conditions if one.column not in made))
+        return np.ones(rows.table.row_count, bool) if found is None else found
+
+    def _blame_time(self, table: Table, row: int) -> None:
+        spec = self._mapping.time
+        assert spec is not None, self._mapping.file
+        column = str(spec.column)
+        found = _shown(table.names[column][row].as_py())
+        table.blame(row, column, f"expected {spec.format} in {column}, found {found}")
 
 
 class _Rows:
@@ -252,21 +254,21 @@ def _term(
 ) -> pa.Array | pa.Scalar:
     """Return a term in N-Triples form for each entry; null where one of its cells is."""
     parts = term.template.parts
-    is_alone = len(parts) == 1
     pieces: list[pa.Array | pa.Scalar] = []
     for part in parts:
         if isinstance(part, str):
             pieces.append(pa.scalar(_escaped(part) if term.kind == "literal" else part, TEXT))
         elif term.kind == "literal":
-            pieces.append(cells[part.name] if is_alone else _escaped_cells(cells[part.name]))
+            cell = cells[part.name]
+            if len(parts) == 1:
+                cell = _checked(cell, term, part.name, table, of_rows, wanted)
+            pieces.append(_escaped_cells(cell))
         elif part.is_raw:
             pieces.append(cells[part.name])
             pattern = _OF_IRIS if pieces[:-1] else _IRI
             _check(cells[part.name], pattern, "an IRI", part.name, table, of_rows, wanted)
         else:
             pieces.append(_encoded_cells(cells[part.name], term.kind))
-    if term.kind == "literal" and is_alone and isinstance(parts[0], Cell):
-        pieces[0] = _escaped_cells(_checked(pieces[0], term, parts[0].name, table, of_rows, wanted))
     if term.kind == "iri":
         return _joined(["<", *pieces, ">"])
     if term.kind == "blank":
@@ -384,14 +386,6 @@ def _evaluated(table: Table, row: int, computed: Computed, names: tuple[str, ...
 
 def _is_list(cells: pa.Array) -> bool:
     return bool(pa.types.is_large_list(cells.type))
-
-
-def _bytes(text: pa.Array) -> UInt8Array:
-    _, offsets, data = text.buffers()
-    if data is None or not len(text):
-        return np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
 
 
 def _shown(text: object) -> str:

@@ -9,16 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.adapters.mapping.mapping import Csv
-from wukongs.adapters.mapping.triples import TEXT, Table
+from wukongs.adapters.mapping.triples import Table
+from wukongs.adapters.source import changed
 from wukongs.adapters.sources import csv_kernels as kernels
 from wukongs.errors import DataError
+from wukongs.query.terms.arrow_texts import TEXT
 from wukongs.store.dtypes import Int64Array, UInt8Array
 
 _FAULTS = {
     kernels.BAD_QUOTE: "expected the end of the field after a closing quote",
     kernels.OPEN_QUOTE: "expected CSV, found a quote that is not closed",
 }
-CHANGED = "this file was changed while it was replayed. Replay a file that nobody writes"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -58,7 +59,7 @@ class CsvRecords:
             array, self.classes, where, starts, begins, ends, has_quotes, counts, status, places
         )
         if found != row_count:
-            raise DataError(CHANGED, path)
+            raise changed(path)
         bad: dict[int, tuple[int, str]] = {}
         width = len(self.columns)
         blank = status == kernels.BLANK

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from wukongs.adapters.mapping.triples import TEXT, Table
+from wukongs.adapters.mapping.triples import Table
+from wukongs.query.terms.arrow_texts import TEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,14 @@ from wukongs.adapters.source import (
     Rows,
     SetAside,
     SourceIndex,
+    changed,
     plain_copy,
     read_bytes,
     rows_of,
     running_max,
 )
 from wukongs.adapters.sources import rows_kernels as kernels
-from wukongs.adapters.sources.timestamped_file import RowText, map_file, readonly
+from wukongs.adapters.sources.timestamped_file import RowText, map_file, readonly, row_starts
 from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array, UInt8Array
 
@@ -63,12 +64,11 @@ class LsbenchFile:
 
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
         times = np.load(self.plain_times, mmap_mode="r")[rows.first_offset : rows.end_offset]
-        row_count = int(kernels.count_rows(readonly(np.frombuffer(data, np.uint8)), 0))
+        starts = row_starts(data)
+        row_count = len(starts) - 1
         if row_count != rows.end_offset - rows.first_offset:
-            raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
+            raise changed(self.path)
         expanded, status, places = expand(data, self.prefixes, row_count)
-        starts = np.empty(row_count + 1, np.int64)
-        kernels.scan_starts(readonly(np.frombuffer(data, np.uint8)), 0, starts)
         describe = RowText(self.path, rows, self.first_line, data, starts)
         malformed = self._malformed(rows, data, status, places, np.asarray(times), describe)
         lines = np.flatnonzero(status == kernels.OK)
@@ -142,9 +142,8 @@ def prepare_lsbench(config: LsbenchSource, folder: Path) -> tuple[LsbenchFile, S
     plain = plain_copy(config.path, folder)
     data = map_file(plain, config.path)
     prefixes, first_line, first_byte = _read_prefixes(data)
-    count = int(kernels.count_rows(data, first_byte))
-    starts = np.empty(count + 1, np.int64)
-    kernels.scan_starts(data, first_byte, starts)
+    starts = row_starts(data, first_byte)
+    count = len(starts) - 1
     text = map_file(plain_copy(config.times, folder), config.times)
     times = np.empty(int(kernels.count_rows(text, 0)), np.int64)
     kernels.read_integers(text, times)

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wukongs.adapters.mapping.times import stamp_texts
-from wukongs.adapters.mapping.triples import TEXT, Table
+from wukongs.adapters.mapping.triples import Table
 from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.arrow_texts import TEXT
 
 
 @dataclass(frozen=True, slots=True)

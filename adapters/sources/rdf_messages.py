@@ -6,7 +6,6 @@ labels are made of the partition, the row and the order in which the message nam
 
 from __future__ import annotations
 
-import mmap
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,13 +25,13 @@ from wukongs.adapters.source import (
     Rows,
     SetAside,
     SourceIndex,
+    changed,
     plain_copy,
     read_bytes,
     running_max,
 )
-from wukongs.adapters.sources import rows_kernels
-from wukongs.adapters.sources.timestamped_file import readonly
-from wukongs.errors import DataError, SettingsError
+from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
+from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
 
 FORMATS = {
@@ -88,7 +87,7 @@ class RdfMessages:
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
         starts = _starts(data, 0, self.source, self.format)
         if len(starts) - 1 != rows.end_offset - rows.first_offset:
-            raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
+            raise changed(self.path)
         lines: list[str] = []
         of_lines: list[int] = []
         times = np.full(len(starts) - 1, NO_TIME, np.int64)
@@ -117,12 +116,14 @@ class RdfMessages:
             encoded, _ = encode_ntriples(text.encode(), scope, hash_bits=hash_bits, first_line=0)
         which = np.array(of_lines, np.int64)
         encoded = replace(encoded, timestamps=times[which])
-        line = 1 + _count_lines(self.plain, rows.first_byte) if bad or late else 0
+        line = line_at(self.plain, rows.first_byte) if bad or late else 0
+
+        line_starts = row_starts(data)
 
         def set_aside(row: int, fault: _BadMessage, time_ms: int | None = None) -> SetAside:
             begin = int(starts[row])
             content = data[begin : int(starts[row + 1])].decode("utf-8", "backslashreplace").rstrip("\r\n")[:TEXT_MAX]
-            at = line + len(_line_ends(data[:begin])) + fault.line - 1
+            at = line + int(np.searchsorted(line_starts, begin)) + fault.line - 1
             offset, byte = rows.first_offset + row, rows.first_byte + begin
             return SetAside(self.path, at, fault.column, fault.reason, content, offset, byte, time_ms)
 
@@ -193,45 +194,32 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages
     if format not in FORMATS:
         raise SettingsError(f"{path}: expected one of {', '.join(FORMATS)} at the end of its name: give `format`")
     plain = plain_copy(path, folder)
-    data = _mapped(plain, path)
-    first = 3 if data[:3] == b"\xef\xbb\xbf" else 0
+    data = map_file(plain, path).data
+    first = 3 if bytes(data[:3]) == b"\xef\xbb\xbf" else 0
     prologue_end = first
     if format in ("ttl", "trig"):
         while prologue_end < len(data) and (match := _PROLOGUE.match(data, prologue_end)):
             prologue_end = match.end()
-    source = RdfMessages(path, plain, config, format, data[first:prologue_end])
+    source = RdfMessages(path, plain, config, format, bytes(data[first:prologue_end]))
     starts = _starts(data, prologue_end, config, format)
     times = np.full(len(starts) - 1, NO_TIME, np.int64)
     for row in range(len(times)):
         try:
-            times[row] = source.message(data[starts[row] : starts[row + 1]], row)[1]
+            times[row] = source.message(bytes(data[starts[row] : starts[row + 1]]), row)[1]
         except _BadMessage:
             continue
     return source, SourceIndex(running_max(times), starts)
 
 
-def _mapped(plain: str, path: str) -> bytes | mmap.mmap:
-    """View a file. Raises: DataError (it cannot be read)."""
-    try:
-        with open(plain, "rb") as file:
-            is_empty = Path(plain).stat().st_size == 0
-            return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path) from None
-
-
-def _starts(data: bytes | mmap.mmap, first: int, source: RdfSource, format: str) -> Int64Array:
+def _starts(data: bytes | memoryview, first: int, source: RdfSource, format: str) -> Int64Array:
     """Return where each message of data[first:] begins, and the end. A message without content is none: it belongs to
     the one before it."""
     end = source.messages or _ENDS[format]
-    bounds = [first, *_line_ends(data, first)]
-    if bounds[-1] < len(data):
-        bounds.append(len(data))
     separator = source.separator.encode()
     starts: list[int] = []
     is_open, subject = False, b""
-    for begin, stop in pairwise(bounds):
-        line = data[begin:stop].strip()
+    for begin, stop in pairwise(row_starts(data, first).tolist()):
+        line = bytes(data[begin:stop]).strip()
         if (separator and line == separator) or (not separator and end == "empty-line" and not line):
             is_open = False
             continue
@@ -245,15 +233,3 @@ def _starts(data: bytes | mmap.mmap, first: int, source: RdfSource, format: str)
             starts.append(begin)
             is_open = True
     return np.array([*starts, len(data)] if starts else [len(data)], np.int64)
-
-
-def _line_ends(data: bytes | mmap.mmap, first: int = 0) -> list[int]:
-    """Return the places behind each line end of data[first:]."""
-    array = readonly(np.frombuffer(data, np.uint8))
-    starts = np.empty(int(rows_kernels.count_rows(array, first)) + 1, np.int64)
-    rows_kernels.scan_starts(array, first, starts)
-    return [end for end in starts[1:].tolist() if data[end - 1 : end] in (b"\n", b"\r")]
-
-
-def _count_lines(plain: str, byte: int) -> int:
-    return int(rows_kernels.count_rows(readonly(np.memmap(plain, np.uint8, "r")[:byte]), 0)) if byte else 0

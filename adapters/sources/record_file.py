@@ -22,16 +22,17 @@ from wukongs.adapters.source import (
     Rows,
     SetAside,
     SourceIndex,
+    changed,
     plain_copy,
     read_bytes,
     running_max,
 )
 from wukongs.adapters.sources import rows_kernels
-from wukongs.adapters.sources.csv_records import CHANGED, CsvRecords, read_header
+from wukongs.adapters.sources.csv_records import CsvRecords, read_header
 from wukongs.adapters.sources.json_records import JsonRecords
 from wukongs.adapters.sources.parquet_records import ParquetRecords
-from wukongs.adapters.sources.timestamped_file import map_file, readonly
-from wukongs.errors import DataError, SettingsError
+from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
+from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded
 
@@ -110,10 +111,9 @@ class RecordFile:
         read = self._read(rows)
         table = read.table
         first_row = rows.first_offset + self.first_record
-        wanted = self.mapper.wanted(table, first_row)
-        times = self.mapper.times(table, rows.first_offset, wanted)
-        lines = self.mapper.lines(table, first_row, wanted)
-        encoded, bad_lines = encode_ntriples(lines.text.tobytes(), scope, hash_bits=hash_bits, first_line=0)
+        times = self.mapper.times(table, rows.first_offset)
+        lines, wanted = self.mapper.lines(table, first_row, times)
+        encoded, bad_lines = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
         for one in bad_lines:  # an IRI or a language tag that is none
             table.blame(
                 int(lines.rows[one.line]),
@@ -127,7 +127,7 @@ class RecordFile:
         is_late[list(table.bad)] = True
         if bad_lines or backwards:
             lines = lines.cut(np.flatnonzero(~is_late[lines.rows]))
-            encoded, _ = encode_ntriples(lines.text.tobytes(), scope, hash_bits=hash_bits, first_line=0)
+            encoded, _ = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
         encoded = replace(encoded, timestamps=times[lines.rows])
         return Made(read, encoded, lines.text, lines.rows + rows.first_offset, backwards)
 
@@ -149,9 +149,9 @@ class RecordFile:
         if isinstance(self.records, CsvRecords):
             table, starts = self.records.table(data, count, names, self.path)
         else:
-            starts = _line_starts(data)
+            starts = row_starts(data)
             if len(starts) - 1 != count:
-                raise DataError(CHANGED, self.path)
+                raise changed(self.path)
             table = self.records.table([data[begin:end] for begin, end in pairwise(starts.tolist())], names)
 
         def text_of(row: int) -> str:
@@ -159,7 +159,7 @@ class RecordFile:
 
         @cache
         def line_starts() -> tuple[int, Int64Array]:
-            return _line_at(self.plain, rows.first_byte), _line_starts(data)
+            return line_at(self.plain, rows.first_byte), row_starts(data)
 
         def line_of(row: int) -> int:
             if not self.has_long_records:
@@ -169,10 +169,10 @@ class RecordFile:
 
         return Read(table, rows.first_offset, text_of, line_of, lambda row: rows.first_byte + int(starts[row]))
 
-    def unseen(self, rows: RowRange) -> list[str]:
+    def unseen(self, made: Made) -> list[str]:
         """Return the columns that are empty in all rows of a range."""
         empty = {None, *self.mapping.empty}
-        return [name for name, cells in self._read(rows).table.names.items() if empty.issuperset(_values(cells))]
+        return [name for name, cells in made.read.table.names.items() if empty.issuperset(_values(cells))]
 
     def _set_aside(self, read: Read, row: int, column: int, reason: str, time_ms: int | None = None) -> SetAside:
         text, byte = read.text_of(row)[:TEXT_MAX], read.byte_of(row)
@@ -199,7 +199,7 @@ def prepare_records(
     if config.kind == "jsonl":
         records = JsonRecords()
         first_byte = 3 if data[:3].tobytes() == b"\xef\xbb\xbf" else 0
-        starts = _line_starts(data[first_byte:]) + first_byte
+        starts = row_starts(data, first_byte)
     else:
         csv = mapping.csv or Csv(delimiters="\t" if config.kind == "tsv" else ",")
         columns, first_byte = read_header(csv, data, path)
@@ -207,8 +207,8 @@ def prepare_records(
         first_line = 2 if csv.header else 1
         records = CsvRecords(csv, columns)
         starts = records.starts(data, first_byte)
-    lines = int(rows_kernels.count_rows(readonly(data), first_byte))
-    source = RecordFile(path, plain, mapping, config.constants, records, 0, first_line, lines != len(starts) - 1)
+    has_long_records = int(rows_kernels.count_rows(data, first_byte)) != len(starts) - 1
+    source = RecordFile(path, plain, mapping, config.constants, records, 0, first_line, has_long_records)
     times = _times(source, starts)
     return _begun(source, starts, times)
 
@@ -254,7 +254,7 @@ def _times(source: RecordFile, starts: Int64Array) -> Int64Array:
         end = int(np.searchsorted(starts, starts[row] + _INDEXED_BYTES, side="right")) - 1
         end = min(max(end, row + 1), row + _INDEXED_ROWS, count)
         read = reader._read(RowRange(row, end, int(starts[row]), int(starts[end]), NO_TIME))
-        found.append(reader.mapper.times(read.table, row, np.zeros(end - row, bool)))
+        found.append(reader.mapper.times(read.table, row))
         row = end
     return np.concatenate(found)
 
@@ -271,19 +271,6 @@ def _check_columns(config: RecordSource, columns: tuple[str, ...], path: str) ->
                 f"{config.mapping.file}: expected a column {name!r} in {path}, found {', '.join(columns)}"
                 + (f". Did you mean {near[0]!r}?" if near else "")
             )
-
-
-def _line_starts(data: bytes | np.ndarray) -> Int64Array:
-    array = readonly(np.frombuffer(data, np.uint8)) if isinstance(data, bytes) else readonly(data)
-    starts = np.empty(int(rows_kernels.count_rows(array, 0)) + 1, np.int64)
-    rows_kernels.scan_starts(array, 0, starts)
-    return starts
-
-
-def _line_at(plain: str, byte: int) -> int:
-    """Return the line (from 1) of a byte of a file."""
-    head = readonly(np.memmap(plain, np.uint8, "r")[:byte]) if byte else np.empty(0, np.uint8)
-    return int(rows_kernels.count_rows(readonly(head), 0)) + 1
 
 
 def _values(cells: pa.Array) -> set[object]:

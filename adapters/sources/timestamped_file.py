@@ -15,6 +15,7 @@ from wukongs.adapters.source import (
     Rows,
     SetAside,
     SourceIndex,
+    changed,
     plain_copy,
     read_bytes,
     rows_of,
@@ -49,7 +50,7 @@ class TimestampedFile:
         starts, times = _scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
         offsets = rows.first_offset + np.flatnonzero(times != NO_TIME)
         if len(offsets) != len(encoded) or len(times) != rows.end_offset - rows.first_offset:
-            raise DataError("this file was changed while it was replayed. Replay a file that nobody writes", self.path)
+            raise changed(self.path)
         describe = RowText(self.path, rows, 1, data, starts)
         malformed = [describe(one.line - 1, one.column, one.reason) for one in bad_lines]
         return rows_of(encoded, offsets, malformed, rows.floor_ms, describe)
@@ -91,6 +92,20 @@ def map_file(plain: str, path: str) -> UInt8Array:
         return readonly(np.memmap(plain, np.uint8, "r") if size else np.empty(0, np.uint8))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror})", path) from None
+
+
+def row_starts(data: bytes | UInt8Array | memoryview, first: int = 0) -> Int64Array:
+    """Return the byte at which each line of data[first:] begins, and the end."""
+    array = readonly(np.frombuffer(data, np.uint8))
+    starts = np.empty(int(kernels.count_rows(array, first)) + 1, np.int64)
+    kernels.scan_starts(array, first, starts)
+    return starts
+
+
+def line_at(plain: str, byte: int) -> int:
+    """Return the line (from 1) that begins at a byte of a file."""
+    head = np.memmap(plain, np.uint8, "r")[:byte] if byte else np.empty(0, np.uint8)
+    return int(kernels.count_rows(readonly(head), 0)) + 1
 
 
 def readonly(array: UInt8Array) -> UInt8Array:

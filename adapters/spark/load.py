@@ -12,17 +12,15 @@ from __future__ import annotations
 import io
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wukongs.adapters.sink import Access
 from wukongs.errors import DataError, WukongsError
-from wukongs.remote.client import RemoteEngine
 from wukongs.store.encoded import MalformedLine
-from wukongs.wire.client_channel import ClientChannel
-from wukongs.wire.trust import Keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,11 +45,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Where parts are loaded: the nodes, how to talk to them, and the options of a load."""
+    """The nodes into which parts are loaded, and the options of a load."""
 
-    addresses: tuple[str, ...]
-    token: str | None
-    keys: Keys | None
+    access: Access
     graph: str | None = None
     base: str | None = None
     format: str | None = None
@@ -111,8 +107,9 @@ def load_parts(
 
 def load_part(number: int, part: Part, target: LoadTarget) -> PartLoaded:
     """Load a part from a worker: into the node whose turn it is, or the next one that answers."""
-    turn = number % len(target.addresses)
-    addresses = target.addresses[turn:] + target.addresses[:turn]
+    addresses = target.access.addresses
+    turn = number % len(addresses)
+    access = replace(target.access, addresses=addresses[turn:] + addresses[:turn])
     malformed: list[tuple[str, MalformedLine]] = []
     count = 0
 
@@ -122,7 +119,7 @@ def load_part(number: int, part: Part, target: LoadTarget) -> PartLoaded:
         if len(malformed) < MALFORMED_TOLD_MAX:
             malformed.append((part.name, line))
 
-    with RemoteEngine(addresses, lambda address: ClientChannel(address, target.token, target.keys)) as node:
+    with access.connect() as node:
         try:
             with _PartFile(part) as file:
                 sn = node.load(
@@ -183,13 +180,6 @@ class _PartFile(io.RawIOBase):
 def _line_end(file: io.BufferedReader, target: int) -> int:
     """Return the byte behind the first line end from target on, or the end of the file."""
     file.seek(target - 1)
-    for chunk in _chunks(file):
-        place = chunk.find(b"\n")
-        if place >= 0:
-            return file.tell() - len(chunk) + place + 1
+    while (piece := file.readline(_LINE_BYTES_READ)) and not piece.endswith(b"\n"):
+        pass
     return file.tell()
-
-
-def _chunks(file: io.BufferedReader) -> Iterator[bytes]:
-    while chunk := file.read(_LINE_BYTES_READ):
-        yield chunk

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
-from wukongs.cli.server import add_server_options, check_server_options, connect_to, trusted
+from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
@@ -179,13 +179,15 @@ def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
 
 def _load_by_spark(options: argparse.Namespace, files: Sequence[str]) -> int:
     """Let Spark's workers send parts of the files to the nodes. An error in one of them does not stop the others."""
+    from wukongs.adapters.sink import Access
     from wukongs.adapters.spark.load import LoadTarget, PartLoaded, load_parts, parts_of
     from wukongs.adapters.spark.session import active_session, start_session, stop_session
 
     if _STDIN in files:
         raise DataError("standard input cannot be read by Spark's workers: name files", _STDIN)
-    addresses, token, keys = trusted(options)
-    target = LoadTarget(addresses, token, keys, options.graph, options.base, options.format, options.strict)
+    addresses = [address.strip() for address in options.server.split(",") if address.strip()]
+    access = Access.read(addresses, options.token_file, options.key, options.node_key, timeout_s=60.0)
+    target = LoadTarget(access, options.graph, options.base, options.format, options.strict)
     parts = parts_of(files, options.format)
     size_bytes = sum(part.end - part.first for part in parts)
     done_bytes, sn, refused = 0, 0, list[str]()

@@ -9,7 +9,6 @@ from wukongs.errors import SettingsError
 
 if TYPE_CHECKING:
     from wukongs.remote.client import RemoteEngine
-    from wukongs.wire.trust import Keys
 
 _TRUST_OPTIONS = ("token_file", "key", "node_key")
 
@@ -54,16 +53,6 @@ def connect_to(options: argparse.Namespace) -> RemoteEngine:
         token=None if options.token_file is None else read_token(options.token_file),
         keys=None if options.key is None else (options.key, options.node_key),
     )
-
-
-def trusted(options: argparse.Namespace) -> tuple[tuple[str, ...], str | None, Keys | None]:
-    """Return the addresses, the token and the keys that the options name, for clients in other processes."""
-    from wukongs.wire.keys import read_token
-    from wukongs.wire.trust import read_keys
-
-    addresses = tuple(address.strip() for address in options.server.split(",") if address.strip())
-    token = None if options.token_file is None else read_token(options.token_file)
-    return addresses, token, None if options.key is None else read_keys(options.key, options.node_key)
 
 
 def elsewhere(node: RemoteEngine) -> dict[str, str]:

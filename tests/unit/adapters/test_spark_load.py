@@ -13,6 +13,7 @@ from tests.clusters import cluster
 from tests.faces import listening, served_node
 from tests.unit.adapters.receiver import RecordingNode
 from wukongs import Engine
+from wukongs.adapters.sink import Access
 from wukongs.adapters.spark.load import LoadTarget, PartLoaded, load_part, parts_of
 from wukongs.cli import main
 from wukongs.errors import DataError
@@ -71,7 +72,7 @@ def test_other_formats_are_one_part_and_a_missing_file_is_named(tmp_path: Path) 
 
 def test_parts_of_one_file_share_their_blank_nodes(engine: Engine, address: str, tmp_path: Path) -> None:
     lines = _write(tmp_path / "a.nt", 60)
-    target = LoadTarget((address,), None, None)
+    target = LoadTarget(Access((address,)))
     parts = parts_of([str(tmp_path / "a.nt")], None, 500)
     assert len(parts) > 3
     loaded = [load_part(number, part, target) for number, part in enumerate(parts)]
@@ -84,7 +85,7 @@ def test_parts_of_one_file_share_their_blank_nodes(engine: Engine, address: str,
 def test_malformed_lines_and_refused_parts_are_told(address: str, tmp_path: Path) -> None:
     (tmp_path / "a.nt").write_text("<http://ex/a> <http://ex/p> <http://ex/b> .\nnonsense\n")
     (tmp_path / "b.ttl").write_text("this is no Turtle")
-    target = LoadTarget((address,), None, None)
+    target = LoadTarget(Access((address,)))
     first, second = (
         load_part(0, part, target) for part in parts_of([str(tmp_path / name) for name in ("a.nt", "b.ttl")], None)
     )
@@ -93,7 +94,7 @@ def test_malformed_lines_and_refused_parts_are_told(address: str, tmp_path: Path
     assert second.refused is not None
     assert "b.ttl" in second.refused
     with pytest.raises(DataError):
-        load_part(0, parts_of([str(tmp_path / "a.nt")], None)[0], LoadTarget((address,), None, None, strict=True))
+        load_part(0, parts_of([str(tmp_path / "a.nt")], None)[0], LoadTarget(Access((address,)), strict=True))
 
 
 def test_spark_needs_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
