@@ -72,7 +72,7 @@ def _check_source(source: StreamSource, index: SourceIndex, is_whole: bool, out:
     unseen: list[str] = []
     if isinstance(source, RecordFile):
         made = source.make(first, _SCOPE, _HASH_BITS)
-        rows, unseen = source.reported(made), source.unseen(made)
+        rows, unseen = made.reported(), source.unseen(made)
     else:
         rows = source.read(first, _SCOPE, _HASH_BITS)
     faults = [*rows.malformed, *rows.backwards]
@@ -134,7 +134,7 @@ def mapped(streams: Sequence[StreamConfig], limit: int | None) -> Iterator[Mappe
                 count = len(index) if limit is None else min(limit, len(index))
                 for first in range(0, count, CHUNK_ROWS):
                     made = record_file.make(index.range(first, min(first + CHUNK_ROWS, count)), _SCOPE, _HASH_BITS)
-                    rows, text = record_file.reported(made), made.text.tobytes().decode()
+                    rows, text = made.reported(), made.text.tobytes().decode()
                     if has_times:
                         lines, times = text.split("\n")[:-1], rows.encoded.timestamps.tolist()
                         text = "".join(f"{line} {time}\n" for line, time in zip(lines, times, strict=True))

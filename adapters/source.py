@@ -26,7 +26,8 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """Rows [first_offset, end_offset) of a source partition, which lie in bytes [first_byte, end_byte) of its file.
+    """Rows [first_offset, end_offset) of a source partition, which lie in bytes [first_byte, end_byte) of its file, or
+    of the one that `file` says, where it has several.
 
     floor_ms is the latest time of all rows before (NO_TIME: none): an earlier time runs backwards.
     """
@@ -36,6 +37,7 @@ class RowRange:
     first_byte: int
     end_byte: int
     floor_ms: int
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,18 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The content of a range: tuples with non-decreasing timestamps, the row of each, and the rows that were set aside.
+    """The content of a range: tuples in the order of their rows, the row of each, and the rows that were set aside.
 
-    offsets : int64[len(encoded)], ascending. malformed: rows that cannot be read; backwards: rows whose time decreases.
+    Their times do not decrease, unless the source lets them come late. offsets : int64[len(encoded)], ascending.
+    malformed: rows that cannot be read; backwards: rows whose time runs backwards. newest_ms: the latest time of all
+    rows up to the end of the range (NO_TIME: none).
     """
 
     encoded: Encoded
     offsets: Int64Array
     malformed: list[SetAside]
     backwards: list[SetAside]
+    newest_ms: int = NO_TIME
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,22 +180,29 @@ class DescribeRow(Protocol):
 
 
 def rows_of(
-    encoded: Encoded, offsets: Int64Array, malformed: list[SetAside], floor_ms: int, describe: DescribeRow
+    encoded: Encoded,
+    offsets: Int64Array,
+    malformed: list[SetAside],
+    floor_ms: int,
+    describe: DescribeRow,
+    lateness_ms: int = 0,
 ) -> Rows:
-    """Return the rows without the tuples whose time runs backwards, which are set aside."""
+    """Return the rows without the tuples whose time runs backwards, which are set aside: those more than lateness_ms
+    before the latest time so far."""
     times = encoded.timestamps
     if not len(times):
-        return Rows(encoded, offsets, malformed, [])
+        return Rows(encoded, offsets, malformed, [], floor_ms)
     latest = np.maximum(np.maximum.accumulate(times), floor_ms)
-    late = np.flatnonzero(times < latest)
+    newest = int(latest[-1])
+    late = np.flatnonzero(times < latest - lateness_ms)
     if not len(late):
-        return Rows(encoded, offsets, malformed, [])
+        return Rows(encoded, offsets, malformed, [], newest)
     backwards = [
         replace(
-            describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {latest[row]} ms"),
+            describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {latest[row] - lateness_ms} ms"),
             time_ms=int(times[row]),
         )
         for row in late.tolist()
     ]
-    kept = np.flatnonzero(times >= latest)
-    return Rows(TermCutter(encoded).cut(kept), offsets[kept], malformed, backwards)
+    kept = np.flatnonzero(times >= latest - lateness_ms)
+    return Rows(TermCutter(encoded).cut(kept), offsets[kept], malformed, backwards, newest)

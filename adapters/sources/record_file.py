@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -17,10 +16,8 @@ from wukongs.adapters.mapping.triples import Mapper, Table
 from wukongs.adapters.run_config import RecordSource
 from wukongs.adapters.source import (
     NO_TIME,
-    TEXT_MAX,
     RowRange,
     Rows,
-    SetAside,
     SourceIndex,
     changed,
     plain_copy,
@@ -30,42 +27,16 @@ from wukongs.adapters.source import (
 from wukongs.adapters.sources import rows_kernels
 from wukongs.adapters.sources.csv_records import CsvRecords, read_header
 from wukongs.adapters.sources.json_records import JsonRecords
+from wukongs.adapters.sources.mapped_rows import Made, Place, Read, make_triples
 from wukongs.adapters.sources.parquet_records import ParquetRecords
 from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
 from wukongs.errors import SettingsError
-from wukongs.store.dtypes import Int64Array, UInt8Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.dtypes import Int64Array
 
-_LINE_SHOWN_MAX = 200
 _INDEXED_BYTES = 1 << 24
 _INDEXED_ROWS = 1 << 18
 
 Records = CsvRecords | JsonRecords | ParquetRecords
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The records of a range, and how to speak of one: its text, its line (of Parquet: its number, from 1) and its byte
-    in the unpacked file (of Parquet: none)."""
-
-    table: Table
-    first_offset: int
-    text_of: Callable[[int], str]
-    line_of: Callable[[int], int]
-    byte_of: Callable[[int], int | None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Made:
-    """The triples of a range: as they are sent, and as N-Triples lines (uint8[n_bytes]).
-
-    rows : int64[n_triples], the offset of each. backwards: row of the range, its time, and the latest one before it."""
-
-    read: Read
-    encoded: Encoded
-    text: UInt8Array
-    rows: Int64Array
-    backwards: list[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
@@ -92,44 +63,12 @@ class RecordFile:
 
     def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
         """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
-        return self.reported(self.make(rows, scope, hash_bits))
-
-    def reported(self, made: Made) -> Rows:
-        """Return what was made, with a report of each row that was set aside."""
-        read = made.read
-        malformed = [self._set_aside(read, row, *fault) for row, fault in sorted(read.table.bad.items())]
-        backwards = [
-            self._set_aside(read, row, 1, f"its time {time_ms} ms is before {latest_ms} ms", time_ms)
-            for row, time_ms, latest_ms in made.backwards
-        ]
-        return Rows(made.encoded, made.rows, malformed, backwards)
+        return self.make(rows, scope, hash_bits).reported()
 
     def make(self, rows: RowRange, scope: bytes, hash_bits: int) -> Made:
         """Make the triples of a range. Raises: DataError (the file is gone or was changed)."""
-        from wukongs.store.encoder import encode_ntriples
-
-        read = self._read(rows)
-        table = read.table
         first_row = rows.first_offset + self.first_record
-        times = self.mapper.times(table, rows.first_offset)
-        lines, wanted = self.mapper.lines(table, first_row, times)
-        encoded, bad_lines = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
-        for one in bad_lines:  # an IRI or a language tag that is none
-            table.blame(
-                int(lines.rows[one.line]),
-                None,
-                f"makes no triple: {one.reason} in {one.text[:_LINE_SHOWN_MAX].rstrip()}",
-            )
-        latest = np.maximum(np.maximum.accumulate(times), rows.floor_ms) if len(times) else times
-        is_late = (times < latest) & (times != NO_TIME) & wanted
-        is_late[[*table.bad, *table.blank]] = False
-        backwards = [(row, int(times[row]), int(latest[row])) for row in np.flatnonzero(is_late).tolist()]
-        is_late[list(table.bad)] = True
-        if bad_lines or backwards:
-            lines = lines.cut(np.flatnonzero(~is_late[lines.rows]))
-            encoded, _ = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
-        encoded = replace(encoded, timestamps=times[lines.rows])
-        return Made(read, encoded, lines.text, lines.rows + rows.first_offset, backwards)
+        return make_triples(self.mapper, self._read(rows), first_row, rows.floor_ms, scope, hash_bits)
 
     def _read(self, rows: RowRange) -> Read:
         names, count = self.mapping.columns, rows.end_offset - rows.first_offset
@@ -137,13 +76,11 @@ class RecordFile:
             time = self.mapping.time.column if self.mapping.time else None
             first = rows.first_offset + self.first_record
             table = self.records.table(first, first + count, names, time)
-            return Read(
-                table,
-                rows.first_offset,
-                lambda row: _shown_row(table, row),
-                lambda row: first + row + 1,
-                lambda _: None,
-            )
+
+            def row_of(row: int) -> Place:
+                return Place(self.path, first + row + 1, rows.first_offset + row, None, _shown_row(table, row))
+
+            return Read(table, rows.first_offset, row_of)
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
         starts: Int64Array
         if isinstance(self.records, CsvRecords):
@@ -153,9 +90,6 @@ class RecordFile:
             if len(starts) - 1 != count:
                 raise changed(self.path)
             table = self.records.table([data[begin:end] for begin, end in pairwise(starts.tolist())], names)
-
-        def text_of(row: int) -> str:
-            return data[starts[row] : starts[row + 1]].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
 
         @cache
         def line_starts() -> tuple[int, Int64Array]:
@@ -167,16 +101,17 @@ class RecordFile:
             first, of_lines = line_starts()
             return first + int(np.searchsorted(of_lines, starts[row]))
 
-        return Read(table, rows.first_offset, text_of, line_of, lambda row: rows.first_byte + int(starts[row]))
+        def place_of(row: int) -> Place:
+            text = data[starts[row] : starts[row + 1]].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+            byte = rows.first_byte + int(starts[row])
+            return Place(self.path, line_of(row), rows.first_offset + row, byte, text)
+
+        return Read(table, rows.first_offset, place_of)
 
     def unseen(self, made: Made) -> list[str]:
         """Return the columns that are empty in all rows of a range."""
         empty = {None, *self.mapping.empty}
         return [name for name, cells in made.read.table.names.items() if empty.issuperset(_values(cells))]
-
-    def _set_aside(self, read: Read, row: int, column: int, reason: str, time_ms: int | None = None) -> SetAside:
-        text, byte = read.text_of(row)[:TEXT_MAX], read.byte_of(row)
-        return SetAside(self.path, read.line_of(row), column, reason, text, read.first_offset + row, byte, time_ms)
 
 
 def prepare_records(
