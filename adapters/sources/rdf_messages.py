@@ -7,8 +7,9 @@ labels are made of the partition, the row and the order in which the message nam
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from wukongs.adapters.mapping.times import time_of
 from wukongs.adapters.run_config import MessageEnd, RdfSource
 from wukongs.adapters.source import (
     NO_TIME,
-    TEXT_MAX,
     RowRange,
     Rows,
     SetAside,
@@ -30,6 +30,7 @@ from wukongs.adapters.source import (
     read_bytes,
     running_max,
 )
+from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
@@ -62,47 +63,52 @@ class _BadMessage(Exception):
 
 
 @dataclass(frozen=True)
-class RdfMessages:
-    """path: the file in messages; plain: the file that is read. prologue: the prefixes at its head, which hold for all
-    messages; format: a name of FORMATS."""
+class MessageParser:
+    """Makes rows of messages. partition: of their source; prologue: the prefixes at the head of a file, which hold for
+    all of its messages; format: a name of FORMATS."""
 
-    path: str
-    plain: str
+    partition: str
     source: RdfSource
     format: str
-    prologue: bytes
-
-    @property
-    def partition(self) -> str:
-        return Path(self.path).name
+    prologue: bytes = b""
 
     @cached_property
     def _scope(self) -> str:
         return encoded_cell("blank")[1](self.partition)
 
-    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
-        """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
+    def rows(
+        self,
+        messages: Sequence[bytes],
+        times: Sequence[int] | None,
+        first_offset: int,
+        floor_ms: int,
+        place_of: Callable[[int], Place],
+        scope: bytes,
+        hash_bits: int,
+        lateness_ms: int = 0,
+    ) -> Rows:
+        """Parse and encode messages; first_offset: the row of the first one.
+
+        times: of the messages, where they do not say it themselves; place_of: of a message by its number; lateness_ms:
+        how far one may lie behind the latest time."""
         from wukongs.store.encoder import encode_ntriples
 
-        data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
-        starts = _starts(data, 0, self.source, self.format)
-        if len(starts) - 1 != rows.end_offset - rows.first_offset:
-            raise changed(self.path)
         lines: list[str] = []
         of_lines: list[int] = []
-        times = np.full(len(starts) - 1, NO_TIME, np.int64)
+        known = np.full(len(messages), NO_TIME, np.int64)
         bad: dict[int, _BadMessage] = {}
-        latest, late = rows.floor_ms, dict[int, int]()
-        for row in range(len(starts) - 1):
+        newest, late = floor_ms, dict[int, tuple[int, int]]()
+        for row, data in enumerate(messages):
             try:
-                found, time = self.message(data[starts[row] : starts[row + 1]], rows.first_offset + row)
+                found, time = self.message(data, first_offset + row, None if times is None else times[row])
             except _BadMessage as fault:
                 bad[row] = fault
                 continue
-            if time < latest:
-                late[row] = time
+            if time < newest - lateness_ms:
+                late[row] = time, newest - lateness_ms
                 continue
-            times[row] = latest = time
+            known[row] = time
+            newest = max(newest, time)
             lines += found
             of_lines += [row] * len(found)
         text = "".join(lines)
@@ -115,29 +121,25 @@ class RdfMessages:
             text = "".join(lines[place] for place in kept)
             encoded, _ = encode_ntriples(text.encode(), scope, hash_bits=hash_bits, first_line=0)
         which = np.array(of_lines, np.int64)
-        encoded = replace(encoded, timestamps=times[which])
-        line = line_at(self.plain, rows.first_byte) if bad or late else 0
-
-        line_starts = row_starts(data)
+        encoded = replace(encoded, timestamps=known[which])
 
         def set_aside(row: int, fault: _BadMessage, time_ms: int | None = None) -> SetAside:
-            begin = int(starts[row])
-            content = data[begin : int(starts[row + 1])].decode("utf-8", "backslashreplace").rstrip("\r\n")[:TEXT_MAX]
-            at = line + int(np.searchsorted(line_starts, begin)) + fault.line - 1
-            offset, byte = rows.first_offset + row, rows.first_byte + begin
-            return SetAside(self.path, at, fault.column, fault.reason, content, offset, byte, time_ms)
+            place = place_of(row)
+            return replace(place, line=place.line + fault.line - 1).set_aside(fault.column, fault.reason, time_ms)
 
         malformed = [set_aside(row, fault) for row, fault in sorted(bad.items())]
         backwards = [
-            set_aside(row, _BadMessage(1, 1, f"its time {time} ms is before that of an earlier message"), time)
-            for row, time in late.items()
+            set_aside(row, _BadMessage(1, 1, f"its time {time} ms is before {earliest} ms"), time)
+            for row, (time, earliest) in late.items()
         ]
-        return Rows(encoded, which + rows.first_offset, malformed, backwards)
+        return Rows(encoded, which + first_offset, malformed, backwards, newest)
 
-    def message(self, data: bytes, row: int) -> tuple[list[str], int]:
-        """Return the N-Quads lines of a message and its time. Raises: _BadMessage."""
+    def message(self, data: bytes, row: int, time: int | None = None) -> tuple[list[str], int]:
+        """Return the N-Quads lines of a message and its time, which it says itself if none is given.
+
+        Raises: _BadMessage."""
         quads = self._parsed(data)
-        time = self._time(quads)
+        time = self._time(quads) if time is None else time
         names: dict[str, str] = {}
 
         def written(term: object) -> str:
@@ -183,6 +185,40 @@ class RdfMessages:
         return time
 
 
+@dataclass(frozen=True)
+class RdfMessages:
+    """path: the file in messages; plain: the file that is read."""
+
+    path: str
+    plain: str
+    parser: MessageParser
+
+    @property
+    def partition(self) -> str:
+        return self.parser.partition
+
+    def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
+        """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
+        data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
+        starts = _starts(data, 0, self.parser.source, self.parser.format)
+        if len(starts) - 1 != rows.end_offset - rows.first_offset:
+            raise changed(self.path)
+        messages = [data[begin:end] for begin, end in pairwise(starts.tolist())]
+
+        @cache
+        def line_starts() -> tuple[int, Int64Array]:
+            return line_at(self.plain, rows.first_byte), row_starts(data)
+
+        def place_of(row: int) -> Place:
+            first, of_lines = line_starts()
+            begin = int(starts[row])
+            line = first + int(np.searchsorted(of_lines, begin))
+            text = messages[row].decode("utf-8", "backslashreplace").rstrip("\r\n")
+            return Place(self.path, line, rows.first_offset + row, rows.first_byte + begin, text)
+
+        return self.parser.rows(messages, None, rows.first_offset, rows.floor_ms, place_of, scope, hash_bits)
+
+
 def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages, SourceIndex]:
     """Open a file of messages and index them; .gz is unpacked into the folder.
 
@@ -200,15 +236,15 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages
     if format in ("ttl", "trig"):
         while prologue_end < len(data) and (match := _PROLOGUE.match(data, prologue_end)):
             prologue_end = match.end()
-    source = RdfMessages(path, plain, config, format, bytes(data[first:prologue_end]))
+    parser = MessageParser(Path(path).name, config, format, bytes(data[first:prologue_end]))
     starts = _starts(data, prologue_end, config, format)
     times = np.full(len(starts) - 1, NO_TIME, np.int64)
     for row in range(len(times)):
         try:
-            times[row] = source.message(bytes(data[starts[row] : starts[row + 1]]), row)[1]
+            times[row] = parser.message(bytes(data[starts[row] : starts[row + 1]]), row)[1]
         except _BadMessage:
             continue
-    return source, SourceIndex(running_max(times), starts)
+    return RdfMessages(path, plain, parser), SourceIndex(running_max(times), starts)
 
 
 def _starts(data: bytes | memoryview, first: int, source: RdfSource, format: str) -> Int64Array:
