@@ -17,14 +17,17 @@ same.
 from __future__ import annotations
 
 import math
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
-from wukongs.adapters.source import PreparedSource, RowRange, StreamSource
+from wukongs.adapters.source import PreparedSource, RowRange
 from wukongs.errors import StreamError
 from wukongs.store.dtypes import Int64Array
 from wukongs.wire.messages import Opened
@@ -53,31 +56,6 @@ class ReplayPosition:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSetup:
-    """A source partition as its stream wants it. epoch is the writer's fencing epoch."""
-
-    stream: str
-    source: StreamSource
-    epoch: int
-    batch_ms: int
-    timing: bool | tuple[str, ...]
-    hash_bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkItem:
-    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete, perhaps
-    finish."""
-
-    setup: PartitionSetup
-    first_offset: int
-    end_offset: int
-    chunks: tuple[RowRange, ...]
-    complete_ms: int
-    finish: bool
-
-
 class EpochPlanner:
     """Plans the epochs of a replay of prepared sources, which the nodes have answered with opened.
 
@@ -98,6 +76,7 @@ class EpochPlanner:
             for one, node in zip(prepared, opened, strict=True)
         )
         self._config = config
+        self._clock: ReplayClock | None = None
         self._step_ms = math.lcm(*(setup.batch_ms for setup in self.setups)) if self.setups else 1
         is_bounded = config.align_ms > 0 and len(self.setups) > 1
         self._span_steps = max(1, config.align_ms // self._step_ms) if is_bounded else None
@@ -147,6 +126,26 @@ class EpochPlanner:
             return ReplayPosition(max(position.horizon_ms, min(horizon, self._last_step())), rows, True)
         return ReplayPosition(horizon, rows, False)
 
+    def position(self, value: dict[str, Any]) -> ReplayPosition:
+        """Return a position as Spark has kept it."""
+        return ReplayPosition.from_json(value)
+
+    def follow(self, position: ReplayPosition, released: threading.Event, wait_s: float) -> ReplayPosition:
+        """Return where the next epoch ends, by the clock, which begins with the first call. If it lets none begin for
+        wait_s, that is the same position."""
+        if self._clock is None:
+            self._clock = ReplayClock(position.horizon_ms, self._config.speed)
+        if not position.finished:
+            left_s = self._clock.seconds_until(self.due_ms(position), time.monotonic())
+            released.wait(min(left_s, wait_s))
+        return self.next(position, self._clock.event_limit_ms(time.monotonic()))
+
+    def taken(self, stats: PushStats) -> None:
+        """Note that rows are sent: no news, since all was planned from what the files hold."""
+
+    def close(self) -> None:
+        """Let go of the sources."""
+
     def due_ms(self, position: ReplayPosition) -> int:
         """Return the event time from which on `next` gives another position than this one."""
         return position.horizon_ms + (0 if self._next_time(position.rows) is None else self._step_ms)
@@ -160,10 +159,10 @@ class EpochPlanner:
             for i, (setup, first, last) in enumerate(zip(self.setups, start.rows, end.rows, strict=True))
         ]
 
-    def resumed(self, start: ReplayPosition, end: ReplayPosition) -> ReplayPosition:
-        """Return the start of a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
+    def resumed(self, start: ReplayPosition, end: ReplayPosition) -> tuple[ReplayPosition, ReplayPosition]:
+        """Return a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
         rows = tuple(min(known, last) for known, last in zip(self.start.rows, end.rows, strict=True))
-        return ReplayPosition(start.horizon_ms, rows, start.finished)
+        return ReplayPosition(start.horizon_ms, rows, start.finished), end
 
     def continued(self, position: ReplayPosition, repeated: ReplayPosition | None) -> ReplayPosition:
         """Return the position of an earlier run's checkpoint moved to where the nodes are, which alone count.
@@ -248,14 +247,3 @@ class ReplayClock:
         """Return how long it takes until the replay may have reached an event time; 0 without a speed."""
         limit = self.event_limit_ms(now_s)
         return 0.0 if limit is None else max(0.0, (event_ms - limit) / (1000 * self._speed))
-
-
-def balanced(items: Sequence[WorkItem], task_count: int) -> list[list[WorkItem]]:
-    """Return the items as at most task_count lists of about equally many rows; a partition is never divided."""
-    tasks: list[list[WorkItem]] = [[] for _ in range(max(1, min(task_count, len(items))))]
-    loads = np.zeros(len(tasks), np.int64)
-    for item in sorted(items, key=lambda one: one.first_offset - one.end_offset):
-        lightest = int(np.argmin(loads))
-        tasks[lightest].append(item)
-        loads[lightest] += item.end_offset - item.first_offset + 1
-    return [task for task in tasks if task]

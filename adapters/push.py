@@ -7,17 +7,17 @@ task or a repeated epoch is dropped by the nodes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from wukongs.adapters.bad_records import BadRows, bad_parts
-from wukongs.adapters.planner import PartitionSetup, WorkItem
-from wukongs.adapters.source import Rows, SetAside
+from wukongs.adapters.source import NO_TIME, RowRange, Rows, SetAside, StreamSource
 from wukongs.live.pieces import Piece, timing_mask
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import TermCutter
 from wukongs.wire.link import IngestLink
 
@@ -25,10 +25,38 @@ EXAMPLES_MAX = 20
 """Rows that were set aside and are kept as examples, per item and in a report; all are counted."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionSetup:
+    """A source partition as its stream wants it. epoch is the writer's fencing epoch."""
+
+    stream: str
+    source: StreamSource
+    epoch: int
+    batch_ms: int
+    timing: bool | tuple[str, ...]
+    hash_bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkItem:
+    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete, perhaps finish.
+
+    first_offset: up to where the nodes have its rows. lateness_ms: of a source whose times are not known beforehand:
+    then the time that its newest row leaves complete is declared, too, if it is later. None: of a replay."""
+
+    setup: PartitionSetup
+    first_offset: int
+    end_offset: int
+    chunks: tuple[RowRange, ...]
+    complete_ms: int
+    finish: bool
+    lateness_ms: int | None = None
+
+
 @dataclass(slots=True)
 class PushStats:
     """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire. good_rows: rows that
-    gave tuples."""
+    gave tuples; newest_ms: the latest time of all rows so far; sent_offset: up to where the nodes have the rows."""
 
     stream: str = ""
     partition: str = ""
@@ -45,6 +73,8 @@ class PushStats:
     seconds: float = 0.0
     examples: list[SetAside] = field(default_factory=list)
     good_rows: int = 0
+    newest_ms: int = NO_TIME
+    sent_offset: int = 0
 
     def note(self, rows: Rows) -> None:
         if len(rows.offsets):
@@ -72,13 +102,16 @@ def push_item(item: WorkItem, link: IngestLink, on_bad: Callable[[BadRows], None
     began, bytes_before = time.perf_counter(), link.sent_bytes
     setup = item.setup
     partition = setup.source.partition
-    row_count = item.end_offset - item.first_offset
+    row_count = sum(chunk.end_offset - chunk.first_offset for chunk in item.chunks)
     stats = PushStats(setup.stream, partition, item.finish, item.end_offset, item.complete_ms, row_count)
     position = item.first_offset
     first_good: int | None = None
     for chunk in item.chunks:
+        if item.lateness_ms is not None:
+            chunk = replace(chunk, floor_ms=max(chunk.floor_ms, stats.newest_ms))
         rows = setup.source.read(chunk, setup.stream.encode(), setup.hash_bits)
         stats.note(rows)
+        stats.newest_ms = rows.newest_ms
         if first_good is None and len(rows.offsets):
             first_good = int(rows.offsets[0])
         if on_bad is not None:
@@ -90,7 +123,12 @@ def push_item(item: WorkItem, link: IngestLink, on_bad: Callable[[BadRows], None
             stats.pieces += 1
             stats.timing_triples += int(np.count_nonzero(piece.timing))
             position = piece.end_offset
-    link.close_batches(setup.stream, partition, setup.epoch, item.end_offset, item.complete_ms)
+    if item.lateness_ms is not None and stats.newest_ms > NO_TIME:
+        stats.complete_ms = max(item.complete_ms, stats.newest_ms - item.lateness_ms - 1)
+    if stats.complete_ms > NO_TIME:  # else no row has had a time yet, and the stream has not begun
+        link.close_batches(setup.stream, partition, setup.epoch, item.end_offset, stats.complete_ms)
+        position = item.end_offset
+    stats.sent_offset = position
     if item.finish:
         link.finish(setup.stream, partition, setup.epoch)
     stats.sent_bytes = link.sent_bytes - bytes_before
@@ -101,18 +139,21 @@ def push_item(item: WorkItem, link: IngestLink, on_bad: Callable[[BadRows], None
 def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: int) -> Iterator[Piece]:
     """Cut read rows into stream batches: number k holds the timestamps in ((k-1) * batch_ms, k * batch_ms].
 
-    The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece."""
+    The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece. Rows
+    whose times fall make a piece of an earlier stream batch behind one of a later one."""
     encoded, count = rows.encoded, len(rows.encoded)
     if count == 0:
         return
     numbers = -(-encoded.timestamps // setup.batch_ms)
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), count]
     timing = timing_mask(encoded, setup.timing)
-    cutter = TermCutter(encoded) if len(bounds) > 2 else None
+    order = _order_in_pieces(encoded.timestamps, bounds)
+    cutter = TermCutter(encoded) if len(bounds) > 2 or order is not None else None
     partition = setup.source.partition
     for start, stop in pairwise(bounds):
         end = end_offset if stop == count else int(rows.offsets[stop])
-        part = encoded if cutter is None else cutter.cut(np.arange(start, stop, dtype=np.int64))
+        places = np.arange(start, stop, dtype=np.int64) if order is None else order[start:stop]
+        part = encoded if cutter is None else cutter.cut(places)
         yield Piece(
             stream=setup.stream,
             partition=partition,
@@ -122,6 +163,14 @@ def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: 
             piece=0,
             batch_number=int(numbers[start]),
             encoded=part,
-            timing=timing[start:stop],
+            timing=timing[places],
         )
         first_offset = end
+
+
+def _order_in_pieces(times: Int64Array, bounds: Sequence[int]) -> Int64Array | None:
+    """Return the order of the tuples in which the times of each piece do not fall; None: they are in it."""
+    if not np.any(times[1:] < times[:-1]):
+        return None
+    pieces = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    return np.lexsort((times, pieces))

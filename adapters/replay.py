@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from wukongs.adapters.bad_records import BadRows, OnBadRows, PartitionCounts
-from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition
+from wukongs.adapters.epochs import P, Planner
+from wukongs.adapters.planner import EpochPlanner
 from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
-from wukongs.adapters.run_config import PipelineConfig, StreamConfig
+from wukongs.adapters.run_config import LiveSource, PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
 from wukongs.wire.link import IngestLink
 
+log = logging.getLogger("wukongs")
+WAIT_S = 60.0
+"""So long a replay looks for nothing but its end when there is nothing to send."""
 OnProgress = Callable[["PipelineReport"], None]
 
 
@@ -67,12 +75,37 @@ def writer_epoch() -> int:
     return time.time_ns() // 1_000_000
 
 
-def plan_replay(
+def opened_plan(
+    streams: Sequence[StreamConfig],
+    link: IngestLink,
+    config: PipelineConfig,
+    folder: Path,
+    epoch: int,
+    say: Callable[[str], None],
+) -> Planner[Any]:
+    """Open every source partition, here and at the nodes, and plan from where the nodes are. folder: for what is needed
+    during this run only; say: shows a line to the user.
+
+    Raises: DataError, SettingsError (a source); StreamError (an unknown stream, a newer writer); NodeUnavailable."""
+    from wukongs.adapters.feeds.opening import open_feeds
+    from wukongs.adapters.live_planner import LivePlanner
+    from wukongs.adapters.sources import prepare
+
+    if not any(isinstance(stream.source, LiveSource) for stream in streams):
+        return _plan_replay(prepare(streams, folder), link, config, epoch)
+    feeds = open_feeds(streams, config, folder, say)
+    try:
+        opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]
+        return LivePlanner(feeds, opened, epoch, config)
+    except BaseException:
+        for feed in feeds:
+            feed.close()
+        raise
+
+
+def _plan_replay(
     prepared: Sequence[PreparedSource], link: IngestLink, config: PipelineConfig, epoch: int
 ) -> EpochPlanner:
-    """Open every partition at the nodes and plan from where they are.
-
-    Raises: StreamError (an unknown stream, a newer writer); NodeUnavailable."""
     opened = [link.open(one.stream, one.source.partition, epoch) for one in prepared]
     planner = EpochPlanner(prepared, opened, epoch, config)
     for setup, row, skipped in zip(planner.setups, planner.start.rows, planner.skipped, strict=True):
@@ -90,40 +123,38 @@ def replay(
     stop: threading.Event | None = None,
     on_progress: OnProgress | None = None,
     on_bad: OnBadRows | None = None,
+    say: Callable[[str], None] = log.info,
 ) -> PipelineReport:
     """Send all rows of the streams' sources, kept together by event time; returns at their end or once stop is set.
 
     on_progress is called with the report so far, on_bad with the rows that are set aside: what it raises ends the
-    replay.
+    replay. say: shows a line to the user, such as that a source was lost.
 
     Raises: DataError, SettingsError (a source); StreamError, NodeUnavailable (a node)."""
-    from wukongs.adapters.sources import prepare
-
     config = config or PipelineConfig()
     report, began = PipelineReport(), time.monotonic()
     stop = stop or threading.Event()
     with ScratchFolder("replay") as folder:
-        prepared = prepare(streams, folder)
-        planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
-        position, clock = planner.start, ReplayClock(planner.start.horizon_ms, config.speed)
-        while not position.finished and not stop.is_set():
-            following = planner.next(position, clock.event_limit_ms(time.monotonic()))
-            if following == position:
-                stop.wait(clock.seconds_until(planner.due_ms(position), time.monotonic()))
-                continue
-            _push_epoch(planner, position, following, link, report, on_bad)
-            position = following
-            report.seconds, report.finished = time.monotonic() - began, position.finished
-            if on_progress is not None:
-                on_progress(report)
+        planner = opened_plan(streams, link, config, folder, writer_epoch() if epoch is None else epoch, say)
+        with closing(planner):
+            position = planner.start
+            while not position.finished and not stop.is_set():
+                following = planner.follow(position, stop, WAIT_S)
+                if following == position:
+                    continue
+                _push_epoch(planner, position, following, link, report, on_bad)
+                position = following
+                report.seconds, report.finished = time.monotonic() - began, position.finished
+                if on_progress is not None:
+                    on_progress(report)
     report.seconds = time.monotonic() - began
     return report
 
 
 def _push_epoch(
-    planner: EpochPlanner,
-    start: ReplayPosition,
-    end: ReplayPosition,
+    planner: Planner[P],
+    start: P,
+    end: P,
     link: IngestLink,
     report: PipelineReport,
     on_bad: OnBadRows | None,
@@ -133,5 +164,7 @@ def _push_epoch(
             on_bad(part, report.had_good(part))
 
     for item in planner.items(start, end):
-        report.add(push_item(item, link, take))
+        stats = push_item(item, link, take)
+        planner.taken(stats)
+        report.add(stats)
     report.epochs += 1

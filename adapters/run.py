@@ -302,6 +302,7 @@ class _Pipeline(threading.Thread):
                     stop=self.stop,
                     on_progress=self._on_progress,
                     on_bad=feed.bad.take,
+                    say=self._display.note,
                 )
         from wukongs.adapters.spark.pipeline import run_pipeline
 
@@ -314,6 +315,7 @@ class _Pipeline(threading.Thread):
             stop=self.stop,
             on_progress=self._on_progress,
             on_bad=feed.bad.take,
+            say=self._display.note,
         )
 
     def _on_progress(self, report: PipelineReport) -> None:

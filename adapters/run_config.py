@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping as Environment
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
-from wukongs.adapters.mapping.mapping import Mapping, load_mapping, mapping_in, time_format_in, time_in
+from wukongs.adapters.feeds.feed import WAITS, Waits
+from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.mapping.mapping import MESSAGE_TIME, Mapping, load_mapping, mapping_in, time_format_in, time_in
 from wukongs.adapters.mapping.rml import load_rml
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
@@ -22,7 +24,13 @@ from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
 from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
 
+T = TypeVar("T")
 RecordKind = Literal["csv", "tsv", "jsonl", "parquet"]
+RdfKind = Literal["ttl", "trig", "nt", "nq", "jsonld"]
+FormatKind = Literal["timestamped", "rdf", "csv", "tsv", "jsonl", "parquet"]
+"""What files may be."""
+MessageKind = Literal["timestamped", "csv", "tsv", "jsonl", "ttl", "trig", "nt", "nq", "jsonld"]
+"""What messages may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +68,9 @@ MessageEnd = Literal["line", "empty-line", "subject", "file"]
 class RdfSource:
     """Files of RDF messages, each a dataset with its time in it. A path is a partition.
 
-    predicate: of the time, a literal; format: None for that of the file's ending; messages: where one ends, None for
-    what is usual in the format; separator: a line that ends one, in its place; base: of relative IRIs."""
+    predicate: of the time, a literal ("": of messages that come with a time); format: None for that of the file's
+    ending; messages: where one ends, None for what is usual in the format; separator: a line that ends one, in its
+    place; base: of relative IRIs."""
 
     paths: tuple[str, ...]
     predicate: str
@@ -72,7 +81,23 @@ class RdfSource:
     base: str | None = None
 
 
-SourceConfig = TimestampedSource | LsbenchSource | RecordSource | RdfSource
+Format = TimestampedSource | RecordSource | RdfSource
+"""What records or messages are; with paths, where they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveSource:
+    """A source that goes on while it is read (wukongs.adapters.feeds). kind: a name of KINDS; options: its own; format:
+    what its messages are, without paths; name: of its source partition ("": as the kind has it)."""
+
+    kind: str
+    options: Any
+    format: Format
+    waits: Waits = WAITS
+    name: str = ""
+
+
+SourceConfig = TimestampedSource | LsbenchSource | RecordSource | RdfSource | LiveSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +155,9 @@ class PipelineConfig:
     default this file's name with `.dead.jsonl` in place of `.toml`.
     bad_records_max: the share of the records of one file that may be set aside, 0 to 1. With more a run ends with
     status 1; it stops at once if the first 1,000 records of a file all are. 1: any number is all right.
+    spool: the folder in which records wait that cannot be read again ("": a temporary one, for an engine that ends with
+    the run). spool_sync_ms: 0 makes each safe from power loss before it is sent, n > 0 at most n ms later.
+    spool_bytes_max: how much may wait there for the nodes, of each source; with more the source is not read on.
     """
 
     engine: Literal["spark", "local"] = "spark"
@@ -141,6 +169,9 @@ class PipelineConfig:
     parallelism: int = 2
     dead_letters: str = ""
     bad_records_max: float = 0.1
+    spool: str = ""
+    spool_sync_ms: int = 0
+    spool_bytes_max: int = 4 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +205,7 @@ def load_run_config(path: str | Path, environment: Environment[str, str] | None 
     )
     top.done()
     _check_unique(config)
+    _check_pace(config)
     _check_queries(config)
     return config
 
@@ -212,24 +244,70 @@ def _stream(reader: TableReader) -> StreamConfig:
 
 
 def _source(reader: TableReader) -> SourceConfig:
-    kind = reader.choice("kind", ("timestamped", "lsbench", "rdf", *get_args(RecordKind)))
+    kind = reader.choice("kind", ("lsbench", *get_args(FormatKind), *KINDS))
     source: SourceConfig
-    if kind == "timestamped":
-        mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
-        source = TimestampedSource(paths=reader.paths("path"), timestamps="prefix" if mark == "prefix" else "suffix")
+    if kind in KINDS:
+        source = _live(reader, kind)
     elif kind == "lsbench":
         source = LsbenchSource(path=reader.path("path"), times=reader.path("times"))
-    elif kind == "rdf":
-        source = _rdf(reader)
     else:
-        source = _records(reader, cast(RecordKind, kind))
+        source = _format(reader, cast(FormatKind, kind), reader.paths("path"))
     reader.done()
     return source
 
 
-def _records(reader: TableReader, kind: RecordKind) -> RecordSource:
+def _live(reader: TableReader, kind: str) -> LiveSource:
+    """Return a source that goes on; its messages are as `format` says, with the keys that a file of that kind has."""
+    options = KINDS[kind].options(reader)
+    return LiveSource(
+        kind=kind,
+        options=options,
+        format=_format(reader, cast(MessageKind, reader.choice("format", get_args(MessageKind))), ()),
+        waits=Waits(
+            lateness_ms=reader.integer("lateness_ms", WAITS.lateness_ms) or 0,
+            idle_ms=reader.integer("idle_ms", WAITS.idle_ms) or 0,
+        ),
+        name=reader.optional_text("name") or "",
+    )
+
+
+def _format(reader: TableReader, kind: FormatKind | MessageKind, paths: tuple[str, ...]) -> Format:
+    """Return what records or messages are, in files at these paths or, without any, from elsewhere."""
+    if kind == "timestamped":
+        mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
+        return TimestampedSource(paths=paths, timestamps="prefix" if mark == "prefix" else "suffix")
+    if kind in get_args(RecordKind):
+        return _records(reader, cast(RecordKind, kind), paths)
+    if kind == "rdf":
+        messages = reader.choice("messages", ("", *get_args(MessageEnd)), "")
+        return RdfSource(
+            paths=paths,
+            predicate=_iri(time := reader.table("time"), "predicate"),
+            time_format=_done(time, time_format_in(time)),
+            format=reader.choice("format", ("", *get_args(RdfKind)), "") or None,
+            messages=cast(MessageEnd, messages) if messages else None,
+            separator=reader.optional_text("separator") or "",
+            base=_optional_iri(reader, "base"),
+        )
+    time = reader.table("time")
+    comes_with = time.choice("column", ("", MESSAGE_TIME), "") == MESSAGE_TIME
+    return RdfSource(
+        paths=paths,
+        predicate="" if comes_with else _iri(time, "predicate"),
+        time_format=_done(time, time_format_in(time)),
+        format=kind,
+        base=_optional_iri(reader, "base"),
+    )
+
+
+def _done(table: TableReader, value: T) -> T:
+    """Return what was the last thing to be read of a table."""
+    table.done()
+    return value
+
+
+def _records(reader: TableReader, kind: RecordKind, paths: tuple[str, ...]) -> RecordSource:
     """Return a source of records. `mapping` is a file or a table; `time` is stronger than the mapping's."""
-    paths = reader.paths("path")
     if reader.is_table("mapping"):
         table = reader.table("mapping")
         mapping = mapping_in(table)
@@ -242,23 +320,6 @@ def _records(reader: TableReader, kind: RecordKind) -> RecordSource:
     constants = reader.table("with")
     with_ = tuple((name, constants.text(name)) for name in constants.names())
     return RecordSource(kind=kind, paths=paths, mapping=replace(mapping, time=time), constants=with_)
-
-
-def _rdf(reader: TableReader) -> RdfSource:
-    messages = reader.choice("messages", ("", *get_args(MessageEnd)), "")
-    format = reader.choice("format", ("", "ttl", "trig", "nt", "nq", "jsonld"), "")
-    time = reader.table("time")
-    source = RdfSource(
-        paths=reader.paths("path"),
-        predicate=_iri(time, "predicate"),
-        time_format=time_format_in(time),
-        format=format or None,
-        messages=cast(MessageEnd, messages) if messages else None,
-        separator=reader.optional_text("separator") or "",
-        base=_optional_iri(reader, "base"),
-    )
-    time.done()
-    return source
 
 
 def mapping_of(path: str, data: tuple[str, ...]) -> Mapping:
@@ -306,6 +367,9 @@ def _pipeline(reader: TableReader) -> PipelineConfig:
         parallelism=reader.integer("parallelism", defaults.parallelism, low=1) or 0,
         dead_letters=_dead_letters(reader),
         bad_records_max=_share(reader, "bad_records_max", defaults.bad_records_max),
+        spool=reader.optional_place("spool") or "",
+        spool_sync_ms=reader.integer("spool_sync_ms", defaults.spool_sync_ms) or 0,
+        spool_bytes_max=reader.integer("spool_bytes_max", defaults.spool_bytes_max, low=1) or 0,
     )
     reader.done()
     return config
@@ -337,6 +401,18 @@ def _check_unique(config: RunConfig) -> None:
         for name in names:
             if names.count(name) > 1:
                 raise SettingsError(f"{config.file}, [[{kind}]]: expected each name once, found {name!r} twice")
+
+
+def _check_pace(config: RunConfig) -> None:
+    """Refuse what is for recordings only where a source goes on while it is read."""
+    live = [stream.iri for stream in config.streams if isinstance(stream.source, LiveSource)]
+    pipeline = config.pipeline
+    for key, value in (("speed", pipeline.speed), ("start_ms", pipeline.start_ms), ("stop_ms", pipeline.stop_ms)):
+        if live and value:
+            raise SettingsError(
+                f"{config.file}: pipeline.{key}: expected none beside a source that goes on while it is read (stream "
+                f"{live[0]}), found {value}: it is for recordings"
+            )
 
 
 def _check_queries(config: RunConfig) -> None:

@@ -42,6 +42,9 @@ windows that count triples, and results compared between firings; 3 with a messa
  A segment begins with it: builds that know only earlier ones refuse it."""
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")
+RECORD_HEADER_BYTES = _HEADER.size
+SEGMENT_HEAD_BYTES = 8
+"""Where the first record of a segment begins."""
 _CHECKED_FROM = 4
 """The checksum covers everything behind itself."""
 _LSN_AT = 8
@@ -177,7 +180,7 @@ class WriteAheadLog:
     def _read_segment(self, head: int, is_last: bool, synced: int) -> Iterator[Record]:
         path = self.path(head)
         data = memoryview(path.read_bytes())
-        at = 8
+        at = SEGMENT_HEAD_BYTES
         found = _MAGIC.fullmatch(data[:at])
         if found is None:
             if not is_last or len(data) >= at or synced >= head:
@@ -407,6 +410,17 @@ class WriteAheadLog:
             finally:
                 file.close()
                 self._changed.notify_all()
+
+
+def records_in(data: memoryview) -> Iterator[Record]:
+    """Yield the records of some bytes of a segment, which hold whole records. Raises: CorruptionError."""
+    at = 0
+    while at < len(data):
+        record = _record_at(data, at)
+        if record is None:
+            raise CorruptionError(f"record at byte {at} of {len(data)} is altered: its checksum does not fit")
+        at += _HEADER.size + len(record.payload)
+        yield record
 
 
 def _is_full(error: BaseException) -> bool:

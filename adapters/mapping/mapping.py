@@ -40,6 +40,9 @@ PREFIXES = {
 ROW, FILE = "_row", "_file"
 """Names that every row has: its number in the file, from 0, and the file's name."""
 
+MESSAGE_TIME = "_time"
+"""A column that messages have, unlike files: when the message came, in ms since 1970."""
+
 ISO = TimeFormat()
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*")
 

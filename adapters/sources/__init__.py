@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSource]:
-    """Open and index every source partition of the streams; unpacked copies go to the folder, which is theirs alone.
+    """Open and index every source partition of the streams that is a file; unpacked copies go to the
+    folder, which is theirs alone.
 
     Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
-    from wukongs.adapters.run_config import RdfSource, RecordSource, TimestampedSource
+    from wukongs.adapters.run_config import LsbenchSource, RdfSource, RecordSource, TimestampedSource
     from wukongs.adapters.source import PreparedSource
-    from wukongs.errors import SettingsError
 
     prepared: list[PreparedSource] = []
     for stream in streams:
@@ -35,12 +35,18 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
             from wukongs.adapters.sources.rdf_messages import prepare_rdf
 
             prepared += [PreparedSource(stream.iri, *prepare_rdf(config, path, folder)) for path in config.paths]
-        else:
+        elif isinstance(config, LsbenchSource):
             from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 
             prepared.append(PreparedSource(stream.iri, *prepare_lsbench(config, folder)))
-    names = [(one.stream, one.source.partition) for one in prepared]
-    for stream_iri, partition in names:
-        if names.count((stream_iri, partition)) > 1:
-            raise SettingsError(f"stream {stream_iri}: two of its files are called {partition}. Rename one of them")
+    check_names([(one.stream, one.source.partition) for one in prepared])
     return prepared
+
+
+def check_names(partitions: Sequence[tuple[str, str]]) -> None:
+    """Raises: SettingsError (two partitions of one stream with one name)."""
+    from wukongs.errors import SettingsError
+
+    for stream_iri, partition in partitions:
+        if partitions.count((stream_iri, partition)) > 1:
+            raise SettingsError(f"stream {stream_iri}: two of its sources are called {partition}. Rename one of them")

@@ -14,6 +14,7 @@ OK = 0
 BLANK = 1
 BAD_QUOTE = 2
 OPEN_QUOTE = 3
+SECOND_RECORD = 4
 
 PLAIN = 0
 DELIMITER = 1
@@ -107,11 +108,12 @@ def find_records(data, p, classes, starts):
 
 
 @njit
-def read_records(data, classes, wanted, starts, begins, ends, has_quotes, counts, status, places):
+def read_records(data, bounds, classes, wanted, starts, begins, ends, has_quotes, counts, status, places):
     """Read all records of data; see read_record.
 
     Parameters
     ----------
+    bounds : int64[n_rows + 1]      Record k is data[bounds[k]:bounds[k + 1]]; empty: they follow each other.
     starts : int64[n_rows]; counts : int64[n_rows]; status : uint8[n_rows]; places : int64[n_rows]      Filled.
     begins, ends : int64[n_wanted, n_rows]; has_quotes : bool[n_wanted, n_rows]     Filled; 0 for a missing field.
 
@@ -120,20 +122,25 @@ def read_records(data, classes, wanted, starts, begins, ends, has_quotes, counts
     begin, stop = np.zeros(width, np.int64), np.zeros(width, np.int64)
     doubled = np.zeros(width, np.bool_)
     end = len(data)
+    is_bounded = len(bounds) > 0
     p = 0
     row = 0
-    while p < end and row < len(starts):
+    while (is_bounded or p < end) and row < len(starts):
         begin[:] = 0
         stop[:] = 0
         doubled[:] = False
+        if is_bounded:
+            p, end = bounds[row], bounds[row + 1]
         starts[row] = p
         p, counts[row], status[row], places[row] = read_record(data, p, end, classes, wanted, begin, stop, doubled)
+        if is_bounded and p < end:
+            status[row], places[row] = SECOND_RECORD, p
         for k in range(width):
             begins[k, row] = begin[k]
             ends[k, row] = stop[k]
             has_quotes[k, row] = doubled[k]
         row += 1
-    return row if p >= end else row + 1
+    return row if is_bounded or p >= end else row + 1
 
 
 @njit

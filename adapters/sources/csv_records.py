@@ -19,7 +19,9 @@ from wukongs.store.dtypes import Int64Array, UInt8Array
 _FAULTS = {
     kernels.BAD_QUOTE: "expected the end of the field after a closing quote",
     kernels.OPEN_QUOTE: "expected CSV, found a quote that is not closed",
+    kernels.SECOND_RECORD: "expected one record in a message, found another line",
 }
+_UNKNOWN = np.empty(0, np.int64)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -44,8 +46,10 @@ class CsvRecords:
                 return starts[: count + 1].copy()
             room = count
 
-    def table(self, data: bytes, row_count: int, wanted: tuple[str, ...], path: str) -> tuple[Table, Int64Array]:
-        """Read the records of a range; return where each begins, too, and the end.
+    def table(
+        self, data: bytes, row_count: int, wanted: tuple[str, ...], path: str, bounds: Int64Array | None = None
+    ) -> tuple[Table, Int64Array]:
+        """Read the records of a range; return where each begins, too, and the end. bounds: as the kernel has them.
 
         Raises: DataError (there are not row_count of them any more)."""
         array = np.frombuffer(data, np.uint8)
@@ -56,7 +60,17 @@ class CsvRecords:
         starts, counts, places = (np.zeros(row_count, np.int64) for _ in range(3))
         status = np.zeros(row_count, np.uint8)
         found = kernels.read_records(
-            array, self.classes, where, starts, begins, ends, has_quotes, counts, status, places
+            array,
+            _UNKNOWN if bounds is None else bounds,
+            self.classes,
+            where,
+            starts,
+            begins,
+            ends,
+            has_quotes,
+            counts,
+            status,
+            places,
         )
         if found != row_count:
             raise changed(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import numpy as np
 from wukongs.adapters.source import (
     NO_TIME,
     TEXT_MAX,
+    DescribeRow,
     RowRange,
     Rows,
     SetAside,
@@ -24,6 +26,7 @@ from wukongs.adapters.source import (
 from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array, UInt8Array
+from wukongs.store.encoded import Encoded, MalformedLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +46,29 @@ class TimestampedFile:
         from wukongs.store.encoder import encode_ntriples
 
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
-        first_line = rows.first_offset + 1
-        encoded, bad_lines = encode_ntriples(
-            data, scope, timestamps=self.timestamps, hash_bits=hash_bits, first_line=first_line
-        )
-        starts, times = _scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
-        offsets = rows.first_offset + np.flatnonzero(times != NO_TIME)
-        if len(offsets) != len(encoded) or len(times) != rows.end_offset - rows.first_offset:
+        starts, times = scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
+        if len(times) != rows.end_offset - rows.first_offset:
             raise changed(self.path)
+        encoded, bad_lines = encode_ntriples(data, scope, timestamps=self.timestamps, hash_bits=hash_bits, first_line=0)
         describe = RowText(self.path, rows, 1, data, starts)
-        malformed = [describe(one.line - 1, one.column, one.reason) for one in bad_lines]
-        return rows_of(encoded, offsets, malformed, rows.floor_ms, describe)
+        return timestamped_rows(encoded, bad_lines, times, rows.first_offset, rows.floor_ms, describe)
+
+
+def timestamped_rows(
+    encoded: Encoded,
+    bad_lines: Sequence[MalformedLine],
+    times: Int64Array,
+    first_offset: int,
+    floor_ms: int,
+    describe: DescribeRow,
+    lateness_ms: int = 0,
+) -> Rows:
+    """Return the rows of encoded lines. times: of each line, as `scan` found them; first_offset: of the first line;
+    lateness_ms: how far a row may lie behind the latest time."""
+    offsets = first_offset + np.flatnonzero(times != NO_TIME)
+    assert len(offsets) == len(encoded), "the scan and the encoder agree on what is a row"
+    malformed = [describe(first_offset + one.line, one.column, one.reason) for one in bad_lines]
+    return rows_of(encoded, offsets, malformed, floor_ms, describe, lateness_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,7 @@ def prepare_timestamped(
     plain = plain_copy(path, folder)
     data = map_file(plain, path)
     first = 3 if data[:3].tobytes() == b"\xef\xbb\xbf" else 0
-    starts, times = _scan(data, first, timestamps)
+    starts, times = scan(data, first, timestamps)
     return TimestampedFile(path, plain, timestamps), SourceIndex(running_max(times), starts)
 
 
@@ -115,7 +130,8 @@ def readonly(array: UInt8Array) -> UInt8Array:
     return plain
 
 
-def _scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
+def scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
+    """Return where each line of data[first:] begins, and the end; and the time of each, NO_TIME where there is none."""
     from wukongs.store.encoder import CHARACTER_CLASSES
     from wukongs.store.ntriples_kernels import TIME_PREFIX, TIME_SUFFIX
 

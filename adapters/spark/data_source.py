@@ -23,7 +23,7 @@ from wukongs.adapters.milestones import passed
 from wukongs.errors import WukongsError
 
 if TYPE_CHECKING:
-    from wukongs.adapters.planner import WorkItem
+    from wukongs.adapters.push import WorkItem
     from wukongs.adapters.spark.driver_channel import DriverAddress, DriverChannel
     from wukongs.wire.link import IngestLink
     from wukongs.wire.messages import Place

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Generic
 
 from wukongs.adapters.bad_records import BadRows
+from wukongs.adapters.epochs import P, Planner, balanced
 from wukongs.adapters.milestones import passed
-from wukongs.adapters.planner import EpochPlanner, PartitionSetup, ReplayClock, ReplayPosition, WorkItem, balanced
-from wukongs.adapters.push import PushStats
+from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.replay import PipelineReport
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import RowRange
@@ -46,16 +46,16 @@ class Settled:
 News = PushStats | BadRows | WukongsError | Settled
 
 
-class PipelineDriver:
+class PipelineDriver(Generic[P]):
     """Listens on an address of the driver's machine, at a free port, until it is closed.
 
     host: how other machines call this one; bind_host: the address of it to listen on (Spark's driver.host and
     driver.bindAddress)."""
 
-    def __init__(self, planner: EpochPlanner, config: PipelineConfig, host: str, bind_host: str) -> None:
+    def __init__(self, planner: Planner[P], config: PipelineConfig, host: str, bind_host: str) -> None:
         self._planner, self._config = planner, config
-        self._clock: ReplayClock | None = None
-        self._resumed: ReplayPosition | None = None
+        self._has_begun = False
+        self._resumed: P | None = None
         self._is_released = threading.Event()
         self._news: SimpleQueue[News] = SimpleQueue()
         own, tasks = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
@@ -94,36 +94,39 @@ class PipelineDriver:
         return Packet("pipeline.start", {"position": self._named(self._planner.start)})
 
     def _next(self, packet: Packet) -> Packet:
-        """Say where the next epoch ends: admission by rows, event-time span and the replay's clock."""
-        position = ReplayPosition.from_json(packet.fields["position"])
-        if self._clock is None:
-            position = self._planner.continued(position, self._resumed)
-            self._clock = ReplayClock(position.horizon_ms, self._config.speed)
+        """Say where the next epoch ends."""
+        position = self._planner.position(packet.fields["position"])
+        if not self._has_begun:
+            position, self._has_begun = self._planner.continued(position, self._resumed), True
         if position.finished:
             self._news.put(Settled())
             self._is_released.wait(WAIT_S_MAX)
-        else:
-            wait_s = self._clock.seconds_until(self._planner.due_ms(position), time.monotonic())
-            self._is_released.wait(min(wait_s, WAIT_S_MAX))
-        following = self._planner.next(position, self._clock.event_limit_ms(time.monotonic()))
+        try:
+            following = self._planner.follow(position, self._is_released, WAIT_S_MAX)
+        except WukongsError as error:  # of a source: Spark would name it less well
+            self._news.put(error)
+            raise
         return Packet("pipeline.next", {"position": self._named(following)})
 
-    def _named(self, position: ReplayPosition) -> dict[str, Any]:
+    def _named(self, position: P) -> dict[str, Any]:
         """Return a position as Spark keeps it. It names its run: Spark begins no epoch that ends where an earlier run
         ended, though the nodes may have lost what that one sent."""
         return {**position.to_json(), "run": self._planner.epoch}
 
     def _tasks(self, packet: Packet) -> Packet:
         """Divide an epoch among tasks. The first epoch may be one of an earlier run: it goes on where the nodes are."""
-        first, last = (ReplayPosition.from_json(packet.fields[name]) for name in ("first", "last"))
+        first, last = (self._planner.position(packet.fields[name]) for name in ("first", "last"))
         if self._resumed is None or self._resumed == last:
-            first, self._resumed = self._planner.resumed(first, last), last
+            self._resumed = last
+            first, last = self._planner.resumed(first, last)
         tasks = balanced(self._planner.items(first, last), self._config.parallelism)
         return Packet("pipeline.tasks", {"tasks": [[_fields_of(item) for item in items] for items in tasks]})
 
     def _report(self, packet: Packet) -> Packet:
         passed("first acknowledged piece")
-        self._news.put(PushStats.from_json(dict(packet.fields)))
+        stats = PushStats.from_json(dict(packet.fields))
+        self._planner.taken(stats)
+        self._news.put(stats)
         return Packet("pipeline.report")
 
     def _bad(self, packet: Packet) -> Packet:
@@ -177,6 +180,7 @@ def _fields_of(item: WorkItem) -> dict[str, Any]:
         "chunks": [astuple(chunk) for chunk in item.chunks],
         "complete_ms": item.complete_ms,
         "finish": item.finish,
+        "lateness_ms": item.lateness_ms,
     }
 
 
@@ -189,4 +193,5 @@ def item_of(fields: dict[str, Any], setups: Sequence[PartitionSetup]) -> WorkIte
         chunks=tuple(RowRange(*chunk) for chunk in fields["chunks"]),
         complete_ms=fields["complete_ms"],
         finish=fields["finish"],
+        lateness_ms=fields["lateness_ms"],
     )

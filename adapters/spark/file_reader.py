@@ -6,7 +6,7 @@ The files are indexed in a process of Spark, which also finds where each micro-b
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from wukongs.adapters.planner import EpochPlanner, ReplayClock, ReplayPosition, WorkItem, balanced
+from wukongs.adapters.epochs import balanced
+from wukongs.adapters.planner import EpochPlanner, ReplayPosition
+from wukongs.adapters.push import WorkItem
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, load_run_config
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import Rows
@@ -50,17 +52,13 @@ class FileReader(DataSourceStreamReader):
         self._stream, self._config, self._schema = stream, config, schema
         self._folder: ScratchFolder | None = None
         self._planner: EpochPlanner | None = None
-        self._clock: ReplayClock | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return self._planned().start.to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """Return where the next micro-batch ends, start if the replay's clock lets none begin yet, or at the end."""
-        planner, position = self._planned(), ReplayPosition.from_json(start)
-        if self._clock is None:
-            self._clock = ReplayClock(position.horizon_ms, self._config.speed)
-        return planner.next(position, self._clock.event_limit_ms(time.monotonic())).to_json()
+        return self._planned().follow(ReplayPosition.from_json(start), threading.Event(), 0.0).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         items = self._planned().items(ReplayPosition.from_json(start), ReplayPosition.from_json(end))

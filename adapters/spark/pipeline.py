@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wukongs.adapters.bad_records import BadRows, OnBadRows
-from wukongs.adapters.push import PushStats
-from wukongs.adapters.replay import OnProgress, PipelineReport, plan_replay, writer_epoch
+from wukongs.adapters.push import PartitionSetup, PushStats
+from wukongs.adapters.replay import OnProgress, PipelineReport, log, opened_plan, writer_epoch
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
-from wukongs.adapters.source import PreparedSource
 from wukongs.errors import SettingsError, StreamError, WukongsError
 from wukongs.wire.link import IngestLink
 
@@ -47,6 +46,7 @@ def run_pipeline(
     stop: threading.Event | None = None,
     on_progress: OnProgress | None = None,
     on_bad: OnBadRows | None = None,
+    say: Callable[[str], None] = log.info,
 ) -> PipelineReport:
     """Send all rows of the streams' sources to the nodes; returns at their end, or soon after stop is set.
 
@@ -54,28 +54,27 @@ def run_pipeline(
     here. starting: a session that is being started for this pipeline, and is stopped by it. checkpoint: the folder of
     Spark's offsets, kept for these sources, a temporary one by default; the nodes decide where to begin. timeout_s: how
     long a node may be silent. on_progress is called with the report so far, from this thread, on_bad with the rows that
-    are set aside: what it raises ends the pipeline.
+    are set aside: what it raises ends the pipeline. say: shows a line to the user, such as that a source was lost.
 
     Raises: SettingsError (no Java, a mapping, a checkpoint of other sources); DataError (a source); StreamError (a
     stream that a node does not know); NodeUnavailable; whatever error a node answered to a task."""
-    from wukongs.adapters.sources import prepare
     from wukongs.adapters.spark.session import StartingSession, active_session
 
     config = config or PipelineConfig()
     stop = stop or threading.Event()
     with ScratchFolder("pipeline") as folder:
-        (folder / "plain").mkdir()
-        prepared = prepare(streams, folder / "plain")
-        if not prepared:
+        if not streams:
             return PipelineReport(finished=True)
-        if checkpoint is not None:
-            claim_checkpoint(Path(checkpoint), prepared)
+        (folder / "plain").mkdir()
         with IngestLink(addresses, timeout_s=timeout_s) as link:
-            planner = plan_replay(prepared, link, config, writer_epoch() if epoch is None else epoch)
+            run_epoch = writer_epoch() if epoch is None else epoch
+            planner = opened_plan(streams, link, config, folder / "plain", run_epoch, say)
         found = session or (active_session() if starting is None else None)
         if found is None:
             starting = starting or StartingSession(config.parallelism)
         try:
+            if checkpoint is not None:
+                claim_checkpoint(Path(checkpoint), planner.setups)
             spark = found or _session_of(starting, stop)
             if spark is None:
                 return PipelineReport()
@@ -98,6 +97,7 @@ def run_pipeline(
             finally:
                 driver.close()
         finally:
+            planner.close()
             if found is None and starting is not None:
                 starting.close()
 
@@ -111,11 +111,11 @@ def _session_of(starting: StartingSession | None, stop: threading.Event) -> Spar
     return None if stop.is_set() else starting.session()
 
 
-def claim_checkpoint(folder: Path, prepared: Sequence[PreparedSource]) -> None:
+def claim_checkpoint(folder: Path, setups: Sequence[PartitionSetup]) -> None:
     """Make a folder the checkpoint of these source partitions, or check that it is.
 
     Raises: SettingsError (the checkpoint of other sources, a folder with other files, a folder that cannot be made)."""
-    mark, own = folder / MARK, [[one.stream, one.source.partition] for one in prepared]
+    mark, own = folder / MARK, [[one.stream, one.source.partition] for one in setups]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if mark.exists():
@@ -138,7 +138,7 @@ def claim_checkpoint(folder: Path, prepared: Sequence[PreparedSource]) -> None:
 
 def _run(
     spark: SparkSession,
-    driver: PipelineDriver,
+    driver: PipelineDriver[Any],
     plan: PipelinePlan,
     partition_count: int,
     checkpoint: str,
@@ -171,7 +171,7 @@ def _run(
 
 def _follow(
     query: StreamingQuery,
-    driver: PipelineDriver,
+    driver: PipelineDriver[Any],
     tally: Tally,
     stop: threading.Event,
     on_progress: OnProgress | None,

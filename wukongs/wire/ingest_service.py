@@ -29,8 +29,17 @@ class IngestService:
             else:
                 known.check_writer(message.epoch)
             self._core.journal.commit(message)
-            resume_offset = state.open_partition(message.partition).open(message.epoch)
-            return Opened(state.batch_ms, state.into_iri, state.timing, resume_offset, self._core.settings.hash_bits)
+            ledger = state.open_partition(message.partition)
+            resume_offset = ledger.open(message.epoch)
+            closed = [ms for ms in (ledger.complete_ms, state.closed_ms) if ms is not None]
+            return Opened(
+                state.batch_ms,
+                state.into_iri,
+                state.timing,
+                resume_offset,
+                self._core.settings.hash_bits,
+                max(closed, default=None),
+            )
 
     def inject(self, piece: Piece) -> None:
         lsn = None

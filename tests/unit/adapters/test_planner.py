@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
 from wukongs.adapters import planner as planner_module
-from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, ReplayClock, ReplayPosition, balanced
+from wukongs.adapters.epochs import balanced
+from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, ReplayClock, ReplayPosition
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
 from wukongs.errors import StreamError
@@ -140,10 +141,10 @@ def test_it_begins_where_the_nodes_are() -> None:
     planner = _planner([[1, 5, 12], [2, 3]], resume=(2, 0))
     assert planner.start.rows == (2, 0)
     assert planner.skipped == (False, False)
-    assert planner.resumed(ReplayPosition(10, (1, 1), False), ReplayPosition(20, (3, 2), True)) == ReplayPosition(
+    assert planner.resumed(ReplayPosition(10, (1, 1), False), ReplayPosition(20, (3, 2), True))[0] == ReplayPosition(
         10, (2, 0), False
     )
-    assert planner.resumed(ReplayPosition(10, (0, 0), False), ReplayPosition(20, (1, 2), True)).rows == (1, 0)
+    assert planner.resumed(ReplayPosition(10, (0, 0), False), ReplayPosition(20, (1, 2), True))[0].rows == (1, 0)
 
 
 def test_a_node_that_is_further_than_the_source_is_refused() -> None:

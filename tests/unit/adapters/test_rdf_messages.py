@@ -107,9 +107,7 @@ def test_bad_messages_are_named(tmp_path: Path) -> None:
     assert found[3][2] == f"expected a time as epoch_ms as <{AT}>, found 'soon'"
     assert found[4] == (15, 3, "expected ttl: The prefix f: has not been declared", 5)
     assert "UTF-8" in found[5][2]
-    assert [(one.line, one.time_ms, one.reason) for one in rows.backwards] == [
-        (17, 0, "its time 0 ms is before 1 ms")
-    ]
+    assert [(one.line, one.time_ms, one.reason) for one in rows.backwards] == [(17, 0, "its time 0 ms is before 1 ms")]
 
 
 def test_remote_contexts_are_refused_and_times_have_zones(tmp_path: Path) -> None:

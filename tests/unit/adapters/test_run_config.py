@@ -162,14 +162,14 @@ _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", pat
         (_STREAM + "timing = [1]", r"stream\[0\].timing", "true or a list of predicate IRIs"),
         (_STREAM + "colour = 1", r"stream\[0\].colour", "one of the keys iri, source, .*the unknown key 'colour'"),
         (
-            "[[stream]]\niri='x'\nsource={kind='kafka'}",
+            "[[stream]]\niri='x'\nsource={kind='fax'}",
             r"stream\[0\].source.kind",
-            "one of 'timestamped', 'lsbench', 'rdf', 'csv', 'tsv', 'jsonl', 'parquet'",
+            "one of 'lsbench', 'timestamped', 'rdf', 'csv', 'tsv', 'jsonl', 'parquet', 'folder', 'stdin', 'tcp'",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",
             r"stream\[0\].source.times",
-            "one of the keys kind, timestamps, path, found the unknown key 'times'",
+            "one of the keys kind, path, timestamps, found the unknown key 'times'",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='no.nt'}",

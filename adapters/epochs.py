@@ -1,0 +1,76 @@
+"""What plans the epochs of a pipeline: the common face of a replay's planner and of one for live sources."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
+from wukongs.wire.messages import Opened
+
+P = TypeVar("P", bound="Position")
+
+
+class Position(Protocol):
+    """Where an epoch ends and the next one begins; compared by its content."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left behind it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Spark keeps it, with the key `finished`."""
+
+
+class Planner(Protocol[P]):
+    """Plans epoch after epoch. epoch: the writer's fencing epoch; start: before the first one; opened: what the nodes
+    said of each source partition."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def start(self) -> P: ...
+
+    @property
+    def setups(self) -> tuple[PartitionSetup, ...]: ...
+
+    @property
+    def opened(self) -> tuple[Opened, ...]: ...
+
+    def position(self, value: dict[str, Any]) -> P:
+        """Return a position as Spark has kept it."""
+
+    def follow(self, position: P, released: threading.Event, wait_s: float) -> P:
+        """Return where the next epoch ends; the same position if none can begin for wait_s, or once released is set."""
+
+    def items(self, start: P, end: P) -> list[WorkItem]:
+        """Return the work between two positions."""
+
+    def resumed(self, start: P, end: P) -> tuple[P, P]:
+        """Return a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
+
+    def continued(self, position: P, repeated: P | None) -> P:
+        """Return the position of an earlier run's checkpoint moved to where the nodes are, which alone count.
+
+        repeated: the end of the epoch that this run has repeated from the checkpoint, if it has one."""
+
+    def taken(self, stats: PushStats) -> None:
+        """Note what a worker says about the rows that it has sent."""
+
+    def close(self) -> None:
+        """Let go of the sources."""
+
+
+def balanced(items: Sequence[WorkItem], task_count: int) -> list[list[WorkItem]]:
+    """Return the items as at most task_count lists of about equally many rows; a partition is never divided."""
+    tasks: list[list[WorkItem]] = [[] for _ in range(max(1, min(task_count, len(items))))]
+    loads = np.zeros(len(tasks), np.int64)
+    for item in sorted(items, key=lambda one: one.first_offset - one.end_offset):
+        lightest = int(np.argmin(loads))
+        tasks[lightest].append(item)
+        loads[lightest] += item.end_offset - item.first_offset + 1
+    return [task for task in tasks if task]

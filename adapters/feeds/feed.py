@@ -1,0 +1,157 @@
+"""Feed: a source partition that goes on while it is read, as the planner sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from wukongs.adapters.mapping.mapping import Csv
+from wukongs.adapters.source import PreparedSource, RowRange, StreamSource
+from wukongs.settings.toml_reader import TableReader
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at a feed: there are rows up to end_row. is_open: more may come; is_heard: nothing stands between us and
+    the source, so that its silence means that it has nothing."""
+
+    end_row: int
+    is_open: bool
+    is_heard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; idle_ms: after so long
+    without a row it holds nobody back any more (0: it always does)."""
+
+    lateness_ms: int = 0
+    idle_ms: int = 5000
+
+
+WAITS = Waits()
+
+
+class Feed(Protocol):
+    """Its rows are numbered from 0; a row that was there once can be read again until it is released."""
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def source(self) -> StreamSource:
+        """What the workers read by."""
+
+    @property
+    def waits(self) -> Waits: ...
+
+    def begin(self, row: int) -> int:
+        """Take up the source where the nodes are; return the first row from there on that can be read."""
+
+    def look(self) -> Look:
+        """Never waits. Raises: why the source cannot be read any more."""
+
+    def ranges(self, first: int, end: int, floor_ms: int) -> Sequence[RowRange]:
+        """Return rows [first, end) as ranges to read. floor_ms: see RowRange."""
+
+    def release(self, row: int) -> None:
+        """Let go of all rows before this one: the nodes have them."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileFeed:
+    """A file that is all there, beside feeds that are not."""
+
+    prepared: PreparedSource
+    waits: Waits = field(default_factory=lambda: Waits(idle_ms=0))
+
+    @property
+    def stream(self) -> str:
+        return self.prepared.stream
+
+    @property
+    def source(self) -> StreamSource:
+        return self.prepared.source
+
+    def begin(self, row: int) -> int:
+        return row
+
+    def look(self) -> Look:
+        return Look(len(self.prepared.index), is_open=False, is_heard=True)
+
+    def ranges(self, first: int, end: int, floor_ms: int) -> Sequence[RowRange]:
+        return [self.prepared.index.range(first, end)]
+
+    def release(self, row: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Inlet(Protocol):
+    """Where a reader puts what it reads. All methods may be called by any thread."""
+
+    is_heard: bool
+    """To be set False by a reader while it has lost its source."""
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What the reader has said about how far it is, also in earlier lives: values by name."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the reader is to return."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; tell whether the reader is to return."""
+
+    def say(self, text: str) -> None:
+        """Say a line to the user, such as that a connection was lost."""
+
+    def lines(
+        self,
+        data: bytes,
+        state: dict[str, Any] | None = None,
+        *,
+        file: str = "",
+        line: int = 0,
+        byte: int = 0,
+        columns: Sequence[str] = (),
+    ) -> None:
+        """Put lines, of which the last may lack its end, and what has changed in the state (None: gone); return when
+        they are safe.
+
+        file, line, byte: where they begin; columns: the names of their fields, where a header says them."""
+
+    def put(
+        self,
+        message: bytes,
+        cells: dict[str, str | None] | None = None,
+        state: dict[str, Any] | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Put a message and what belongs to it; returns at once, or waits for room. then: called when it is safe."""
+
+
+class Reader(Protocol):
+    """Reads one source into an inlet, which keeps what it reads; a thread of its own runs it."""
+
+    def run(self, inlet: Inlet) -> None:
+        """Read until there is no more, or the inlet is stopped. It finds a source that it has lost again by itself.
+
+        Raises: DataError, SettingsError (a source that cannot be read: what, and what to do)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of source. options: reads its own keys of a run file, each with its checks; reader: makes its reader (csv:
+    how lines are written that a header names the fields of, None for others); name: what its source partition is called
+    if the run file does not say it."""
+
+    options: Callable[[TableReader], Any]
+    reader: Callable[[Any, Csv | None], Reader]
+    name: Callable[[Any], str]

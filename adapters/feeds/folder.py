@@ -1,0 +1,275 @@
+"""A folder that grows: files that are renamed into it, appended to, rotated, compressed (`kind = "folder"`).
+
+Files are read in the order of their last change. A file is known by its number on the file system and by its first
+bytes, so one that was renamed is read on, and one that took the place of another, or was cut, is read anew. What is
+left at the end of a file without a line end counts as a line once the file has not changed for a while.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from wukongs.adapters.feeds.feed import Inlet, Kind
+from wukongs.adapters.feeds.lines import LINE_BYTES_MAX, header_in
+from wukongs.adapters.mapping.mapping import Csv
+from wukongs.errors import DataError
+from wukongs.settings.toml_reader import TableReader
+
+LOOK_S = 0.1
+READ_BYTES = 1 << 20
+HEAD_BYTES = 1024
+BEGUN = "begun"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOptions:
+    """pattern: of the names; follow: whether to wait for more at the end; from_end: leave out what is there when the
+    folder is read for the first time; settle_ms: so long a file has to be unchanged before a last line without end
+    counts."""
+
+    path: str
+    pattern: str = "*"
+    follow: bool = True
+    from_end: bool = False
+    settle_ms: int = 2000
+
+
+def _options(reader: TableReader) -> FolderOptions:
+    path = reader.optional_place("path")
+    if path is None or not Path(path).is_dir():
+        raise reader.error("path", "a folder", "nothing" if path is None else f"{path}, which is none")
+    return FolderOptions(
+        path=path,
+        pattern=reader.optional_text("pattern") or "*",
+        follow=reader.flag("follow", True),
+        from_end=reader.choice("start", ("beginning", "end"), "beginning") == "end",
+        settle_ms=reader.integer("settle_ms", 2000) or 0,
+    )
+
+
+@dataclass(slots=True)
+class _File:
+    """A file as it was found now. key: of its entry in the state."""
+
+    path: Path
+    key: str
+    size: int
+    changed_s: float
+
+    @property
+    def is_packed(self) -> bool:
+        return self.path.name.endswith(".gz")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """How far a file is read: byte of the unpacked file, line (from 1); head: a checksum of its first head_bytes bytes.
+    seen: size and time of change when it was read to its end."""
+
+    byte: int = 0
+    line: int = 1
+    head: int = 0
+    head_bytes: int = 0
+    columns: tuple[str, ...] = ()
+    seen: tuple[int, float] = (-1, 0.0)
+
+    def to_state(self) -> list[Any]:
+        return [self.byte, self.line, self.head, self.head_bytes, list(self.columns), list(self.seen)]
+
+    @staticmethod
+    def of(state: list[Any] | None) -> _Entry:
+        if state is None:
+            return _Entry()
+        byte, line, head, head_bytes, columns, seen = state
+        return _Entry(byte, line, head, head_bytes, tuple(columns), (seen[0], seen[1]))
+
+
+class FolderReader:
+    """Reads all files of a folder whose names fit. csv: of lines with a header of their own in each file."""
+
+    def __init__(self, options: FolderOptions, csv: Csv | None) -> None:
+        self._options, self._csv = options, csv
+        self._told: set[str] = set()
+        self._failed: set[tuple[str, int, float]] = set()
+        """Files that could not be read as they were: key, size, time of change."""
+
+    def run(self, inlet: Inlet) -> None:
+        if self._options.from_end and BEGUN not in inlet.state:
+            inlet.lines(b"", {BEGUN: 1, **self._ends()})
+        while not inlet.is_stopped:
+            files = self._files(inlet)
+            is_read = [self._read(one, inlet) for one in files if not inlet.is_stopped]
+            known = {one.key for one in files}
+            gone = [key for key in inlet.state if key != BEGUN and key not in known]
+            if gone and inlet.is_heard:
+                inlet.lines(b"", dict.fromkeys(gone))
+            if not any(is_read):
+                if not self._options.follow:
+                    return
+                inlet.wait(LOOK_S)
+
+    def _files(self, inlet: Inlet) -> list[_File]:
+        """Return the files that are there, the one that was changed first in front."""
+        found = []
+        try:
+            for entry in os.scandir(self._options.path):
+                if entry.name.startswith(".") or not fnmatch(entry.name, self._options.pattern):
+                    continue
+                try:
+                    if not entry.is_file():
+                        continue
+                    facts = entry.stat()
+                except OSError:  # gone meanwhile
+                    continue
+                found.append(_File(Path(entry.path), f"{facts.st_dev}:{facts.st_ino}", facts.st_size, facts.st_mtime))
+        except OSError as error:
+            if inlet.is_heard:
+                inlet.say(f"{self._options.path} cannot be read ({error.strerror}); it is waited for")
+            inlet.is_heard = False
+            return []
+        inlet.is_heard = True
+        return sorted(found, key=lambda one: (one.changed_s, one.path.name))
+
+    def _ends(self) -> dict[str, Any]:
+        """Return the state in which all that is there now is read."""
+        found = {}
+        for entry in os.scandir(self._options.path):
+            if not entry.is_file() or entry.name.startswith("."):
+                continue
+            facts, read, rest = entry.stat(), _Entry(), b""
+            with _opened(Path(entry.path)) as file:
+                while data := file.read(READ_BYTES):
+                    data = rest + data
+                    end = data.rfind(b"\n") + 1
+                    read, rest = _behind(read, data[:end]), data[end:]
+            if self._csv is not None and self._csv.header and (header := self._header(Path(entry.path))):
+                read.columns = header[0]
+            read.seen = (facts.st_size, facts.st_mtime)
+            found[f"{facts.st_dev}:{facts.st_ino}"] = read.to_state()
+        return found
+
+    def _header(self, path: Path) -> tuple[tuple[str, ...], int] | None:
+        assert self._csv is not None, path
+        with _opened(path) as file:
+            return header_in(self._csv, file.read(READ_BYTES), str(path))
+
+    def _read(self, file: _File, inlet: Inlet) -> bool:
+        """Read what a file has more than before; tell whether it has."""
+        entry = _Entry.of(inlet.state.get(file.key))
+        if entry.seen == (file.size, file.changed_s) and not self._is_to_settle(file, entry):
+            return False
+        if (file.key, file.size, file.changed_s) in self._failed:
+            return False
+        try:
+            with _opened(file.path) as opened:
+                if not self._is_same(opened, entry):
+                    entry = _Entry()
+                found = False
+                for data, before in self._parts(file, opened, entry):
+                    self._put(file, data, before, inlet)
+                    found = found or bool(data)
+                    if inlet.is_stopped:
+                        return True
+                return found
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            self._tell(inlet, file, f"{file.path.name} cannot be unpacked ({error}); it is read on when it is changed")
+        except OSError as error:
+            self._tell(inlet, file, f"{file.path.name} cannot be read ({error.strerror or error})")
+        except DataError as error:
+            self._tell(inlet, file, f"{error}; it is passed over until it is changed")
+        self._failed.add((file.key, file.size, file.changed_s))
+        return False
+
+    def _tell(self, inlet: Inlet, file: _File, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            inlet.say(text)
+
+    def _is_to_settle(self, file: _File, entry: _Entry) -> bool:
+        return entry.byte < file.size and not file.is_packed and self._is_settled(file)
+
+    def _is_settled(self, file: _File) -> bool:
+        is_old = time.time() - file.changed_s >= self._options.settle_ms / 1000
+        return is_old or not self._options.follow or file.is_packed
+
+    @staticmethod
+    def _is_same(opened: BinaryIO, entry: _Entry) -> bool:
+        """Tell whether a file still begins as it did when it was read."""
+        head = opened.read(entry.head_bytes)
+        return len(head) == entry.head_bytes and zlib.crc32(head) == entry.head and _size(opened) >= entry.byte
+
+    def _parts(self, file: _File, opened: BinaryIO, entry: _Entry) -> Iterator[tuple[bytes, _Entry]]:
+        """Yield whole lines, up to READ_BYTES or a line at once, each with the entry before it."""
+        if entry.byte == 0 and self._csv is not None and self._csv.header:
+            found = self._header(file.path)
+            if found is None and not (file.size and self._is_settled(file)):
+                return
+            entry.columns, first = found or ((), 0)
+            opened.seek(0)
+            entry = _behind(entry, opened.read(first))
+        opened.seek(entry.byte)
+        rest = b""
+        while data := opened.read(READ_BYTES):
+            data = rest + data
+            end = data.rfind(b"\n") + 1
+            data, rest = data[:end], data[end:]
+            if len(rest) > LINE_BYTES_MAX:
+                raise DataError(f"expected lines, found {len(rest):,} bytes without a line end", str(file.path))
+            if data:
+                yield data, entry
+                entry = _behind(entry, data)
+        if rest and self._is_settled(file):
+            yield rest, entry
+            entry = _behind(entry, rest)
+        entry.seen = (file.size, file.changed_s)
+        yield b"", entry
+
+    def _put(self, file: _File, data: bytes, entry: _Entry, inlet: Inlet) -> None:
+        after = _behind(entry, data)
+        after.seen = entry.seen if not data else (-1, 0.0)
+        skipped = 3 if entry.byte == 0 and data.startswith(_BYTE_ORDER_MARK) else 0
+        inlet.lines(
+            data[skipped:],
+            {file.key: after.to_state()},
+            file=str(file.path),
+            line=entry.line,
+            byte=entry.byte + skipped,
+            columns=entry.columns,
+        )
+
+
+def _behind(entry: _Entry, data: bytes) -> _Entry:
+    """Return the entry of a file behind these bytes of it."""
+    head = data[: max(0, HEAD_BYTES - entry.head_bytes)] if entry.head_bytes == entry.byte else b""
+    return _Entry(
+        entry.byte + len(data),
+        entry.line + data.count(b"\n"),
+        zlib.crc32(head, entry.head),
+        entry.head_bytes + len(head),
+        entry.columns,
+    )
+
+
+def _opened(path: Path) -> BinaryIO:
+    return gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb")  # type: ignore[return-value]
+
+
+def _size(opened: BinaryIO) -> int:
+    """Return how many bytes a file has; of a packed one that is found out by reading it, so it is not asked."""
+    return os.fstat(opened.fileno()).st_size if not isinstance(opened, gzip.GzipFile) else 1 << 62
+
+
+KIND = Kind(
+    options=_options,
+    reader=lambda options, csv: FolderReader(options, csv),
+    name=lambda options: Path(options.path).resolve().name,
+)

@@ -1,0 +1,55 @@
+"""Bytes that come in parts, as lines: cut at line ends, the header taken off."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wukongs.adapters.feeds.feed import Inlet
+from wukongs.adapters.mapping.mapping import Csv
+from wukongs.adapters.sources.csv_records import read_header
+from wukongs.errors import DataError
+
+LINE_BYTES_MAX = 64 << 20
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def header_in(csv: Csv, data: bytes, path: str) -> tuple[tuple[str, ...], int] | None:
+    """Return the names of the columns and where the first record begins; None if the header is not whole yet.
+
+    Raises: DataError (no header that can be read)."""
+    if csv.header and b"\n" not in data:
+        return None
+    return read_header(csv, np.frombuffer(data, np.uint8), path)
+
+
+class LineCutter:
+    """Takes the bytes of one connection in the order in which they come and puts whole lines into an inlet.
+
+    csv: how the lines are written, if a header or the mapping names their columns; name: of the source in errors."""
+
+    def __init__(self, inlet: Inlet, csv: Csv | None, name: str) -> None:
+        self._inlet, self._csv, self._name = inlet, csv, name
+        self._columns: tuple[str, ...] | None = None if csv is not None else ()
+        self._rest = b""
+
+    def take(self, data: bytes, is_end: bool = False) -> None:
+        """Put the lines that end in data, and at the end what is left.
+
+        Raises: DataError (no header, or a line without end)."""
+        data = self._rest + data
+        if self._columns is None:
+            assert self._csv is not None, self._name
+            found = header_in(self._csv, data + b"\n" if is_end else data, self._name)
+            if found is None:
+                self._rest = data
+                return
+            self._columns, first = found
+            data = data[first:]
+        elif not self._rest and data.startswith(_BYTE_ORDER_MARK):
+            data = data[3:]
+        end = len(data) if is_end else data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise DataError(f"expected lines, found {len(self._rest):,} bytes without a line end", self._name)
+        if end:
+            self._inlet.lines(data[:end], columns=self._columns)

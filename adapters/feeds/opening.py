@@ -1,0 +1,63 @@
+"""Opens the feeds of a run: what a run file says of each source becomes a feed that a planner can take up."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from wukongs.adapters.feeds.decoder import Decoder
+from wukongs.adapters.feeds.feed import Feed, FileFeed
+from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.feeds.spool import Spool
+from wukongs.adapters.feeds.spool_feed import SpoolFeed
+from wukongs.adapters.mapping.mapping import Csv
+from wukongs.adapters.run_config import LiveSource, PipelineConfig, RecordSource, StreamConfig
+from wukongs.adapters.sources import check_names, prepare
+
+UNSYNCED_MS = 3_600_000
+"""How often the spool of one run is synced: it ends with its engine."""
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def open_feeds(
+    streams: Sequence[StreamConfig], config: PipelineConfig, folder: Path, say: Callable[[str], None]
+) -> list[Feed]:
+    """Open the sources of the streams, without reading yet. folder: of this run, for spools where the configuration
+    names none, and for unpacked copies.
+
+    Raises: SettingsError (two source partitions of one name, a spool that another process has open); DataError."""
+    feeds: list[Feed] = []
+    try:
+        for stream in streams:
+            if isinstance(stream.source, LiveSource):
+                feeds.append(_live(stream.iri, stream.source, config, folder, say))
+            else:
+                feeds += [FileFeed(one) for one in prepare([stream], folder)]
+        check_names([(feed.stream, feed.source.partition) for feed in feeds])
+    except BaseException:
+        for feed in feeds:
+            feed.close()
+        raise
+    return feeds
+
+
+def _live(
+    stream: str, source: LiveSource, config: PipelineConfig, folder: Path, say: Callable[[str], None]
+) -> SpoolFeed:
+    kind = KINDS[source.kind]
+    partition = source.name or kind.name(source.options)
+    spools = Path(config.spool) if config.spool else folder
+    own = f"{_ODD.sub('-', partition)[:60]}-{zlib.crc32(f'{stream} {partition}'.encode()):08x}"
+    spool = Spool(spools / own, config.spool_sync_ms if config.spool else UNSYNCED_MS, config.spool_bytes_max)
+    decoder = Decoder(partition, partition, source.format, source.waits.lateness_ms)
+    return SpoolFeed(stream, kind.reader(source.options, _csv(source)), spool, decoder, source.waits, say)
+
+
+def _csv(source: LiveSource) -> Csv | None:
+    """Return how lines are written that have names for their fields, None for other formats."""
+    format = source.format
+    if not isinstance(format, RecordSource) or format.kind not in ("csv", "tsv"):
+        return None
+    return format.mapping.csv or Csv(delimiters="\t" if format.kind == "tsv" else ",")

@@ -1,0 +1,246 @@
+"""Plans epochs of sources that go on while they are read: which rows of which feed go in the next one.
+
+Nobody knows the times of rows beforehand. So an epoch is a range of rows of each feed; the worker that reads them tells
+the latest time (PushStats), and a feed is complete up to just before that, less what may come late.
+
+* Fairness: an epoch takes at most rows_per_epoch rows, in equal parts of the feeds that have any. A feed that is ahead
+  of the slowest one in event time, and has sent AHEAD_EPOCHS times that many rows since, waits: so what waits in the
+  engine is bounded whatever event time does. With align_ms, it also waits if it is further ahead than that.
+* Silence: a feed that has had nothing for idle_ms, and is not cut off from its source, closes the stream batch of its
+  newest row and then follows the slowest feed that is not idle. Rows that come before that later are late.
+* A LivePosition holds all that the workers' answers depend on, so a repeated epoch is the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wukongs.adapters.feeds.feed import Feed
+from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
+from wukongs.adapters.run_config import PipelineConfig
+from wukongs.adapters.source import NO_TIME
+from wukongs.wire.messages import Opened
+
+log = logging.getLogger("wukongs")
+AHEAD_EPOCHS = 4
+LOOK_S = 0.005
+"""How often the feeds are looked at while there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePosition:
+    """All rows before rows[i] of feed i are sent, and everything up to complete_ms[i] is complete at the least.
+
+    sent[i]: up to where the nodes have its rows before the epoch that ends here; floors[i]: the latest time of its rows
+    before that epoch. ended[i]: nothing is left of feed i."""
+
+    rows: tuple[int, ...]
+    sent: tuple[int, ...]
+    floors: tuple[int, ...]
+    complete_ms: tuple[int, ...]
+    ended: tuple[bool, ...]
+
+    @property
+    def finished(self) -> bool:
+        return all(self.ended)
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("rows", "sent", "floors", "complete_ms", "ended")
+        return {**{name: list(getattr(self, name)) for name in names}, "finished": self.finished}
+
+
+@dataclass(slots=True)
+class _Track:
+    """How far a feed has come. newest_ms: its latest time; complete_ms: up to where it is complete at the nodes;
+    sent: up to where the nodes have its rows. ends: (newest_ms, end_row) of its epochs, as far as others are behind."""
+
+    newest_ms: int
+    complete_ms: int
+    sent: int
+    end_row: int
+    quiet_since_s: float
+    is_idle: bool = False
+    ends: deque[tuple[int, int]] = field(default_factory=deque)
+
+
+class LivePlanner:
+    """Plans from where the nodes are, which have answered with `opened`; takes up the feeds there."""
+
+    def __init__(self, feeds: Sequence[Feed], opened: Sequence[Opened], epoch: int, config: PipelineConfig) -> None:
+        self.opened = tuple(opened)
+        self.epoch = epoch
+        self.setups = tuple(
+            PartitionSetup(feed.stream, feed.source, epoch, node.batch_ms, node.timing, node.hash_bits)
+            for feed, node in zip(feeds, opened, strict=True)
+        )
+        self._feeds, self._config = feeds, config
+        self._places = {(one.stream, one.source.partition): place for place, one in enumerate(self.setups)}
+        self._lock = threading.Lock()
+        now_s = time.monotonic()
+        self._begun = [feed.begin(node.resume_offset) for feed, node in zip(feeds, opened, strict=True)]
+        self._tracks = [
+            _Track(NO_TIME, NO_TIME if node.closed_ms is None else node.closed_ms, node.resume_offset, row, now_s)
+            for node, row in zip(opened, self._begun, strict=True)
+        ]
+        self.start = self._position(self._begun, self._never, [False] * len(feeds))
+
+    @property
+    def _never(self) -> list[int]:
+        return [NO_TIME] * len(self.setups)
+
+    def position(self, value: dict[str, Any]) -> LivePosition:
+        """Return a position as Spark has kept it."""
+        return LivePosition(
+            *(tuple(value[name]) for name in ("rows", "sent", "floors", "complete_ms", "ended")),
+        )
+
+    def taken(self, stats: PushStats) -> None:
+        """Note what a worker says about the rows that it has sent."""
+        place = self._places[stats.stream, stats.partition]
+        with self._lock:
+            track = self._tracks[place]
+            track.newest_ms = max(track.newest_ms, stats.newest_ms)
+            track.complete_ms = max(track.complete_ms, stats.complete_ms)
+            track.sent = max(track.sent, stats.sent_offset)
+            track.ends.append((track.newest_ms, stats.end_offset))
+        self._feeds[place].release(stats.sent_offset)
+
+    def follow(self, position: LivePosition, released: threading.Event, wait_s: float) -> LivePosition:
+        """Return where the next epoch ends. If there is nothing to do for wait_s, that is the same position."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            now_s = time.monotonic()
+            following = self.next(position, now_s)
+            if following != position or now_s >= deadline or released.wait(LOOK_S):
+                return following
+
+    def next(self, position: LivePosition, now_s: float) -> LivePosition:
+        """Return where the next epoch ends; the same position if there is nothing to do at this time.
+
+        Raises: why a feed cannot be read any more."""
+        if position.finished:
+            return position
+        looks = [feed.look() for feed in self._feeds]
+        with self._lock:
+            waiting = [look.end_row - row for look, row in zip(looks, position.rows, strict=True)]
+            for track, look, count in zip(self._tracks, looks, waiting, strict=True):
+                if count or look.end_row != track.end_row or not look.is_heard:
+                    track.end_row, track.quiet_since_s = look.end_row, now_s
+            rows = [row + count for row, count in zip(position.rows, self._admitted(position, waiting), strict=True)]
+            ended = [not look.is_open and look.end_row == row for look, row in zip(looks, rows, strict=True)]
+            complete = self._beats(position, ended, now_s)
+            if rows == list(position.rows) and ended == list(position.ended) and complete == list(position.complete_ms):
+                return position
+            return self._position(rows, complete, ended)
+
+    def items(self, start: LivePosition, end: LivePosition) -> list[WorkItem]:
+        """Return the work between two positions: of each feed that has rows, is to be declared complete, or ends."""
+        found = []
+        for place, (setup, feed) in enumerate(zip(self.setups, self._feeds, strict=True)):
+            first, last = start.rows[place], end.rows[place]
+            is_ending = end.ended[place] and not start.ended[place]
+            complete = end.complete_ms[place]
+            if first >= last and not is_ending and complete <= start.complete_ms[place]:
+                continue
+            sent, floor = end.sent[place], end.floors[place]
+            chunks = tuple(feed.ranges(first, last, floor)) if first < last else ()
+            found.append(WorkItem(setup, sent, max(first, last), chunks, complete, is_ending, feed.waits.lateness_ms))
+        return found
+
+    def resumed(self, start: LivePosition, end: LivePosition) -> tuple[LivePosition, LivePosition]:
+        """Return a planned epoch moved to where the nodes are, which a restart may find elsewhere. What an earlier run
+        knew of times may not hold there, and what had ended may go on."""
+        rows = [min(row, last) for row, last in zip(self._begun, end.rows, strict=True)]
+        none_ended = [False] * len(rows)
+        return self._position(rows, self._never, none_ended), self._position(end.rows, self._never, none_ended)
+
+    def continued(self, position: LivePosition, repeated: LivePosition | None) -> LivePosition:
+        """Return the position of an earlier run's checkpoint moved to where the nodes are, which alone count.
+
+        repeated: the end of the epoch that this run has repeated from the checkpoint, if it has one."""
+        if repeated != position:
+            return self.start
+        rows = [max(row, sent) for row, sent in zip(self._begun, position.rows, strict=True)]
+        return self._position(rows, self._never, [False] * len(rows))
+
+    def close(self) -> None:
+        for feed in self._feeds:
+            feed.close()
+
+    def _position(self, rows: Sequence[int], complete: Sequence[int], ended: Sequence[bool]) -> LivePosition:
+        return LivePosition(
+            tuple(rows),
+            tuple(track.sent for track in self._tracks),
+            tuple(self._floor(place) for place in range(len(self._tracks))),
+            tuple(complete),
+            tuple(ended),
+        )
+
+    def _floor(self, place: int) -> int:
+        """Return the latest time of a feed's rows so far; no earlier than what makes all late that is complete."""
+        track, lateness_ms = self._tracks[place], self._feeds[place].waits.lateness_ms
+        if track.complete_ms == NO_TIME:
+            return track.newest_ms
+        return max(track.newest_ms, track.complete_ms + 1 + lateness_ms)
+
+    def _admitted(self, position: LivePosition, waiting: Sequence[int]) -> list[int]:
+        """Return how many rows of each feed go in the next epoch."""
+        behind = [track.newest_ms for track, count in zip(self._tracks, waiting, strict=True) if count]
+        slowest_ms = min(behind, default=NO_TIME)
+        wants = [
+            count if count and self._may_go(place, position.rows[place], slowest_ms) else 0
+            for place, count in enumerate(waiting)
+        ]
+        admitted, left = [0] * len(wants), self._config.rows_per_epoch
+        while left and any(wants):
+            share = max(1, left // sum(count > 0 for count in wants))
+            for place, count in enumerate(wants):
+                taken = min(count, share, left)
+                admitted[place] += taken
+                wants[place] -= taken
+                left -= taken
+        return admitted
+
+    def _may_go(self, place: int, row: int, slowest_ms: int) -> bool:
+        track, span_ms = self._tracks[place], self._config.align_ms
+        while len(track.ends) > 1 and track.ends[1][0] <= slowest_ms:
+            track.ends.popleft()
+        if track.newest_ms <= slowest_ms:
+            return True
+        if span_ms and track.newest_ms - slowest_ms > span_ms:
+            return False
+        level = track.ends[0][1] if track.ends else row
+        return row - level < AHEAD_EPOCHS * self._config.rows_per_epoch
+
+    def _beats(self, position: LivePosition, ended: Sequence[bool], now_s: float) -> list[int]:
+        """Return up to where each feed is declared complete for want of rows."""
+        found = list(position.complete_ms)
+        active = []
+        for place, (track, feed) in enumerate(zip(self._tracks, self._feeds, strict=True)):
+            idle_ms = feed.waits.idle_ms
+            track.is_idle = bool(idle_ms) and not ended[place] and now_s - track.quiet_since_s >= idle_ms / 1000
+            if not track.is_idle and not ended[place]:
+                active.append(track.complete_ms)
+        others_ms = min(active, default=NO_TIME)
+        for place, (track, setup) in enumerate(zip(self._tracks, self.setups, strict=True)):
+            if not track.is_idle:
+                continue
+            own_ms = NO_TIME if track.newest_ms == NO_TIME else -(-track.newest_ms // setup.batch_ms) * setup.batch_ms
+            beat = max(own_ms, others_ms)
+            if beat > max(track.complete_ms, found[place]):
+                if found[place] <= own_ms:
+                    log.info(
+                        "stream %s, partition %s: silent for %.1f s, and goes with the others now, up to %d ms",
+                        setup.stream,
+                        setup.source.partition,
+                        now_s - track.quiet_since_s,
+                        beat,
+                    )
+                found[place] = beat
+        return found
