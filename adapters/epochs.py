@@ -51,7 +51,7 @@ class Planner(Protocol[P]):
         """Return the work between two positions."""
 
     def resumed(self, start: P, end: P) -> tuple[P, P]:
-        """Return a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
+        """Return an epoch that an earlier run has planned moved to where the nodes are."""
 
     def continued(self, position: P, repeated: P | None) -> P:
         """Return the position of an earlier run's checkpoint moved to where the nodes are, which alone count.

@@ -148,14 +148,16 @@ class LivePlanner:
             complete = end.complete_ms[place]
             if first >= last and not is_ending and complete <= start.complete_ms[place]:
                 continue
-            sent, floor = end.sent[place], end.floors[place]
+            sent, floor, lateness_ms = end.sent[place], end.floors[place], feed.waits.lateness_ms
             chunks = tuple(feed.ranges(first, last, floor)) if first < last else ()
-            found.append(WorkItem(setup, sent, max(first, last), chunks, complete, is_ending, feed.waits.lateness_ms))
+            if floor > NO_TIME:
+                complete = max(complete, floor - 1 - lateness_ms)
+            found.append(WorkItem(setup, sent, max(first, last), chunks, complete, is_ending, lateness_ms))
         return found
 
     def resumed(self, start: LivePosition, end: LivePosition) -> tuple[LivePosition, LivePosition]:
-        """Return a planned epoch moved to where the nodes are, which a restart may find elsewhere. What an earlier run
-        knew of times may not hold there, and what had ended may go on."""
+        """Return an epoch that an earlier run has planned moved to where the nodes are. What that run knew of times may
+        not hold there, and what had ended may go on."""
         rows = [min(row, last) for row, last in zip(self._begun, end.rows, strict=True)]
         none_ended = [False] * len(rows)
         return self._position(rows, self._never, none_ended), self._position(end.rows, self._never, none_ended)

@@ -160,7 +160,7 @@ class EpochPlanner:
         ]
 
     def resumed(self, start: ReplayPosition, end: ReplayPosition) -> tuple[ReplayPosition, ReplayPosition]:
-        """Return a planned epoch moved to where the nodes are, which a restart may find elsewhere."""
+        """Return an epoch that an earlier run has planned moved to where the nodes are."""
         rows = tuple(min(known, last) for known, last in zip(self.start.rows, end.rows, strict=True))
         return ReplayPosition(start.horizon_ms, rows, start.finished), end
 

@@ -54,7 +54,6 @@ class PipelineDriver(Generic[P]):
 
     def __init__(self, planner: Planner[P], config: PipelineConfig, host: str, bind_host: str) -> None:
         self._planner, self._config = planner, config
-        self._has_begun = False
         self._resumed: P | None = None
         self._is_released = threading.Event()
         self._news: SimpleQueue[News] = SimpleQueue()
@@ -96,8 +95,8 @@ class PipelineDriver(Generic[P]):
     def _next(self, packet: Packet) -> Packet:
         """Say where the next epoch ends."""
         position = self._planner.position(packet.fields["position"])
-        if not self._has_begun:
-            position, self._has_begun = self._planner.continued(position, self._resumed), True
+        if self._is_old(packet.fields["position"]):
+            position = self._planner.continued(position, self._resumed)
         if position.finished:
             self._news.put(Settled())
             self._is_released.wait(WAIT_S_MAX)
@@ -113,12 +112,18 @@ class PipelineDriver(Generic[P]):
         ended, though the nodes may have lost what that one sent."""
         return {**position.to_json(), "run": self._planner.epoch}
 
+    def _is_old(self, position: dict[str, Any]) -> bool:
+        """Tell whether an earlier run has planned up to this position."""
+        return bool(position.get("run") != self._planner.epoch)
+
     def _tasks(self, packet: Packet) -> Packet:
         """Divide an epoch among tasks. The first epoch may be one of an earlier run: it goes on where the nodes are."""
         first, last = (self._planner.position(packet.fields[name]) for name in ("first", "last"))
-        if self._resumed is None or self._resumed == last:
+        if self._is_old(packet.fields["last"]):
             self._resumed = last
             first, last = self._planner.resumed(first, last)
+        elif self._is_old(packet.fields["first"]):
+            first = self._planner.continued(first, self._resumed)
         tasks = balanced(self._planner.items(first, last), self._config.parallelism)
         return Packet("pipeline.tasks", {"tasks": [[_fields_of(item) for item in items] for items in tasks]})
 
