@@ -76,7 +76,9 @@ class LivePlanner:
         self.opened = tuple(opened)
         self.epoch = epoch
         self.setups = tuple(
-            PartitionSetup(feed.stream, feed.source, epoch, node.batch_ms, node.timing, node.hash_bits)
+            PartitionSetup(
+                feed.stream, feed.source, epoch, node.batch_ms, node.timing, node.hash_bits, feed.waits.is_last
+            )
             for feed, node in zip(feeds, opened, strict=True)
         )
         self._feeds, self._config = feeds, config

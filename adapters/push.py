@@ -27,7 +27,8 @@ EXAMPLES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class PartitionSetup:
-    """A source partition as its stream wants it. epoch is the writer's fencing epoch."""
+    """A source partition as its stream wants it. epoch is the writer's fencing epoch; is_last: the end of the source is
+    the end of the partition, which then holds nobody back any more."""
 
     stream: str
     source: StreamSource
@@ -35,11 +36,13 @@ class PartitionSetup:
     batch_ms: int
     timing: bool | tuple[str, ...]
     hash_bits: int
+    is_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete, perhaps finish.
+    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete. finish: the source
+    is at its end.
 
     first_offset: up to where the nodes have its rows. lateness_ms: of a source whose times are not known beforehand:
     then the time that its newest row leaves complete is declared, too, if it is later. None: of a replay."""
@@ -129,7 +132,7 @@ def push_item(item: WorkItem, link: IngestLink, on_bad: Callable[[BadRows], None
         link.close_batches(setup.stream, partition, setup.epoch, item.end_offset, stats.complete_ms)
         position = item.end_offset
     stats.sent_offset = position
-    if item.finish:
+    if item.finish and setup.is_last:
         link.finish(setup.stream, partition, setup.epoch)
     stats.sent_bytes = link.sent_bytes - bytes_before
     stats.seconds = time.perf_counter() - began

@@ -43,7 +43,7 @@ def run(
     config_path: Path,
     plain: bool = False,
     rows_shown: int = 0,
-    connect: Callable[[], RemoteEngine] | None = None,
+    connect: Callable[[], Engine | RemoteEngine] | None = None,
     is_local: bool = False,
     checkpoint: str | None = None,
 ) -> int:
@@ -57,6 +57,8 @@ def run(
         raise SettingsError(f"{config.file}: expected at least one [[stream]] or [[ask]], found neither")
     if is_local:
         config = replace(config, pipeline=replace(config.pipeline, engine="local"))
+    if connect is not None and not config.pipeline.spool:  # what the node keeps outlasts this run
+        config = replace(config, pipeline=replace(config.pipeline, spool=str(config_path.with_suffix(".spool"))))
     if checkpoint is not None and config.pipeline.engine == "local":
         raise SettingsError("a checkpoint is kept by Spark: without it the nodes alone say where a run goes on")
     return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown), connect, checkpoint)
@@ -65,7 +67,7 @@ def run(
 def run_config(
     config: RunConfig,
     display: Display,
-    connect: Callable[[], RemoteEngine] | None = None,
+    connect: Callable[[], Engine | RemoteEngine] | None = None,
     checkpoint: str | None = None,
 ) -> int:
     """Load the stored data, ask, stream, ask again, and sum up; return the exit status.
@@ -110,7 +112,7 @@ class _Termination:
 
 
 def _run(
-    config: RunConfig, display: Display, connect: Callable[[], RemoteEngine] | None, checkpoint: str | None
+    config: RunConfig, display: Display, connect: Callable[[], Engine | RemoteEngine] | None, checkpoint: str | None
 ) -> int:
     passed("imports")
     take_turns_quickly()
@@ -165,6 +167,8 @@ def _declare(
 ) -> list[RegisteredQuery | RemoteQuery]:
     """Declare the streams and register the queries; an error of the engine is said with its place in the file."""
     for stream in config.streams:
+        if stream.is_known:
+            continue
         try:
             engine.stream(
                 stream.iri,

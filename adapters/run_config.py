@@ -111,7 +111,9 @@ class StoredConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
-    """A stream and where its tuples come from. timing: True for all, or the IRIs of the timing predicates."""
+    """A stream and where its tuples come from. timing: True for all, or the IRIs of the timing predicates.
+
+    is_known: the engine has it, and it stays as it was declared."""
 
     iri: str
     source: SourceConfig
@@ -122,6 +124,7 @@ class StreamConfig:
     slice_bytes_max: int | None = None
     index: Literal["all", "matching"] = "all"
     idle_timeout_ms: int | None = None
+    is_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

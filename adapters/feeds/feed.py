@@ -24,10 +24,12 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class Waits:
     """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; idle_ms: after so long
-    without a row it holds nobody back any more (0: it always does)."""
+    without a row it holds nobody back any more (0: it always does); is_last: its end is that of its source partition,
+    so nothing of it is waited for any more."""
 
     lateness_ms: int = 0
     idle_ms: int = 5000
+    is_last: bool = True
 
 
 WAITS = Waits()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from wukongs.adapters.feeds.feed import Inlet, Kind
-from wukongs.adapters.feeds.lines import LINE_BYTES_MAX, header_in
+from wukongs.adapters.feeds.lines import LINE_BYTES_MAX, header_in, opened
 from wukongs.adapters.mapping.mapping import Csv
 from wukongs.errors import DataError
 from wukongs.settings.toml_reader import TableReader
@@ -146,7 +146,7 @@ class FolderReader:
             if not entry.is_file() or entry.name.startswith("."):
                 continue
             facts, read, rest = entry.stat(), _Entry(), b""
-            with _opened(Path(entry.path)) as file:
+            with opened(entry.path) as file:
                 while data := file.read(READ_BYTES):
                     data = rest + data
                     end = data.rfind(b"\n") + 1
@@ -159,7 +159,7 @@ class FolderReader:
 
     def _header(self, path: Path) -> tuple[tuple[str, ...], int] | None:
         assert self._csv is not None, path
-        with _opened(path) as file:
+        with opened(path) as file:
             return header_in(self._csv, file.read(READ_BYTES), str(path))
 
     def _read(self, file: _File, inlet: Inlet) -> bool:
@@ -170,11 +170,11 @@ class FolderReader:
         if (file.key, file.size, file.changed_s) in self._failed:
             return False
         try:
-            with _opened(file.path) as opened:
-                if not self._is_same(opened, entry):
+            with opened(file.path) as content:
+                if not self._is_same(content, entry):
                     entry = _Entry()
                 found = False
-                for data, before in self._parts(file, opened, entry):
+                for data, before in self._parts(file, content, entry):
                     self._put(file, data, before, inlet)
                     found = found or bool(data)
                     if inlet.is_stopped:
@@ -202,23 +202,23 @@ class FolderReader:
         return is_old or not self._options.follow or file.is_packed
 
     @staticmethod
-    def _is_same(opened: BinaryIO, entry: _Entry) -> bool:
+    def _is_same(content: BinaryIO, entry: _Entry) -> bool:
         """Tell whether a file still begins as it did when it was read."""
-        head = opened.read(entry.head_bytes)
-        return len(head) == entry.head_bytes and zlib.crc32(head) == entry.head and _size(opened) >= entry.byte
+        head = content.read(entry.head_bytes)
+        return len(head) == entry.head_bytes and zlib.crc32(head) == entry.head and _size(content) >= entry.byte
 
-    def _parts(self, file: _File, opened: BinaryIO, entry: _Entry) -> Iterator[tuple[bytes, _Entry]]:
+    def _parts(self, file: _File, content: BinaryIO, entry: _Entry) -> Iterator[tuple[bytes, _Entry]]:
         """Yield whole lines, up to READ_BYTES or a line at once, each with the entry before it."""
         if entry.byte == 0 and self._csv is not None and self._csv.header:
             found = self._header(file.path)
             if found is None and not (file.size and self._is_settled(file)):
                 return
             entry.columns, first = found or ((), 0)
-            opened.seek(0)
-            entry = _behind(entry, opened.read(first))
-        opened.seek(entry.byte)
+            content.seek(0)
+            entry = _behind(entry, content.read(first))
+        content.seek(entry.byte)
         rest = b""
-        while data := opened.read(READ_BYTES):
+        while data := content.read(READ_BYTES):
             data = rest + data
             end = data.rfind(b"\n") + 1
             data, rest = data[:end], data[end:]
@@ -259,13 +259,9 @@ def _behind(entry: _Entry, data: bytes) -> _Entry:
     )
 
 
-def _opened(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb")  # type: ignore[return-value]
-
-
-def _size(opened: BinaryIO) -> int:
+def _size(content: BinaryIO) -> int:
     """Return how many bytes a file has; of a packed one that is found out by reading it, so it is not asked."""
-    return os.fstat(opened.fileno()).st_size if not isinstance(opened, gzip.GzipFile) else 1 << 62
+    return os.fstat(content.fileno()).st_size if not isinstance(content, gzip.GzipFile) else 1 << 62
 
 
 KIND = Kind(

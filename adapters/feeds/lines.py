@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+from typing import BinaryIO
+
 import numpy as np
 
 from wukongs.adapters.feeds.feed import Inlet
@@ -11,6 +15,11 @@ from wukongs.errors import DataError
 
 LINE_BYTES_MAX = 64 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def opened(path: str | Path) -> BinaryIO:
+    """Open a file to read what it holds, unpacked if it is a .gz."""
+    return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
 
 
 def header_in(csv: Csv, data: bytes, path: str) -> tuple[tuple[str, ...], int] | None:

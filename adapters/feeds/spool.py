@@ -234,6 +234,13 @@ class Spool:
                 first = stop
             return found
 
+    def skip_to(self, row: int) -> None:
+        """Number the next record `row`, which lies behind all that are here: the nodes have those, and more."""
+        assert row > self.end_row, (row, self.end_row)
+        self.end_row = row
+        self._begin_segment()
+        self.release(row)
+
     def release(self, row: int) -> None:
         """Let go of all records before this one, which are safe at the nodes. A segment goes once all of it may."""
         with self._changed:

@@ -81,6 +81,8 @@ class SpoolFeed:
     # --- as a feed ----------------------------------------------------------------------------------------------------
 
     def begin(self, row: int) -> int:
+        if row > self._spool.end_row:  # a new spool, or one that has lost what the nodes have
+            self._spool.skip_to(row)
         for thread in self._threads:
             thread.start()
         if row < self._spool.first_row and row:

@@ -1,15 +1,17 @@
-"""Standard input, or another open file, line by line (`kind = "stdin"`)."""
+"""Standard input, line by line (`kind = "stdin"`); for `wukongs push` files as well, one after the other."""
 
 from __future__ import annotations
 
 import os
 import select
 import sys
+import zlib
 from dataclasses import dataclass
 
 from wukongs.adapters.feeds.feed import Inlet, Kind
-from wukongs.adapters.feeds.lines import LineCutter
+from wukongs.adapters.feeds.lines import LineCutter, opened
 from wukongs.adapters.mapping.mapping import Csv
+from wukongs.errors import DataError
 from wukongs.settings.toml_reader import TableReader
 
 READ_BYTES = 1 << 20
@@ -18,27 +20,46 @@ LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StdinOptions:
-    """descriptor: of the open file."""
+    """paths: files to read, also .gz; "-" is standard input."""
 
-    descriptor: int = 0
+    paths: tuple[str, ...] = ("-",)
 
 
 class StdinReader:
     def __init__(self, options: StdinOptions, csv: Csv | None) -> None:
-        self._descriptor, self._csv = options.descriptor, csv
+        self._paths, self._csv = options.paths, csv
 
     def run(self, inlet: Inlet) -> None:
-        if self._descriptor == 0 and sys.stdin is not None and sys.stdin.isatty():
+        for path in self._paths:
+            if path == "-":
+                self._read_stdin(inlet)
+            else:
+                self._read_file(path, inlet)
+
+    def _read_stdin(self, inlet: Inlet) -> None:
+        if sys.stdin is None:
+            raise DataError("standard input is closed: expected lines", "stdin")
+        if sys.stdin.isatty():
             inlet.say("reading lines from the terminal; Ctrl-D ends them")
         cutter = LineCutter(inlet, self._csv, "stdin")
-        while not inlet.is_stopped:
-            ready, _, _ = select.select([self._descriptor], [], [], LOOK_S)
-            if not ready:
-                continue
-            data = os.read(self._descriptor, READ_BYTES)
-            cutter.take(data, is_end=not data)
-            if not data:
-                return
+        data = b"more"
+        while data and not inlet.is_stopped:
+            ready, _, _ = select.select([0], [], [], LOOK_S)
+            if ready:
+                data = os.read(0, READ_BYTES)
+                cutter.take(data, is_end=not data)
+
+    def _read_file(self, path: str, inlet: Inlet) -> None:
+        cutter = LineCutter(inlet, self._csv, path)
+        try:
+            with opened(path) as file:
+                while not inlet.is_stopped:
+                    data = file.read(READ_BYTES)
+                    cutter.take(data, is_end=not data)
+                    if not data:
+                        return
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path) from None
 
 
 def _options(reader: TableReader) -> StdinOptions:

@@ -26,6 +26,7 @@ COMMANDS = {
     "load": "load RDF files into a data folder or a running node",
     "update": "apply one SPARQL Update request to a data folder or a running node",
     "run": "streams, stored data and continuous queries from one file",
+    "push": "send records from files or standard input to a stream",
     "map": "print the triples that a mapping makes of CSV, JSON lines or Parquet",
     "node": "serve clients and pipelines, alone or as one of a cluster",
     "cluster": "start the nodes of a cluster on this machine",
