@@ -41,11 +41,11 @@ class PartitionSetup:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete. finish: the source
-    is at its end.
+    """The work of one partition in one epoch: read and send the chunks, declare complete_ms complete.
 
-    first_offset: up to where the nodes have its rows. lateness_ms: of a source whose times are not known beforehand:
-    then the time that its newest row leaves complete is declared, too, if it is later. None: of a replay."""
+    finish: the source is at its end; first_offset: up to where the nodes have its rows. lateness_ms: of a source whose
+    times are not known beforehand: then the time that its newest row leaves complete is declared, too, if it is later.
+    None: of a replay."""
 
     setup: PartitionSetup
     first_offset: int

@@ -112,7 +112,8 @@ def format_of(options: PushOptions) -> Format:
     """Return what the lines are. Raises: SettingsError (options that do not go together)."""
     kind = options.format or _by_ending(options.paths)
     if kind not in get_args(MessageKind):
-        raise SettingsError(f"--format {kind}: expected one of {', '.join(get_args(MessageKind))}")
+        what = f"--format {kind}" if options.format else f"the name {options.paths[0]} tells no format; --format"
+        raise SettingsError(f"{what}: expected one of {', '.join(get_args(MessageKind))}")
     given = [options.time_column is not None, options.time_predicate is not None, options.is_arrival]
     if sum(given) > 1:
         raise SettingsError("--time-column, --time-predicate and --arrival: expected one of them")
