@@ -173,10 +173,11 @@ class StreamState:
 
     @property
     def may_begin_earlier(self) -> bool:
-        """Whether tuples may still come of an earlier stream batch than its first ones."""
+        """Whether tuples may still come of an earlier stream batch than its first ones: late ones, or those of a source
+        partition that is behind the one with the first row or advance."""
         if self.is_ended or self.closed_ms is None or self.first_ms is None:
             return not self.is_ended
-        return self.lateness_ms > 0 and self.closed_ms < self.floor(self.first_ms - 1)
+        return self.closed_ms < self.floor(self.first_ms - 1)
 
     def open_partition(self, partition: str) -> PartitionLedger:
         """Declare a source partition: the stream's batches close only when it says so, too."""

@@ -195,6 +195,19 @@ def test_a_partition_that_comes_late_does_not_break_the_engine(plain: wukongs.En
     assert first.stored() == ["a", "c"]
 
 
+def test_a_partition_that_is_behind_may_still_bring_the_first_window(plain: wukongs.Engine) -> None:
+    query = plain.register(register_text("RANGE 100ms STEP 100ms"))
+    ahead, behind = Pipe(plain, "ahead"), Pipe(plain, "behind")
+    ahead.close(0, 250)
+    behind.close(0, 40)
+    plain.settle(60)
+    behind.inject(0, ("a", 60))
+    behind.close(1, 300)
+    ahead.close(0, 300)
+    plain.settle(60)
+    assert windows(query) == {100: ["a"], 200: [], 300: []}
+
+
 def test_what_would_wait_too_long_is_refused_and_not_applied() -> None:
     with wukongs.Engine(settings=Settings(queued_bytes_max=1024)) as engine:
         engine.stream(A, batch_ms=100)
