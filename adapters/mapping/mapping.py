@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Literal, TypeVar, cast
 
 from wukongs.adapters.mapping.expressions import Expression, Value, compile_expression
+from wukongs.adapters.mapping.numbers import NumberFormat
 from wukongs.adapters.mapping.templates import TermMap, parse_template, resource
 from wukongs.adapters.mapping.times import TimeFormat, time_of
 from wukongs.settings.toml_reader import TableReader, read_toml
@@ -132,7 +133,8 @@ class Csv:
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """Everything that a mapping says. empty: texts that stand for an empty cell; split: column -> what divides a cell
-    into a list; csv: None for that of the file's kind."""
+    into a list; csv: None for that of the file's kind; number: how numbers are written in cells that have no type;
+    numbers: how they are in the cells of a column."""
 
     file: str
     triples: tuple[TripleMap, ...]
@@ -143,6 +145,8 @@ class Mapping:
     computed: tuple[Computed, ...] = ()
     lookups: tuple[Lookup, ...] = ()
     csv: Csv | None = None
+    number: NumberFormat | None = None
+    numbers: tuple[tuple[str, NumberFormat], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -189,6 +193,12 @@ def mapping_in(reader: TableReader) -> Mapping:
     )
     if not mapping.triples:
         raise reader.error("triple", "at least one [[triple]]", "none")
+    if not reader.has("number"):
+        return mapping
+    table = reader.table("number")
+    numbers = _numbers(table.table("column"), mapping)
+    mapping = replace(mapping, number=_number_format(table), numbers=numbers)
+    table.done()
     return mapping
 
 
@@ -316,6 +326,27 @@ def _computed(columns: TableReader) -> tuple[Computed, ...]:
             type_ = table.choice("type", ("", "double", "integer", "decimal"), "")
             expression = compile_expression(cast(str, text), f"{table.file}, column.{name}.number")
             found.append(Computed(name, expression, cast(NumberType, type_) if type_ else None, zero))
+        table.done()
+    return tuple(found)
+
+
+def _number_format(table: TableReader) -> NumberFormat | None:
+    """Read the keys decimal and thousands; None without them."""
+    if not (table.has("decimal") or table.has("thousands")):
+        return None
+    decimal, thousands = table.optional_text("decimal") or ".", table.optional_text("thousands") or ""
+    _checked(table, "decimal", lambda: NumberFormat(decimal))
+    return _checked(table, "thousands", lambda: NumberFormat(decimal, thousands))
+
+
+def _numbers(columns: TableReader, mapping: Mapping) -> tuple[tuple[str, NumberFormat], ...]:
+    known = (*mapping.columns, *(lookup.name for lookup in mapping.lookups))
+    found = []
+    for name in columns.names():
+        if name not in known:
+            raise columns.error(name, f"a column that the mapping reads ({', '.join(known)})", repr(name))
+        table = columns.table(name)
+        found.append((name, _number_format(table) or NumberFormat()))
         table.done()
     return tuple(found)
 

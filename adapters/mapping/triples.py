@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from wukongs.adapters.mapping.expressions import DivisionByZero, Value, number
 from wukongs.adapters.mapping.lookups import read_lookup
 from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
+from wukongs.adapters.mapping.numbers import NumberFormat
 from wukongs.adapters.mapping.templates import TermMap, encoded_cell
 from wukongs.adapters.mapping.times import NO_TIME, iso_texts, stamp_texts, times_of
 from wukongs.query.terms.arrow_texts import TEXT, bytes_of, text_array
@@ -28,6 +29,8 @@ _LEXICAL = {
         ("nonNegativeInteger", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"), r"^\+?\d+$"
     ),
     "positiveInteger": r"^\+?0*[1-9]\d*$",
+    "nonPositiveInteger": r"^(-\d+|\+?0+)$",
+    "negativeInteger": r"^-0*[1-9]\d*$",
     "decimal": r"^[+-]?(\d+(\.\d*)?|\.\d+)$",
     **dict.fromkeys(("double", "float"), r"^([+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?INF|NaN)$"),
     "boolean": r"^(true|false|1|0)$",
@@ -35,6 +38,7 @@ _LEXICAL = {
     "date": r"^-?\d{4,}-\d\d-\d\d(Z|[+-]\d\d:\d\d)?$",
 }
 """The texts that a value of an XML Schema type may have. Such values are trimmed and checked."""
+_NUMERIC = _LEXICAL.keys() - {"boolean", "dateTime", "date"}
 _OF_IRIS = r'^[^\x00-\x20<>"{}|\\^`]*$'
 _IRI = r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|\\^`]*$'
 _OF_TAGS = "^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$"
@@ -45,7 +49,7 @@ class Table:
     """Rows of a source as columns. names: column -> texts (large_string) or lists of texts, one entry a row.
 
     bad: row -> the column (from 1) of its text and why it could not be read; faults found later are added.
-    blank: rows without a record: empty lines."""
+    blank: rows without a record: empty lines. is_typed: the source tells numbers from texts."""
 
     row_count: int
     names: dict[str, pa.Array]
@@ -53,6 +57,7 @@ class Table:
     blank: frozenset[int] = frozenset()
     places: Callable[[int, str], int] = lambda row, name: 1
     """Tells where a cell begins in its row's text (from 1)."""
+    is_typed: bool = False
 
     def blame(self, row: int, name: str | None, reason: str) -> None:
         """Note what is wrong with a row; the first fault counts."""
@@ -141,6 +146,7 @@ class _Rows:
         self.table = table
         self._empty = pa.array(mapping.empty, TEXT)
         self._cells: dict[str, pa.Array] = {}
+        self._number, self._numbers = mapping.number, dict(mapping.numbers)
         split = dict(mapping.split)
         for name in mapping.columns:
             if name in table.names:
@@ -168,6 +174,12 @@ class _Rows:
 
     def add(self, name: str, cells: pa.Array) -> None:
         self._cells[name] = cells
+
+    def number_format(self, name: str) -> NumberFormat | None:
+        """Return how numbers are written in a column, None for plainly."""
+        if name in self._numbers:
+            return self._numbers[name]
+        return None if self.table.is_typed or name not in self.table.names else self._number
 
     def cells(self, name: str) -> pa.Array:
         """Return a column of single cells; a row that has a list there is a bad one."""
@@ -242,7 +254,7 @@ def _lines(rows: _Rows, triple: TripleMap, passing: BoolArray | None) -> tuple[p
                 rows.table.blame(row, name, f"expected a value in {name}, found nothing")
     for name in names:  # a triple that is left out is not checked
         wanted = wanted & np.asarray(pc.is_valid(cells[name]))
-    texts = [_term(term, cells, count, rows.table, of_rows, wanted) for term in triple.terms]
+    texts = [_term(term, cells, rows, of_rows, wanted) for term in triple.terms]
     lines = pc.binary_join_element_wise(*texts, pa.scalar(".\n", TEXT), pa.scalar(" ", TEXT))
     if not isinstance(lines, pa.Array):
         lines = pa.repeat(lines, count)
@@ -250,10 +262,10 @@ def _lines(rows: _Rows, triple: TripleMap, passing: BoolArray | None) -> tuple[p
 
 
 def _term(
-    term: TermMap, cells: dict[str, pa.Array], count: int, table: Table, of_rows: Int64Array, wanted: BoolArray
+    term: TermMap, cells: dict[str, pa.Array], rows: _Rows, of_rows: Int64Array, wanted: BoolArray
 ) -> pa.Array | pa.Scalar:
     """Return a term in N-Triples form for each entry; null where one of its cells is."""
-    parts = term.template.parts
+    table, parts = rows.table, term.template.parts
     pieces: list[pa.Array | pa.Scalar] = []
     for part in parts:
         if isinstance(part, str):
@@ -261,7 +273,7 @@ def _term(
         elif term.kind == "literal":
             cell = cells[part.name]
             if len(parts) == 1:
-                cell = _checked(cell, term, part.name, table, of_rows, wanted)
+                cell = _checked(cell, term, part.name, rows, of_rows, wanted)
             pieces.append(_escaped_cells(cell))
         elif part.is_raw:
             pieces.append(cells[part.name])
@@ -289,9 +301,10 @@ def _joined(pieces: list[pa.Array | pa.Scalar | str]) -> pa.Array | pa.Scalar:
 
 
 def _checked(
-    cells: pa.Array, term: TermMap, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
+    cells: pa.Array, term: TermMap, name: str, rows: _Rows, of_rows: Int64Array, wanted: BoolArray
 ) -> pa.Array:
-    """Return values of a type that is known trimmed; a row with a text that is none of that type is a bad one."""
+    """Return values of a type that is known trimmed, numbers in plain form; a row with a text that is none of that type
+    is a bad one."""
     if term.datatype is None or not term.datatype.startswith(XSD):
         return cells
     kind = term.datatype.removeprefix(XSD)
@@ -299,15 +312,27 @@ def _checked(
     if pattern is None:
         return cells
     cells = pc.utf8_trim_whitespace(cells)
-    _check(cells, pattern, f"xsd:{kind}", name, table, of_rows, wanted)
-    return cells
+    format = rows.number_format(name) if kind in _NUMERIC else None
+    if format is None:
+        _check(cells, pattern, f"xsd:{kind}", name, rows.table, of_rows, wanted)
+        return cells
+    plain = format.plain(cells)
+    fits = pc.fill_null(pc.match_substring_regex(plain, pattern), False)
+    _blame(cells, fits, f"xsd:{kind} with {format}", name, rows.table, of_rows, wanted)
+    return pc.if_else(fits, plain, cells)
 
 
 def _check(
     cells: pa.Array, pattern: str, expected: str, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
 ) -> None:
     """Make rows bad whose cell has not the wanted shape."""
-    wrong = ~np.asarray(pc.fill_null(pc.match_substring_regex(cells, pattern), True)) & wanted
+    _blame(cells, pc.fill_null(pc.match_substring_regex(cells, pattern), True), expected, name, table, of_rows, wanted)
+
+
+def _blame(
+    cells: pa.Array, fits: pa.Array, expected: str, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
+) -> None:
+    wrong = ~np.asarray(fits) & wanted
     for entry in np.flatnonzero(wrong).tolist():
         table.blame(int(of_rows[entry]), name, f"expected {expected} in {name}, found {_shown(cells[entry].as_py())}")
 
@@ -345,13 +370,27 @@ def _computed(rows: _Rows, computed: Computed, wanted: BoolArray) -> pa.Array:
         return iso_texts(times)
     assert computed.number is not None, computed
     names = computed.number.columns
-    texts = [rows.cells(name).to_pylist() for name in names]
+    columns = [rows.cells(name) for name in names]
+    for cells in columns:
+        wanted = wanted & np.asarray(pc.is_valid(cells))
+    texts = [_plain(rows, name, cells, wanted).to_pylist() for name, cells in zip(names, columns, strict=True)]
     found: list[str | None] = []
     for row in range(rows.table.row_count):
         cells_of_row = [column[row] for column in texts]
         is_left_out = not wanted[row] or None in cells_of_row
         found.append(None if is_left_out else _evaluated(rows.table, row, computed, names, cells_of_row))
     return pa.array(found, TEXT)
+
+
+def _plain(rows: _Rows, name: str, cells: pa.Array, wanted: BoolArray) -> pa.Array:
+    """Return the cells of a column with their numbers in plain form; a row with none is a bad one."""
+    format = rows.number_format(name)
+    if format is None:
+        return cells
+    plain = format.plain(pc.utf8_trim_whitespace(cells))
+    every = np.arange(len(cells), dtype=np.int64)
+    _blame(cells, pc.is_valid(plain), f"a number with {format}", name, rows.table, every, wanted)
+    return plain
 
 
 def _evaluated(table: Table, row: int, computed: Computed, names: tuple[str, ...], texts: list[str]) -> str | None:

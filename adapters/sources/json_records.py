@@ -33,7 +33,7 @@ class JsonRecords:
             except _BadRecord as error:
                 bad[row] = error.column, error.reason
         columns = {name: _column(values) for name, values in found.items()}
-        return Table(len(lines), columns, bad, frozenset(blank))
+        return Table(len(lines), columns, bad, frozenset(blank), is_typed=True)
 
 
 class _BadRecord(Exception):

@@ -59,7 +59,7 @@ class ParquetRecords:
         for name, arrays in parts.items():
             kind = arrays[0].type if arrays else TEXT
             columns[name] = pa.concat_arrays(arrays) if arrays else pa.array([], kind)
-        return Table(end - first, columns)
+        return Table(end - first, columns, is_typed=True)
 
 
 @lru_cache(maxsize=8)

@@ -16,6 +16,11 @@ PREFIXES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
 }
+NUMBERS = {
+    "integer": r"[+-]?[0-9]+",
+    "decimal": r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)",
+    "double": r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?INF|NaN",
+}
 _CELL = re.compile(r"\{\{|\}\}|\{(\+?)([^{}]+)\}")
 
 
@@ -86,26 +91,36 @@ def _triple(
             if triple.get("if_empty") == "bad":
                 raise BadRecord
             continue
-        lines.append(_line(triple, subject, {name: str(cell) for name, cell in row.items()}, prefixes))
+        lines.append(_line(mapping, triple, subject, {name: str(cell) for name, cell in row.items()}, prefixes))
     return lines
 
 
-def _line(triple: Mapping[str, Any], subject: str, row: dict[str, str], prefixes: dict[str, str]) -> str:
+def _line(
+    mapping: Mapping[str, Any], triple: Mapping[str, Any], subject: str, row: dict[str, str], prefixes: dict[str, str]
+) -> str:
     terms = [_resource(subject, row, prefixes), _resource(triple["predicate"], row, prefixes)]
     if "object" in triple:
         terms.append(_resource(triple["object"], row, prefixes))
     else:
-        terms.append(_literal(triple, row, prefixes))
+        terms.append(_literal(mapping, triple, row, prefixes))
     return " ".join(terms) + " ."
 
 
-def _literal(triple: Mapping[str, Any], row: dict[str, str], prefixes: dict[str, str]) -> str:
+def _literal(
+    mapping: Mapping[str, Any], triple: Mapping[str, Any], row: dict[str, str], prefixes: dict[str, str]
+) -> str:
     template, datatype = triple["value"], triple.get("datatype")
     text = _CELL.sub(lambda match: row[match[2].strip()] if match[2] else match[0][0], template)
     iri = None if datatype is None else _expanded(datatype, prefixes)
-    if iri == PREFIXES["xsd"] + "integer" and re.fullmatch(r"\{[^{}]+\}", template):
+    lexical = NUMBERS.get((iri or "").removeprefix(PREFIXES["xsd"]))
+    whole = re.fullmatch(r"\{([^{}]+)\}", template)
+    if lexical and whole:
         text = text.strip(" \t\n\r\u00a0\u2003")
-        if not re.fullmatch(r"[+-]?[0-9]+", text):
+        marks = mapping.get("number", {})
+        marks = marks.get("column", {}).get(whole[1], marks)
+        if "decimal" in marks or "thousands" in marks:
+            text = plain_number(text, marks.get("decimal", "."), marks.get("thousands", ""))
+        if not re.fullmatch(lexical, text):
             raise BadRecord
     quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r") + '"'
     if iri is not None:
@@ -113,6 +128,26 @@ def _literal(triple: Mapping[str, Any], row: dict[str, str], prefixes: dict[str,
     if "language" in triple:
         return quoted + "@" + _CELL.sub(lambda match: row[match[2].strip()], triple["language"])
     return quoted
+
+
+def plain_number(text: str, decimal: str, thousands: str) -> str:
+    """Read a number character by character: sign, groups of digits, fraction, exponent."""
+    if text.removeprefix("+").removeprefix("-") == "INF" or text == "NaN":
+        return text
+    sign = text[:1] if text[:1] in ("+", "-") else ""
+    rest = text[len(sign) :]
+    mantissa, e, exponent = rest.partition("E" if "E" in rest else "e")
+    whole, mark, fraction = mantissa.partition(decimal)
+    for one in thousands:
+        whole = whole.replace(one, " ")
+    first, *groups = whole.split(" ") if thousands else [whole]
+    if groups and not (1 <= len(first) <= 3 and all(len(group) == 3 for group in groups)):
+        raise BadRecord
+    power = exponent[1:] if exponent[:1] in ("+", "-") else exponent
+    digits = "".join([first, *groups, fraction, power])
+    if any(sign not in "0123456789" for sign in digits) or not (first or fraction) or (e and not power):
+        raise BadRecord
+    return sign + first + "".join(groups) + ("." if mark else "") + fraction + e + exponent
 
 
 def _resource(text: str, row: dict[str, str], prefixes: dict[str, str]) -> str:

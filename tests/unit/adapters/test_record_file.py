@@ -348,6 +348,127 @@ def test_start_and_backwards(tmp_path: Path) -> None:
     assert read_all(*opened(tmp_path, data, paced)).encoded.timestamps.tolist() == [0, 500, 1000, 1500]
 
 
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+NUMBER = VALUE + 'datatype = "xsd:{kind}"\n[number]\n{marks}\n'
+
+
+@pytest.mark.parametrize(
+    ("marks", "kind", "cell", "expected"),
+    [
+        ("decimal = ','\nthousands = '.'", "decimal", "1.234,56", "1234.56"),
+        ("decimal = ','\nthousands = '.'", "decimal", " -1.234.567,5 ", "-1234567.5"),
+        ("decimal = ','\nthousands = '.'", "decimal", "1234,5", "1234.5"),
+        ("decimal = ','\nthousands = '.'", "decimal", ",5", ".5"),
+        ("decimal = ','\nthousands = '.'", "integer", "1.234", "1234"),
+        ("decimal = ','\nthousands = '.'", "double", "1,5E-3", "1.5E-3"),
+        ("decimal = ','\nthousands = '.'", "double", "-INF", "-INF"),
+        ("decimal = ','\nthousands = '.'", "decimal", "1.5", None),
+        ("decimal = ','\nthousands = '.'", "decimal", "1.234.56,7", None),
+        ("decimal = ','\nthousands = '.'", "decimal", "1234.567,8", None),
+        ("decimal = ','\nthousands = '.'", "decimal", "1,234.5", None),
+        ("decimal = ','\nthousands = '.'", "integer", "1,5", None),
+        ("decimal = ','\nthousands = '.'", "decimal", ",", None),
+        ("decimal = ','", "decimal", "1.5", None),
+        ("thousands = ','", "decimal", "1,234.5", "1234.5"),
+        ('decimal = ","\nthousands = " \\u00a0\\u202f"', "decimal", "1\u202f234 567,8", "1234567.8"),
+        ('thousands = "\'"', "decimal", "1'234.5", "1234.5"),
+        ("decimal = ','\nthousands = '.'", "string", "1.234,56", "1.234,56"),
+        ("decimal = ','\nthousands = '.'", "date", "2026-01-01", "2026-01-01"),
+    ],
+)
+def test_numbers_are_read_by_their_marks(
+    marks: str, kind: str, cell: str, expected: str | None, tmp_path: Path
+) -> None:
+    text = NUMBER.replace("{kind}", kind).replace("{marks}", marks)
+    data = f'id,v\n1,"{cell}"\n'
+    if expected is None:
+        ((line, _, reason),) = faults(tmp_path, data, text)
+        assert line == 2
+        assert reason.startswith(f"expected xsd:{kind} with the decimal mark ','")
+        assert reason.endswith(f" in v, found {cell!r}")
+    else:
+        assert lines(tmp_path, data, text) == [f'<http://ex/1> <http://ex/p> "{expected}"^^<{XSD}{kind}> .']
+
+
+def test_marks_hold_for_expressions_and_not_for_texts(tmp_path: Path) -> None:
+    text = """
+subject = "http://ex/{id}"
+unless = { v = "1.000,5" }
+[time]
+every_ms = 1
+[number]
+decimal = ","
+thousands = "."
+[number.column.usd]
+thousands = ","
+[column.sum]
+number = "v + usd"
+[[triple]]
+predicate = "http://ex/sum"
+value = "{sum}"
+datatype = "xsd:double"
+[[triple]]
+predicate = "http://ex/as-written"
+value = "{v}"
+[[triple]]
+predicate = "http://ex/{v}"
+value = "{usd}"
+datatype = "xsd:decimal"
+"""
+    data = 'id,v,usd\n1,"1.234,5","1,000.25"\n2,"1.000,5","1"\n3,"1.5","1"\n4,"1","1.000"\n5,"1.5",\n'
+    assert lines(tmp_path, data, text) == [
+        f'<http://ex/1> <http://ex/sum> "2234.75"^^<{XSD}double> .',
+        '<http://ex/1> <http://ex/as-written> "1.234,5" .',
+        f'<http://ex/1> <http://ex/1.234%2C5> "1000.25"^^<{XSD}decimal> .',
+        f'<http://ex/4> <http://ex/sum> "2.0"^^<{XSD}double> .',
+        '<http://ex/4> <http://ex/as-written> "1" .',
+        f'<http://ex/4> <http://ex/1> "1.000"^^<{XSD}decimal> .',
+        '<http://ex/5> <http://ex/as-written> "1.5" .',
+    ]
+    assert faults(tmp_path, data, text) == [
+        (4, 4, "expected a number with the decimal mark ',' and '.' between thousands in v, found '1.5'")
+    ]
+
+
+def test_numbers_of_json_and_parquet_are_read_plainly_unless_their_column_is_named(tmp_path: Path) -> None:
+    text = NUMBER.replace("{kind}", "decimal").replace("{marks}", "decimal = ','\nthousands = '.'")
+    plain = [f'<http://ex/1> <http://ex/p> "1.234"^^<{XSD}decimal> .']
+    assert lines(tmp_path, '{"id": 1, "v": 1.234}\n', text, "jsonl") == plain
+    pq.write_table(pa.table({"id": ["1"], "v": pa.array([Decimal("1.234")])}), tmp_path / "a.parquet")
+    assert lines(tmp_path, (tmp_path / "a.parquet").read_bytes(), text, "parquet") == plain
+    named = text.replace("[number]", "[number.column.v]")
+    assert lines(tmp_path, '{"id": 1, "v": "1.234,5"}\n', named, "jsonl") == [
+        f'<http://ex/1> <http://ex/p> "1234.5"^^<{XSD}decimal> .'
+    ]
+
+
+MARKS = st.sampled_from([{"decimal": ","}, {"thousands": ","}, {"decimal": ",", "thousands": ". "}, {}])
+
+
+@fuzzed(300)
+@given(
+    MARKS,
+    MARKS,
+    st.sampled_from(sorted(oracle.NUMBERS)),
+    st.lists(st.text(st.sampled_from("0123., +-eE"), max_size=9), min_size=1, max_size=20),
+)
+def test_random_numbers_as_the_oracle_says(
+    tmp_path_factory: pytest.TempPathFactory, whole: dict[str, str], own: dict[str, str], kind: str, cells: list[str]
+) -> None:
+    folder = tmp_path_factory.mktemp("numbers")
+    text = NUMBER.replace("{kind}", kind).replace("{marks}", "".join(f"{k} = {v!r}\n" for k, v in whole.items()))
+    if own:
+        text += "[number.column.v]\n" + "".join(f"{k} = {v!r}\n" for k, v in own.items())
+    mapping = tomllib.loads(text)
+    found = [oracle.triples(mapping, {"id": "1", "v": cell}) for cell in cells]
+    data = "id,v\n" + "".join(f'1,"{cell}"\n' for cell in cells)
+    source, index = opened(folder, data, text)
+    made = source.make(index.range(0, len(index)), SCOPE, 62)
+    assert made.text.tobytes().decode().split("\n")[:-1] == [line for lines in found if lines for line in lines]
+    assert sorted(made.read.table.bad) == [row for row, lines in enumerate(found) if lines is None]
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -414,6 +535,11 @@ def test_headers(data: str | bytes, mapping: str, error: type[Exception], messag
         (VALUE + "[column.x]\nnumber='a +'\n", "number = 'a \\+': expected a column, a number or \\(, found the end"),
         (VALUE + "[lookup.x]\nfile='m.toml'\nby='v'\n", "lookup.x.query: expected key and value"),
         (VALUE + "[csv]\nheader = false\n", "csv.columns: expected the names of the columns"),
+        (VALUE + "[number]\ndecimal = '.,'\n", "number.decimal: expected one character such as ','"),
+        (VALUE + "[number]\nthousands = '.'\n", "number.thousands: expected other marks .* than the decimal mark '.'"),
+        (VALUE + "[number]\nthousands = '0'\n", "number.thousands: expected marks such as"),
+        (VALUE + "[number]\ndecimals = ','\n", "unknown key 'decimals'; did you mean decimal"),
+        (VALUE + "[number.column.w]\ndecimal = ','\n", r"number.column.w: expected a column .* \(id, v\), found 'w'"),
         (VALUE + "[csv]\nquote = 'ab'\n", "csv.quote: expected one character, or none"),
         (VALUE.replace("every_ms = 1000", "start = '2026-01-01'\nevery_ms=1"), "time.start: expected an ISO date"),
         (VALUE.replace("every_ms = 1000", ""), "time.column: expected the column of the event time, or every_ms"),
