@@ -78,7 +78,8 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class StreamWriter:
     """One run of a writer of a stream. epoch: its fencing epoch; lag_ms: how far behind the newest row of all batches a
-    later one may be; closes_newest: close the newest row's stream batch as well."""
+    later one may be; closes_newest: close the newest row's stream batch as well; text_name: how errors call the lines
+    of N-Quads that are sent."""
 
     access: Access
     stream: str
@@ -87,6 +88,7 @@ class StreamWriter:
     epoch: int
     lag_ms: int = 0
     closes_newest: bool = False
+    text_name: str = f"column {TEXT_COLUMN!r}"
 
     def partition(self, number: int) -> str:
         return f"{self.name}/{number}"
@@ -153,7 +155,7 @@ def _push(link: IngestLink, writer: StreamWriter, number: int, start: int, table
         if not 0 < done <= count:
             raise _not_these(writer, partition, start, count, resume)
     if done < count:
-        encoded = encode_rows(sorted_table, writer.stream, opened.hash_bits)
+        encoded = encode_rows(sorted_table, writer.stream, opened.hash_bits, writer.text_name)
         timing = timing_mask(encoded, opened.timing)
         cutter, position = TermCutter(encoded), resume
         for first, stop in _cuts(encoded, opened.batch_ms):
@@ -274,7 +276,7 @@ def times_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
 
 
-def encode_rows(table: pa.Table, stream: str, hash_bits: int) -> Encoded:
+def encode_rows(table: pa.Table, stream: str, hash_bits: int, text_name: str) -> Encoded:
     """Encode what sort_rows has returned. Raises: DataError (a malformed term or line)."""
     scope = stream.encode()
     if TEXT_COLUMN not in table.column_names:
@@ -285,7 +287,7 @@ def encode_rows(table: pa.Table, stream: str, hash_bits: int) -> Encoded:
     encoded, malformed = encode_ntriples(_lines(table), scope, timestamps="prefix", hash_bits=hash_bits)
     if malformed:
         one = malformed[0]
-        raise DataError(f"column 'value': {one.reason}, found {one.text[:200]!r}")
+        raise DataError(f"{text_name}: {one.reason}, found {one.text[:200]!r}")
     return encoded
 
 

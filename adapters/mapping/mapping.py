@@ -149,8 +149,8 @@ class Mapping:
     numbers: tuple[tuple[str, NumberFormat], ...] = ()
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the data that it reads, each once; constants of the source are among them."""
+    def names(self) -> tuple[str, ...]:
+        """The names that it reads, each once."""
         names: list[str] = [condition.column for condition in self.conditions]
         for triple in self.triples:
             names += [condition.column for condition in triple.conditions]
@@ -160,8 +160,13 @@ class Mapping:
             names += one.number.columns if one.number is not None else [cast(str, one.time)]
         if self.time is not None and self.time.column is not None:
             names.append(self.time.column)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data that it reads; constants of the source are among them."""
         made = {ROW, FILE, *(one.name for one in self.computed), *(one.name for one in self.lookups)}
-        return tuple(name for name in dict.fromkeys(names) if name not in made)
+        return tuple(name for name in self.names if name not in made)
 
 
 def load_mapping(path: str | Path) -> Mapping:

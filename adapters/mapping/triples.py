@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wukongs.adapters.mapping.arrow_cells import lists_of
 from wukongs.adapters.mapping.expressions import DivisionByZero, Value, number
 from wukongs.adapters.mapping.lookups import read_lookup
 from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
@@ -151,7 +152,9 @@ class _Rows:
         for name in mapping.columns:
             if name in table.names:
                 cells = table.names[name]
-                if not _is_list(cells):
+                if _is_list(cells):
+                    cells = lists_of(cells, self._without_empty(cells.flatten()))
+                else:
                     cells = self._without_empty(cells if pa.types.is_large_string(cells.type) else stamp_texts(cells))
                     if name in split:
                         cells = self._split(cells, split[name])
@@ -167,10 +170,7 @@ class _Rows:
 
     def _split(self, cells: pa.Array, sign: str) -> pa.Array:
         lists = pc.split_pattern(cells, sign)
-        values = self._without_empty(pc.utf8_trim_whitespace(lists.flatten().cast(TEXT)))
-        offsets = np.zeros(len(cells) + 1, np.int64)
-        np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), out=offsets[1:])
-        return pa.LargeListArray.from_arrays(pa.array(offsets), values)
+        return lists_of(lists, self._without_empty(pc.utf8_trim_whitespace(lists.flatten().cast(TEXT))))
 
     def add(self, name: str, cells: pa.Array) -> None:
         self._cells[name] = cells

@@ -1,4 +1,4 @@
-"""Rows of Parquet files as columns of text; a field of a struct is named by its path (`user.name`)."""
+"""Rows of Parquet files as columns of text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from functools import lru_cache
 from itertools import accumulate
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from wukongs.adapters.mapping.times import stamp_texts
+from wukongs.adapters.mapping.arrow_cells import cells_of, columns_in, top_column
 from wukongs.adapters.mapping.triples import Table
-from wukongs.errors import DataError, SettingsError
+from wukongs.errors import DataError
 from wukongs.query.terms.arrow_texts import TEXT
 
 
@@ -24,16 +23,7 @@ class ParquetRecords:
 
     def columns(self) -> tuple[str, ...]:
         """The columns that there are, fields of structs by their paths. Raises: DataError (no Parquet)."""
-        found: list[str] = []
-
-        def add(prefix: str, fields: pa.Schema | pa.StructType) -> None:
-            for field in fields:
-                found.append(prefix + field.name)
-                if pa.types.is_struct(field.type):
-                    add(prefix + field.name + ".", field.type)
-
-        add("", _opened(self.path).schema_arrow)
-        return tuple(found)
+        return tuple(name for name, _ in columns_in(_opened(self.path).schema_arrow))
 
     def row_count(self) -> int:
         return int(_opened(self.path).metadata.num_rows)
@@ -54,7 +44,7 @@ class ParquetRecords:
             table = _group(self.path, group, names)
             low, high = max(first, group_first) - group_first, min(end, group_end) - group_first
             for name in names:
-                parts[name].append(_texts(_values(table, name).slice(low, high - low), name, self.path, name == raw))
+                parts[name].append(cells_of(table.slice(low, high - low), name, self.path, name == raw))
         columns = {}
         for name, arrays in parts.items():
             kind = arrays[0].type if arrays else TEXT
@@ -74,37 +64,7 @@ def _opened(path: str) -> pq.ParquetFile:
 def _group(path: str, group: int, names: tuple[str, ...]) -> pa.Table:
     """Return a row group; the last one is kept, since several ranges lie in it."""
     try:
-        tops = [name if name in _opened(path).schema_arrow.names else name.partition(".")[0] for name in names]
+        tops = [top_column(name, _opened(path).schema_arrow.names) for name in names]
         return _opened(path).read_row_group(group, columns=list(dict.fromkeys(tops)))
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"cannot be read as Parquet ({error})", path) from None
-
-
-def _values(table: pa.Table, name: str) -> pa.Array:
-    if name in table.column_names:
-        return table.column(name).combine_chunks()
-    first, *rest = name.split(".")
-    return pc.struct_field(table.column(first).combine_chunks(), rest)
-
-
-def _texts(cells: pa.Array, name: str, path: str, is_raw: bool) -> pa.Array:
-    kind = cells.type
-    if pa.types.is_dictionary(kind):
-        return _texts(cells.dictionary_decode(), name, path, is_raw)
-    if pa.types.is_timestamp(kind):
-        return cells if is_raw else stamp_texts(cells)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        lists = cells.cast(pa.large_list(kind.value_type))
-        values = _texts(lists.values, name, path, False)
-        return pa.LargeListArray.from_arrays(lists.offsets, values, mask=lists.is_null())
-    if pa.types.is_floating(kind):
-        texts = cells.cast(TEXT)
-        for found, word in (("nan", "NaN"), ("inf", "INF"), ("-inf", "-INF")):
-            texts = pc.if_else(pc.equal(texts, found), word, texts)
-        return texts.cast(TEXT)
-    try:
-        return cells.cast(TEXT)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise SettingsError(
-            f"{path}, column {name}: expected values that have a text, found {kind} ({error})"
-        ) from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from wukongs.adapters.frame_mapping import FrameMapping, frame_mapping
 from wukongs.adapters.sink import (
     TEXT_COLUMN,
     TRIPLE_COLUMNS,
@@ -26,6 +27,7 @@ from wukongs.adapters.sink import (
     push_rows,
     stored_text,
 )
+from wukongs.adapters.spark.cells import arrow_schema
 from wukongs.adapters.spark.options import WRITE, Options
 from wukongs.errors import SettingsError, StreamError
 
@@ -35,6 +37,22 @@ if TYPE_CHECKING:
 
 _TEXT, _TIME = ("string",), ("timestamp", "bigint", "int")
 _TIME_SAID = "timestamp, or bigint or int in ms"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameReader:
+    """Reads the rows of a task: columns of terms or of text, or those that a mapping makes triples of."""
+
+    columns: tuple[str, ...]
+    mapping: FrameMapping | None = None
+
+    def read(self, batches: Iterator[RecordBatch]) -> Any:
+        """Return a table of terms or lines of text, with times for a stream. Raises: DataError (a row, its column)."""
+        import pyarrow as pa
+
+        parts = [pa.Table.from_batches([batch]).select(self.columns) for batch in batches]
+        table = pa.concat_tables(parts) if parts else pa.table({})
+        return table if self.mapping is None or len(table) == 0 else self.mapping.rows(table)
 
 
 @dataclass
@@ -56,13 +74,13 @@ class StoredMessage(WriterCommitMessage):
 class StreamFrameWriter(DataSourceArrowWriter):
     """Writes one DataFrame to a stream, as the batch behind the writer's last one, or with a number of its own."""
 
-    def __init__(self, writer: StreamWriter, columns: tuple[str, ...], batch: int) -> None:
-        self._writer, self._columns, self._batch = writer, columns, batch
+    def __init__(self, writer: StreamWriter, reader: FrameReader, batch: int) -> None:
+        self._writer, self._reader, self._batch = writer, reader, batch
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows, and wait until they are safe."""
         mark = mark_of(_property("sql.streaming.queryId"))
-        sent = push_rows(self._writer, _task(), self._batch, mark, _table(iterator, self._columns))
+        sent = push_rows(self._writer, _task(), self._batch, mark, self._reader.read(iterator))
         return SentMessage(sent, self._batch, mark)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -75,8 +93,8 @@ class StreamFrameWriter(DataSourceArrowWriter):
 class StreamMicroBatchWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a streaming query to a stream."""
 
-    def __init__(self, writer: StreamWriter, columns: tuple[str, ...], batch_base: int) -> None:
-        self._writer, self._columns, self._batch_base = writer, columns, batch_base
+    def __init__(self, writer: StreamWriter, reader: FrameReader, batch_base: int) -> None:
+        self._writer, self._reader, self._batch_base = writer, reader, batch_base
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Send a task's rows, and wait until they are safe."""
@@ -84,7 +102,7 @@ class StreamMicroBatchWriter(DataSourceStreamArrowWriter):
         if query is None or number is None:
             raise StreamError("Spark does not tell the number of the micro-batch. Use foreachBatch (docs/spark.md)")
         batch, mark = self._batch_base + int(number), mark_of(query)
-        return SentMessage(push_rows(self._writer, _task(), batch, mark, _table(iterator, self._columns)), batch, mark)
+        return SentMessage(push_rows(self._writer, _task(), batch, mark, self._reader.read(iterator)), batch, mark)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _close(self._writer, messages)
@@ -96,11 +114,11 @@ class StreamMicroBatchWriter(DataSourceStreamArrowWriter):
 class StoredFrameWriter(DataSourceArrowWriter):
     """Loads a DataFrame into the stored graph. A task that is run again adds nothing: a graph is a set."""
 
-    def __init__(self, access: Access, columns: tuple[str, ...], graph: str | None) -> None:
-        self._access, self._columns, self._graph = access, columns, graph
+    def __init__(self, access: Access, reader: FrameReader, graph: str | None) -> None:
+        self._access, self._reader, self._graph = access, reader, graph
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        table = _table(iterator, self._columns)
+        table = self._reader.read(iterator)
         if len(table) == 0:
             return StoredMessage(0)
         text = BytesIO(stored_text(table))
@@ -126,10 +144,10 @@ def frame_writer(given: Any, schema: StructType, overwrite: bool) -> DataSourceA
     stream = options.text("stream")
     if stream is None:
         return stored_writer(options, schema)
-    writer, columns = options.stream_writer(stream), columns_of(schema, has_time=True)
+    writer, reader = options.stream_writer(stream), frame_reader(options, schema, has_time=True)
     _refuse(options, "graph", "batch_base")
     batch = options.number("batch", next_batch(writer) if options.text("batch") is None else 0)
-    return StreamFrameWriter(writer, columns, batch)
+    return StreamFrameWriter(writer, reader, batch)
 
 
 def micro_batch_writer(given: Any, schema: StructType) -> DataSourceStreamArrowWriter:
@@ -139,14 +157,14 @@ def micro_batch_writer(given: Any, schema: StructType) -> DataSourceStreamArrowW
     if stream is None:
         return StoredMicroBatchWriter(stored_writer(options, schema))
     _refuse(options, "graph", "batch")
-    columns = columns_of(schema, has_time=True)
-    return StreamMicroBatchWriter(options.stream_writer(stream), columns, options.number("batch_base", 0))
+    reader = frame_reader(options, schema, has_time=True)
+    return StreamMicroBatchWriter(options.stream_writer(stream), reader, options.number("batch_base", 0))
 
 
 def stored_writer(options: Options, schema: StructType) -> StoredFrameWriter:
     """Raises: SettingsError (an option of streams, a column)."""
     _refuse(options, "writer", "batch", "batch_base", "partitions", "advance", "lag_ms")
-    return StoredFrameWriter(options.access(), columns_of(schema, has_time=False), options.text("graph"))
+    return StoredFrameWriter(options.access(), frame_reader(options, schema, has_time=False), options.text("graph"))
 
 
 def _refuse(options: Options, *names: str) -> None:
@@ -154,6 +172,15 @@ def _refuse(options: Options, *names: str) -> None:
         if options.text(name) is not None:
             kind = "the stored graph" if options.text("stream") is None else "a stream, in this way"
             raise SettingsError(f"option {name!r} does not go with writing to {kind}: leave it out (docs/spark.md)")
+
+
+def frame_reader(options: Options, schema: StructType, has_time: bool) -> FrameReader:
+    """Raises: SettingsError (a column that is missing or of the wrong type, a mapping that will not do)."""
+    given = options.text("mapping")
+    if given is None:
+        return FrameReader(columns_of(schema, has_time))
+    mapping = frame_mapping(given, arrow_schema(schema), has_time)
+    return FrameReader(mapping.columns, mapping)
 
 
 def columns_of(schema: StructType, has_time: bool) -> tuple[str, ...]:
@@ -180,13 +207,6 @@ def _close(writer: StreamWriter, messages: list[WriterCommitMessage | None]) -> 
     said = [one for one in messages if isinstance(one, SentMessage)]
     if said:
         close_batch(writer, said[0].batch, said[0].mark, [one.sent for one in said])
-
-
-def _table(batches: Iterator[RecordBatch], columns: tuple[str, ...]) -> Any:
-    import pyarrow as pa
-
-    parts = [pa.Table.from_batches([batch]).select(columns) for batch in batches]
-    return pa.concat_tables(parts) if parts else pa.table({})
 
 
 def _task() -> int:

@@ -10,7 +10,7 @@ from wukongs.adapters.sink import Access, StreamWriter
 from wukongs.errors import SettingsError
 
 NODE = ("address", "token_file", "key", "node_key", "timeout_s")
-WRITE = (*NODE, "stream", "writer", "batch", "batch_base", "partitions", "advance", "lag_ms", "graph")
+WRITE = (*NODE, "stream", "mapping", "writer", "batch", "batch_base", "partitions", "advance", "lag_ms", "graph")
 READ = (*NODE, "query", "graph", "at")
 WINDOWS = (*NODE, "query", "registered", "on_gap", "windows_per_batch")
 FILES = ("runfile", "stream")
@@ -82,4 +82,5 @@ class Options:
             epoch=writer_epoch(),
             lag_ms=self.number("lag_ms", 0),
             closes_newest=self.choice("advance", "newest", "all") == "all",
+            text_name="column 'value'" if self.text("mapping") is None else "a triple of the mapping",
         )

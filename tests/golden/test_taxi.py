@@ -52,7 +52,7 @@ def test_the_windows_of_the_example_in_process() -> None:
         for query in config.queries:
             engine.register(
                 query.text,
-                on_result=lambda window: found.update({window.end_ms: [_row(texts) for texts in window.texts()]}),
+                on_result=lambda window: found.update({window.end_ms: [row(texts) for texts in window.texts()]}),
             )
         with IngestLink([engine.listen()]) as link:
             report = replay(config.streams, link)
@@ -63,7 +63,7 @@ def test_the_windows_of_the_example_in_process() -> None:
     assert report.set_aside == 0
 
 
-def _row(texts: tuple[str | None, ...]) -> tuple[str, int, Decimal]:
+def row(texts: tuple[str | None, ...]) -> tuple[str, int, Decimal]:
     zone, trips, average = ((text or "").split('"')[1] for text in texts)
     return zone, int(trips), Decimal(average)
 
@@ -73,7 +73,7 @@ def _row(texts: tuple[str | None, ...]) -> tuple[str, int, Decimal]:
 def test_the_windows_of_the_example_on_spark() -> None:
     output = run_wukongs(TAXI / "taxi.toml", "--rows", "100")
     found = {
-        end_ms: sorted(_row(texts) for texts in rows.elements())
+        end_ms: sorted(row(texts) for texts in rows.elements())
         for (_, end_ms), rows in output.rows.items()
         if output.windows["fares", end_ms]
     }

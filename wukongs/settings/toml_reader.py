@@ -28,14 +28,20 @@ def read_toml(path: str | Path, environment: Mapping[str, str] | None = None) ->
     file = Path(path)
     try:
         text = decode_text(file.read_bytes(), "TOML", str(file))
-        table = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read ({error.strerror}). Give the path of a TOML file") from None
     except DataError as error:
         raise SettingsError(str(error)) from None
+    return parse_toml(text, str(file), environment)
+
+
+def parse_toml(text: str, file: str, environment: Mapping[str, str] | None = None) -> TableReader:
+    """Return a reader of TOML. file: its name in errors, and where its paths begin. Raises: SettingsError (no TOML)."""
+    try:
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{file}: expected TOML, found an error: {error}") from None
-    return TableReader(table, str(file), "", os.environ if environment is None else environment, TomlPlaces(text))
+    return TableReader(table, file, "", os.environ if environment is None else environment, TomlPlaces(text))
 
 
 class TableReader:

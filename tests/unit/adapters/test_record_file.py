@@ -188,7 +188,8 @@ predicate = "http://ex/ok"
 value = "{ok}"
 """
     records = [
-        '{"id": 1, "at": {"time": 5}, "items": [{"sku": "a", "price": 1.50}, {"sku": "b"}], "ok": true}',
+        '{"id": 1, "at": {"time": 5}, "items": [{"sku": "a", "price": 1.50}, {"sku": "b"}, {"sku": "", "price": 2}], '
+        '"ok": true}',
         '{"id": 2, "at": {"time": 6}, "items": []}',
         "",
         '{"id": 3, "at": {"time": 7}',

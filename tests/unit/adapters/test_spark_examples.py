@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.faces import served
+from tests.golden.test_taxi import TAXI, expected_windows, row
 from tests.inside import ingest_of
 from tests.unit.adapters.helpers import PROJECT
+from wukongs.adapters.run_config import load_run_config
 from wukongs.engine import Engine
 from wukongs.settings import Settings
 
@@ -60,6 +62,20 @@ def test_a_frame_is_written_and_its_windows_are_read(spark: SparkSession, tmp_pa
             rows = spark.read.json(places[1]).collect()
             assert len(rows) == 1 + 10 * 7
             assert sum(int(row.trips) for row in rows) == 1000
+
+
+def test_a_mapping_writes_what_a_run_file_does(spark: SparkSession) -> None:
+    config = load_run_config(TAXI / "taxi.toml")
+    with Engine() as engine, served(engine, Settings(), ingest_of(engine)) as address:
+        engine.load(config.stored[0].file)
+        engine.stream(config.streams[0].iri, batch_ms=config.streams[0].batch_ms, timing=True)
+        query = engine.register(config.queries[0].text)
+        _main("write_mapped")(address, str(TAXI / "trips.csv"), str(TAXI / "trips-mapping.toml"))
+        engine.settle(30)
+        found = {window.end_ms: [row(texts) for texts in window.texts()] for window in query.results(timeout_s=0)}
+    expected = expected_windows()
+    del expected[max(expected)]  # its time is not over yet
+    assert {end_ms: rows for end_ms, rows in found.items() if rows} == expected
 
 
 def test_a_folder_is_written_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +176,88 @@ def test_the_stored_graph_takes_frames(frames: SparkSession, engine: Engine, add
     assert len(engine.query("SELECT ?s WHERE { ?s <http://ex/b> ?o }")) == 1
     blank = frames.createDataFrame([("_:b", "<http://ex/b>", "<http://ex/c>")], TRIPLES.rpartition(",")[0])
     assert "column 'subject': blank nodes" in _failure(lambda: _write(blank, address, stream=None))
+
+
+MAPPING = """
+subject = "http://ex/s{id}"
+[time]
+column = "at"
+[number.column.price]
+decimal = ","
+[[triple]]
+predicate = "http://ex/p{kind}"
+value = "{user.name}"
+[[triple]]
+predicate = "http://ex/price"
+value = "{price}"
+datatype = "xsd:decimal"
+[[triple]]
+predicate = "http://ex/tag"
+object = "http://ex/{tags}"
+"""
+MAPPED = "id long, kind int, at timestamp, user struct<name string, other binary>, price string, tags array<string>"
+
+
+def _mapped_rows(first: int, count: int) -> list[tuple[Any, ...]]:
+    return [
+        (n, n % 3, datetime.fromtimestamp(n / 100, UTC), (f"row {n}", b""), f"{n},5", ["a", "b"] if n % 2 else None)
+        for n in range(first, first + count)
+    ]
+
+
+def test_a_mapping_makes_triples_of_the_columns(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "m.toml").write_text(MAPPING, "utf-8")
+    engine.stream(STREAM, batch_ms=100)
+    query = engine.register(QUERY)
+    frame = frames.createDataFrame(_mapped_rows(1, 200), MAPPED).repartition(2, "id")
+    _write(frame, address, mapping=tmp_path / "m.toml", advance="all")
+    assert _windows(engine, query) == [(1000, 34), (2000, 33)]
+    assert engine.stats()["streams"][STREAM]["tuples"] == 200 * 2 + 100 * 2
+    prices = "SELECT (SUM(?p) AS ?sum) WHERE { ?s <http://ex/price> ?p }"
+    ((total,),) = engine.query(prices).texts()
+    assert total == '"20200"^^<http://www.w3.org/2001/XMLSchema#decimal>'
+    _write(frame, address, stream=None, mapping=MAPPING, graph="http://ex/g")
+    assert len(engine.query("SELECT ?s WHERE { GRAPH <http://ex/g> { ?s ?p ?o } }")) == 600
+    for wrong, message in [
+        (frame.drop("price"), "column 'price': the DataFrame has no such column, only id, kind, at, user, user.name"),
+        (frame.withColumn("user", frame.kind), "column 'user.name': the DataFrame has no such column"),
+        (frame.withColumn("price", frame.kind), "column 'price': [number.column] is about texts"),
+        (
+            frame.withColumn("price", frame["user.name"]),
+            "expected xsd:decimal with the decimal mark ',' in price, found 'row",
+        ),
+    ]:
+        assert message in _failure(lambda wrong=wrong: _write(wrong, address, mapping=MAPPING))
+
+
+def test_a_mapping_over_a_streaming_query_goes_on_from_its_checkpoint(
+    frames: SparkSession, engine: Engine, address: str, tmp_path: Path
+) -> None:
+    engine.stream(STREAM, batch_ms=100)
+    query = engine.register(QUERY)
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+
+    def feed(first: int) -> None:
+        lines = [
+            json.dumps({"id": n, "kind": k, "at": at.isoformat(), "user": {"name": name}, "price": price, "tags": tags})
+            for n, k, at, (name, _), price, tags in _mapped_rows(first, 100)
+        ]
+        (source / f"{first:04}.json").write_text("\n".join(lines), "utf-8")
+        frame = frames.readStream.schema(MAPPED).json(str(source))
+        writer = frame.repartition(2, "id").writeStream.format("wukongs")
+        writer = writer.options(address=address, stream=STREAM, mapping=MAPPING, partitions="2", advance="all")
+        running = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        running.awaitTermination()
+
+    feed(1)
+    for path in (checkpoint / "commits").iterdir():  # as if the driver had been killed before it noted the micro-batch
+        path.unlink()
+    feed(101)
+    assert _windows(engine, query) == [(1000, 34), (2000, 33)]
+    assert engine.stats()["streams"][STREAM]["tuples"] == 600
 
 
 def _read(spark: SparkSession, address: str, schema: str | None = None, **options: Any) -> list[Any]:
