@@ -1,0 +1,435 @@
+"""Sources that go on while they are read, from a folder or a pipe to the windows of a real engine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import wukongs
+from tests.processes import child
+from wukongs.adapters.replay import PipelineReport, replay
+from wukongs.adapters.run_config import PipelineConfig, load_run_config
+from wukongs.cli import main
+from wukongs.errors import SettingsError, StreamError
+from wukongs.wire.link import IngestLink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STREAM = """
+[[stream]]
+iri = "http://ex/s"
+batch_ms = 100
+[stream.source]
+format = "jsonl"
+%s
+[stream.source.mapping]
+subject = "http://ex/{id}"
+time = { column = "t", format = "epoch_ms" }
+[[stream.source.mapping.triple]]
+predicate = "http://ex/p"
+value = "{v}"
+"""
+QUERY = "REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?s <http://ex/p> ?o }"
+
+PUSHER = """
+import sys
+from wukongs.adapters.replay import replay
+from wukongs.adapters.run_config import load_run_config
+from wukongs.wire.link import IngestLink
+config = load_run_config(sys.argv[1])
+with IngestLink([sys.argv[2]]) as link:
+    replay(config.streams, link, config.pipeline)
+"""
+
+Record = tuple[int, int]
+"""Its id and its time."""
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+
+
+def text_of(records: list[Record]) -> str:
+    return "".join(json.dumps({"id": one, "t": time_ms, "v": f"v{one}"}) + "\n" for one, time_ms in records)
+
+
+def expected(records: list[Record]) -> dict[int, list[str]]:
+    windows: dict[int, list[str]] = defaultdict(list)
+    for one, time_ms in records:
+        windows[-(-time_ms // 1000) * 1000].append(f"http://ex/{one}")
+    return {end: sorted(names) for end, names in windows.items()}
+
+
+def windows_of(query: Any) -> dict[int, list[str]]:
+    found = {}
+    for result in query.results(0):
+        assert result.end_ms not in found, "a window is reported once"
+        found[result.end_ms] = sorted(str(row[0]).strip("<>") for row in result.texts())
+    return {end: names for end, names in found.items() if names}
+
+
+def config_of(folder: Path, source: str, pipeline: str = "") -> Any:
+    (folder / "run.toml").write_text(STREAM % source + pipeline)
+    return load_run_config(folder / "run.toml")
+
+
+@contextmanager
+def feeding(engine: wukongs.Engine, config: Any, spark: SparkSession | None = None) -> Iterator[list[Any]]:
+    """Run the pipeline of a configuration in a thread until the block ends; the report, or the error, is put in."""
+    stop, found = threading.Event(), list[Any]()
+
+    def run() -> None:
+        try:
+            if spark is None:
+                with IngestLink([engine.listen()]) as link:
+                    found.append(replay(config.streams, link, config.pipeline, stop=stop))
+            else:
+                from wukongs.adapters.spark.pipeline import run_pipeline
+
+                found.append(run_pipeline(config.streams, [engine.listen()], config.pipeline, session=spark, stop=stop))
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def grow(folder: Path, records: list[Record], rng: random.Random) -> None:
+    """Write records as others write into a folder: appended in parts that cut lines, renamed in, rotated, packed."""
+    at, number = 0, 0
+    log = folder / "app.jsonl"
+    while at < len(records):
+        part = records[at : at + rng.randint(1, 60)]
+        at += len(part)
+        text, way = text_of(part), rng.choice(("append", "rename", "pack", "rotate"))
+        number += 1
+        if way in ("append", "rotate"):
+            cut = rng.randrange(len(text))
+            for piece in (text[:cut], text[cut:]):
+                with log.open("a") as file:
+                    file.write(piece)
+                time.sleep(0.01)
+            if way == "rotate":
+                log.rename(folder / f"app-{number}.jsonl")
+        else:
+            hidden = folder / f".{number}"
+            hidden.write_bytes(text.encode() if way == "rename" else gzip.compress(text.encode()))
+            hidden.rename(folder / f"part-{number}.jsonl{'' if way == 'rename' else '.gz'}")
+        time.sleep(0.15)  # another file is written only once this one was seen: their records are in the order of time
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_a_folder_that_grows_gives_each_record_once(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    records = [(number, 10 * number) for number in range(1, 600)]
+    (tmp_path / "in").mkdir()
+    config = config_of(tmp_path, 'kind = "folder"\npath = "in"\nsettle_ms = 60000')
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=100)
+        query = engine.register(QUERY)
+        with feeding(engine, config) as found:
+            grow(tmp_path / "in", records, rng)
+            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records))
+            engine.settle()
+            assert not found, "it waits for more"
+            assert windows_of(query) == {end: names for end, names in expected(records).items() if end < 5990}
+        assert isinstance(found[0], PipelineReport), found
+        assert (found[0].triples, found[0].set_aside) == (len(records), 0)
+
+
+@pytest.mark.slow
+def test_a_folder_that_grows_goes_through_spark(tmp_path: Path, spark: SparkSession) -> None:
+    records = [(number, 10 * number) for number in range(1, 600)]
+    (tmp_path / "in").mkdir()
+    config = config_of(tmp_path, 'kind = "folder"\npath = "in"\nsettle_ms = 60000')
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=100)
+        query = engine.register(QUERY)
+        with feeding(engine, config, spark) as found:
+            grow(tmp_path / "in", records, random.Random(5))
+            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records), 60)
+            assert not found
+            (tmp_path / "in" / "last.jsonl").write_text(text_of([(9999, 7000)]))
+            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records) + 1, 60)
+            engine.settle()
+            assert windows_of(query) == expected(records)
+    assert found[0].set_aside == 0
+
+
+def test_what_is_there_already_is_read_in_the_order_of_its_last_change(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    records = [(number, 10 * number) for number in range(1, 400)]
+    for place, name in enumerate(("z", "m.gz", "a")):
+        path = tmp_path / "in" / f"{name}"
+        text = text_of(records[place * 133 : (place + 1) * 133]).encode()[: -1 if name == "a" else None]
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+        os.utime(path, (1000 + place, 1000 + place))
+    config = config_of(tmp_path, 'kind = "folder"\npath = "in"\nfollow = false')
+    with wukongs.Engine() as engine, IngestLink([engine.listen()]) as link:
+        engine.stream("http://ex/s", batch_ms=100)
+        query = engine.register(QUERY)
+        report = replay(config.streams, link, config.pipeline)
+        engine.settle()
+        assert windows_of(query) == expected(records)
+    assert (report.finished, report.triples, report.set_aside) == (True, 399, 0)
+
+
+def test_late_rows_within_the_bound_are_in_their_windows(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    records = [(number, 5 * number + rng.randint(0, 300)) for number in range(1, 1000)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "all.jsonl").write_text(text_of(records))
+    for lateness_ms in (300, 100):
+        newest, kept = 0, []
+        for one, time_ms in records:
+            if time_ms >= newest - lateness_ms:
+                kept.append((one, time_ms))
+            newest = max(newest, time_ms)
+        config = config_of(tmp_path, f'kind = "folder"\npath = "in"\nfollow = false\nlateness_ms = {lateness_ms}')
+        with wukongs.Engine() as engine, IngestLink([engine.listen()]) as link:
+            engine.stream("http://ex/s", batch_ms=100)
+            query = engine.register(QUERY)
+            pipeline = PipelineConfig(rows_per_epoch=70, bad_records_max=1)
+            report = replay(config.streams, link, pipeline)
+            engine.settle()
+            assert windows_of(query) == expected(kept)
+        assert report.backwards == len(records) - len(kept)
+        assert (report.backwards == 0) == (lateness_ms == 300)
+
+
+def test_a_silent_source_does_not_hold_the_windows_of_another_one(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "quiet").mkdir()
+    (tmp_path / "quiet" / "one.jsonl").write_text(text_of([(1, 150)]))
+    text = STREAM % 'kind = "folder"\npath = "in"\nidle_ms = 300'
+    quiet = (STREAM % 'kind = "folder"\npath = "quiet"\nidle_ms = 300').replace("http://ex/s", "http://ex/quiet")
+    (tmp_path / "run.toml").write_text(text + quiet)
+    config = load_run_config(tmp_path / "run.toml")
+    both = QUERY.replace("WHERE { ?s", "FROM STREAM <http://ex/quiet> [RANGE 1s STEP 1s] WHERE { ?s")
+    with wukongs.Engine() as engine:
+        for name in ("s", "quiet"):
+            engine.stream(f"http://ex/{name}", batch_ms=100)
+        query = engine.register(both)
+        with feeding(engine, config) as found:
+            for number in range(1, 40):
+                with (tmp_path / "in" / "all.jsonl").open("a") as file:
+                    file.write(text_of([(number, 100 * number)]))
+                time.sleep(0.03)
+            wait_until(lambda: query.stats()["windows"] >= 3)
+            assert not found
+        ends = [one.end_ms for one in query.results(0)]
+    assert ends[:3] == [1000, 2000, 3000]
+
+
+def test_lines_come_over_tcp_from_several_clients(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = config_of(tmp_path, f'kind = "tcp"\nlisten = "127.0.0.1:{port}"\nlateness_ms = 100000\nfollow = false')
+    records = [(number, number) for number in range(1, 301)]
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=100)
+        query = engine.register(QUERY)
+        with feeding(engine, config) as found:
+            clients = [_connected(port) for _ in range(3)]
+            for place, client in enumerate(clients):
+                client.sendall(text_of(records[place::3]).encode())
+            for client in clients:
+                client.close()
+            wait_until(lambda: bool(found), 20)
+        engine.settle()
+        assert windows_of(query) == expected(records)
+    assert found[0].finished
+
+
+def _connected(port: int) -> socket.socket:
+    for _ in range(100):
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    raise AssertionError("nobody listens")
+
+
+def test_a_server_of_lines_that_goes_away_is_found_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = config_of(tmp_path, f'kind = "tcp"\nconnect = "127.0.0.1:{port}"')
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=100)
+        with feeding(engine, config) as found:
+            for first in (1, 101):
+                with socket.create_server(("127.0.0.1", port)) as server:
+                    server.settimeout(20)
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(text_of([(one, one) for one in range(first, first + 100)]).encode())
+            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == 200, 20)
+            assert not found
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ('kind = "folder"\npath = "nowhere"', r"source\.path: expected a folder, found .*nowhere, which is none"),
+        ('kind = "folder"', r"source\.path: expected a folder, found nothing"),
+        ('kind = "folder"\npath = "."\nstart = "now"', r"source\.start: expected one of 'beginning', 'end'"),
+        ('kind = "tcp"', r"source\.connect: expected either connect or listen, as host:port, found neither"),
+        ('kind = "tcp"\nlisten = "7000"', r"source\.listen: expected host:port, found '7000'"),
+        ('kind = "stdin"\npath = "x"', r"found the unknown key 'path'"),
+        ('kind = "stdin"\nlateness_ms = -1', r"source\.lateness_ms: expected an integer >= 0"),
+    ],
+)
+def test_what_will_not_do_in_a_run_file_is_refused(tmp_path: Path, source: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        config_of(tmp_path, source)
+
+
+def test_what_is_for_recordings_is_refused_beside_a_live_source(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"pipeline\.speed: expected none beside a source that goes on"):
+        config_of(tmp_path, 'kind = "stdin"', "[pipeline]\nspeed = 2.0\n")
+
+
+# --- wukongs push -----------------------------------------------------------------------------------------------------
+
+
+def timed(records: list[Record]) -> str:
+    return "".join(f'<http://ex/{one}> <http://ex/p> "v{one}" . {time_ms}\n' for one, time_ms in records)
+
+
+def pushed(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "wukongs", "push", "--data-dir", str(folder / "db"), "--stream", "http://ex/s"]
+    return subprocess.run([*command, *options], input=text, text=True, capture_output=True, timeout=120)
+
+
+def test_pipes_that_follow_each_other_push_to_one_stream(tmp_path: Path) -> None:
+    first = pushed(tmp_path, timed([(1, 100), (2, 250)]), "--batch-ms", "100", "-")
+    assert first.returncode == 0, first.stderr
+    late = pushed(tmp_path, timed([(3, 100), *((number, 300) for number in range(4, 24))]), "-")
+    assert late.returncode == 0, late.stderr
+    assert "its time 100 ms is before 250 ms" in late.stderr
+    with wukongs.Engine(tmp_path / "db") as engine:
+        assert engine.stats()["streams"]["http://ex/s"]["tuples"] == 22
+        assert len(engine.query("SELECT ?s { ?s ?p ?o }")) == 1, "the stream batches up to 250 and 300 ms are open"
+    (tmp_path / "more.nt").write_text(timed([(30, 400)]))
+    last = pushed(tmp_path, "", "--end", "--format", "timestamped", str(tmp_path / "more.nt"))
+    assert last.returncode == 0, last.stderr
+    with wukongs.Engine(tmp_path / "db") as engine:
+        assert len(engine.query("SELECT ?s { ?s ?p ?o }")) == 23
+    ended = pushed(tmp_path, timed([(40, 500)]), "-")
+    assert (ended.returncode, "is closed" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_a_push_with_a_mapping_takes_the_time_of_arrival(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(
+        'subject = "http://ex/{id}"\n[[triple]]\npredicate = "http://ex/p"\nvalue = "{v}"\n'
+    )
+    began = time.time_ns() // 1_000_000
+    found = pushed(
+        tmp_path,
+        "id,v\n1,a\n2,b\n",
+        "--format",
+        "csv",
+        "--mapping",
+        str(tmp_path / "m.toml"),
+        "--arrival",
+        "--end",
+        "-",
+    )
+    assert found.returncode == 0, found.stderr
+    with wukongs.Engine(tmp_path / "db") as engine:
+        assert len(engine.query("SELECT ?s { ?s ?p ?o }")) == 2
+        closed = engine.stats()["streams"]["http://ex/s"]["closed_ms"]
+    assert began <= closed
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-"], "no --data-dir and no --server"),
+        (["--data-dir", "db", "--format", "jsonl", "-"], "expected --mapping FILE"),
+        (["--data-dir", "db", "--format", "fax", "-"], "--format fax: expected one of timestamped, csv"),
+        (["--data-dir", "db", "--format", "ttl", "-"], "expected --time-predicate IRI or --arrival"),
+        (["--data-dir", "db", "--arrival", "-"], "each line has its time"),
+    ],
+)
+def test_wrong_options_of_push_are_named(
+    tmp_path: Path,
+    options: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["push", "--stream", "http://ex/s", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "db").exists()
+
+
+def test_a_second_writer_of_one_partition_locks_the_first_one_out(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    config = config_of(tmp_path, 'kind = "folder"\npath = "in"')
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=100)
+        with feeding(engine, config) as first:
+            wait_until(lambda: bool(engine.stats()["streams"]["http://ex/s"]))
+            time.sleep(0.3)
+            with feeding(engine, config) as second:
+                time.sleep(0.3)
+                (tmp_path / "in" / "a.jsonl").write_text(text_of([(1, 100)]))
+                wait_until(lambda: bool(first))
+                assert isinstance(first[0], StreamError)
+                assert "locked out by the newer writer" in str(first[0])
+                assert not second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_pipelines_with_a_spool_lose_and_repeat_nothing(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    records = [(number, number) for number in range(1, 20_001)]
+    (tmp_path / "in").mkdir()
+    config_of(tmp_path, 'kind = "folder"\npath = "in"', '[pipeline]\nspool = "spool"\n')
+    with wukongs.Engine(tmp_path / "db") as engine:
+        stream = engine.stream("http://ex/s", batch_ms=100)
+        query = engine.register(QUERY)
+        command = [sys.executable, "-c", PUSHER, str(tmp_path / "run.toml"), engine.listen()]
+        at = 0
+        while at < len(records):
+            with child(command):  # it is killed at the end of the block
+                for _ in range(rng.randint(1, 4)):
+                    part = records[at : at + 1000]
+                    at += len(part)
+                    (tmp_path / "in" / ".new").write_text(text_of(part))
+                    (tmp_path / "in" / ".new").rename(tmp_path / "in" / f"{at:06}.jsonl")
+                    time.sleep(rng.uniform(0.2, 1.2))
+        with child(command):
+            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] >= len(records), 60)
+            time.sleep(0.5)
+        stream.close()
+        engine.settle()
+        assert engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records)
+        assert windows_of(query) == expected(records)
