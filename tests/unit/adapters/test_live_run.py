@@ -422,6 +422,8 @@ def test_killed_pipelines_with_a_spool_lose_and_repeat_nothing(tmp_path: Path, s
             with child(command):  # it is killed at the end of the block
                 for _ in range(rng.randint(1, 4)):
                     part = records[at : at + 1000]
+                    if not part:
+                        break
                     at += len(part)
                     (tmp_path / "in" / ".new").write_text(text_of(part))
                     (tmp_path / "in" / ".new").rename(tmp_path / "in" / f"{at:06}.jsonl")
