@@ -37,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
     parser.add_argument("--stored", type=int, metavar="N", help="of continuous, paced: about so many stored triples")
     parser.add_argument("--minutes", type=float, metavar="M", help="of paced: one run of this length, drawn")
-    parser.add_argument("--only", nargs="+", default=(), metavar="QUESTION", help="of store: these questions only")
+    parser.add_argument(
+        "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline: these questions only"
+    )
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
     )
@@ -111,7 +113,7 @@ def run(
     if name == "pipeline":
         from wukongs.bench.pipeline.run import main as run_pipeline
 
-        return run_pipeline(report, quick)
+        return run_pipeline(report, quick, only)
     if name == "store":
         from wukongs.bench.store.run import main as run_store
 

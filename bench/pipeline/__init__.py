@@ -1,1 +1,1 @@
-"""The start of a run through Spark, measured."""
+"""The pipeline of `wukongs run`, through Spark and without it, and DataFrames on their way into a stream, measured."""

@@ -1,92 +1,53 @@
-"""From `wukongs run` to its first acknowledged piece: how long each part takes.
-
-Each run is a fresh process, on a small network that is made here. The processes of a run note the milestones that they
-pass (adapters/milestones.py); the clock starts before the process does.
-"""
+"""The figures of the pipeline: how long its start takes, how late windows are at the paper's rates, how many tuples go
+through at most, what a stall leaves behind, and how fast DataFrames go into a stream. Through Spark and without it."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
-import time
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 
-from wukongs.adapters.demo import continuous_queries
-from wukongs.adapters.lsbench_generator import STREAM_NAMES, STREAM_NAMESPACE, NetworkSettings, generate_network
-from wukongs.adapters.milestones import ENVIRONMENT_NAME
-from wukongs.bench.harness import Report, summary
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.pipeline.data import record
+from wukongs.bench.pipeline.drawn import draw
+from wukongs.bench.pipeline.sink import bench_sink
+from wukongs.bench.pipeline.start import bench_start
+from wukongs.bench.pipeline.streaming import STALL_S, bench_latency, bench_rate, bench_stall
 
-PASSED, PARTS = "seconds from the start", "seconds since the milestone before"
-FIRST_PIECE = "first acknowledged piece"
-MILESTONES = (
-    "command line",
-    "imports",
-    "Java check",
-    "streams and queries declared",
-    "stored data loaded",
-    "JVM up",
-    "session",
-    "first planner call",
-    "first task",
-    "first task has its links",
-    FIRST_PIECE,
-    "end",
-)
-TIMEOUT_S = 600.0
+QUESTIONS = ("start", "latency", "rate", "stall", "sink")
+STORED, BATCHES = 300_000, 300
+STALL_BATCHES = 200
+SINK_BATCHES, SINK_ROUNDS = 80, 5
 
 
-def main(report: Path | None, quick: bool) -> int:
-    """Run it; return the exit status. quick: one run only."""
-    count = 1 if quick else 5
-    results = Report("pipeline", {"source": "generated network of 100 people, 2 s", "runs": count})
+def main(report: Path | None, quick: bool, only: Sequence[str] = ()) -> int:
+    """Run it; return the exit status. quick: tiny sizes; only: some of QUESTIONS."""
+    wanted = only or QUESTIONS
+    unknown = sorted(set(wanted) - set(QUESTIONS))
+    if unknown:
+        print(f"wukongs: bench pipeline: no question {unknown[0]!r}: {', '.join(QUESTIONS)}", file=sys.stderr)
+        return 2
+    stored_count, batch_count, divisor = (5_000, 40, 50) if quick else (STORED, BATCHES, 1)
+    data = {"source": "our generator", "stored": stored_count, "stream batches": batch_count}
+    results = Report("pipeline", data)
     with tempfile.TemporaryDirectory(prefix="wukongs-pipeline-") as name:
-        config = write_run(Path(name))
-        if not quick:
-            start_once(config)  # compiles, and fills the caches of the system
-        runs = [start_once(config) for _ in range(count)]
-    results.check("milestones of each run", True, all(set(run) == set(MILESTONES) for run in runs))
-    for milestone in MILESTONES:
-        results.add(PASSED, {"milestone": milestone, **summary([run[milestone] for run in runs])})
-    order = sorted(MILESTONES, key=lambda one: summary([run[one] for run in runs])["median"])
-    for before, milestone in pairwise(order):
-        results.add(PARTS, {"part": milestone, **summary([run[milestone] - run[before] for run in runs])})
+        folder = Path(name)
+        try:
+            if "start" in wanted:
+                bench_start(results, folder, 1 if quick else 5, is_warm=quick)
+            if set(wanted) - {"start"}:
+                recording = record(folder, stored_count, batch_count, divisor)
+            if "sink" in wanted:
+                bench_sink(results, recording, folder, min(batch_count, SINK_BATCHES), 1 if quick else SINK_ROUNDS)
+            runs = bench_latency(results, recording, folder) if "latency" in wanted else {}
+            if "rate" in wanted:
+                bench_rate(results, recording, folder)
+            stalled = bench_stall(results, recording, folder, 1.0 if quick else STALL_S) if "stall" in wanted else {}
+        except WrongAnswer as error:
+            print(f"wukongs: bench pipeline: {error}", file=sys.stderr)
+            return 1
     results.publish(report)
+    if report is not None:
+        draw(results, runs, stalled, report / "pipeline.png")
     return 0
-
-
-def write_run(folder: Path) -> Path:
-    """Write the data and the run file; return the file's path."""
-    network = generate_network(folder, NetworkSettings(users=100, duration_ms=2000, seed=1, friends=10))
-    lines = ["[[stored]]", f'file = "{network.stored}"']
-    for name in STREAM_NAMES:
-        lines += ["[[stream]]", f'iri = "{STREAM_NAMESPACE}{name}"', "batch_ms = 100"]
-        lines += ["[stream.source]", 'kind = "timestamped"', f'path = "{network.streams[name]}"']
-    for name, text in list(continuous_queries(network.busiest_user).items())[:2]:
-        lines += ["[[query]]", f'name = "{name}"', f'text = """{text}"""']
-    path = folder / "run.toml"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
-def start_once(config: Path) -> dict[str, float]:
-    """Run it in a fresh process; return the seconds from its start to each milestone."""
-    noted = config.parent / "milestones.txt"
-    noted.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "wukongs", "run", "--plain", str(config)]
-    began_s = time.monotonic()
-    subprocess.run(
-        command,
-        env={**os.environ, ENVIRONMENT_NAME: str(noted)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    found: dict[str, float] = {}
-    for line in noted.read_text(encoding="utf-8").splitlines():
-        at, milestone = line.split(" ", 1)
-        found[milestone] = min(float(at) - began_s, found.get(milestone, TIMEOUT_S))
-    return found
