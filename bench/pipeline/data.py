@@ -7,6 +7,7 @@ spread over the stream batch, as those of a recording are.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def record(folder: Path, stored_count: int, batch_count: int, divisor: float) ->
                 file.writelines(
                     b"%b %d\n" % (line, first + BATCH_MS * at // len(lines)) for at, line in enumerate(lines)
                 )
+    os.sync()  # what is still written to the disk would delay the first run
     return Recording(workload, stored, streams)
 
 

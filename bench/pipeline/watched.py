@@ -82,7 +82,7 @@ def main(config: str, path: str, address: str | None = None) -> int:
     connect = None if address is None else lambda: wukongs.connect(address)
     with (
         patch.object(ReplayClock, "event_limit_ms", _noting_clock(notes)),
-        patch.object(EpochPlanner, "items", _noting_epochs(notes)),
+        patch.object(EpochPlanner, "next", _noting_epochs(notes)),
     ):
         status = run_config(load_run_config(Path(config)), display, connect)
     notes.newest = [(window.query, window.end_ms, window.serialize("tsv")) for window in display.newest]
@@ -102,13 +102,15 @@ def _noting_clock(notes: Notes) -> Any:
 
 
 def _noting_epochs(notes: Notes) -> Any:
-    original = EpochPlanner.items
+    original = EpochPlanner.next
 
-    def items(planner: EpochPlanner, start: ReplayPosition, end: ReplayPosition) -> Any:
-        notes.epochs.append((time.monotonic(), end.horizon_ms, sum(end.rows) - sum(start.rows)))
-        return original(planner, start, end)
+    def following(planner: EpochPlanner, position: ReplayPosition, event_limit_ms: int | None = None) -> Any:
+        found = original(planner, position, event_limit_ms)
+        if found != position:
+            notes.epochs.append((time.monotonic(), found.horizon_ms, sum(found.rows) - sum(position.rows)))
+        return found
 
-    return items
+    return following
 
 
 if __name__ == "__main__":
