@@ -50,6 +50,13 @@ class Planner(Protocol[P]):
     def items(self, start: P, end: P) -> list[WorkItem]:
         """Return the work between two positions."""
 
+    def tasks(self, start: P, end: P, task_count: int) -> list[list[WorkItem]]:
+        """Divide that work among at most so many tasks, each in its order. A partition belongs to one task."""
+
+    def reached_ms(self) -> int | None:
+        """Return the event time that the replay's clock has reached: a task keeps an item until it is at its
+        complete_ms. None: no item waits."""
+
     def resumed(self, start: P, end: P) -> tuple[P, P]:
         """Return an epoch that an earlier run has planned moved to where the nodes are."""
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wukongs.adapters.epochs import balanced
 from wukongs.adapters.feeds.feed import Feed
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
@@ -156,6 +157,13 @@ class LivePlanner:
                 complete = max(complete, floor - 1 - lateness_ms)
             found.append(WorkItem(setup, sent, max(first, last), chunks, complete, is_ending, lateness_ms))
         return found
+
+    def tasks(self, start: LivePosition, end: LivePosition, task_count: int) -> list[list[WorkItem]]:
+        """Divide the work between two positions among tasks."""
+        return balanced(self.items(start, end), task_count)
+
+    def reached_ms(self) -> None:
+        """Say that no item waits for a clock: what has come is due."""
 
     def resumed(self, start: LivePosition, end: LivePosition) -> tuple[LivePosition, LivePosition]:
         """Return an epoch that an earlier run has planned moved to where the nodes are. What that run knew of times may

@@ -21,10 +21,12 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from wukongs.adapters.epochs import balanced
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange
@@ -35,6 +37,8 @@ from wukongs.wire.messages import Opened
 CHUNK_ROWS = 1 << 16
 BATCHES_PER_EPOCH = 1000
 """Stream batches with rows in one epoch, of all partitions: the engine keeps some KiB for each, with one row, too."""
+APART_S = 0.02
+"""Tasks wait for the clock about so often, at most."""
 _HORIZON_MAX = 1 << 62
 
 
@@ -57,7 +61,8 @@ class ReplayPosition:
 
 
 class EpochPlanner:
-    """Plans the epochs of a replay of prepared sources, which the nodes have answered with opened.
+    """Plans the epochs of a replay of prepared sources, which the nodes have answered with opened. ahead_s: how far
+    beyond the clock epochs reach, whose tasks wait for it then.
 
     Raises: StreamError (a node that is further than the source: another file under the same name)."""
 
@@ -67,7 +72,9 @@ class EpochPlanner:
         opened: Sequence[Opened],
         epoch: int,
         config: PipelineConfig,
+        ahead_s: float = 0.0,
     ) -> None:
+        self._ahead_s = ahead_s
         self._indexes = [one.index for one in prepared]
         self.opened = tuple(opened)
         self.epoch = epoch
@@ -135,10 +142,12 @@ class EpochPlanner:
         wait_s, that is the same position."""
         if self._clock is None:
             self._clock = ReplayClock(position.horizon_ms, self._config.speed)
+        ahead_ms = self._event_ms(self._ahead_s)
         if not position.finished:
-            left_s = self._clock.seconds_until(self.due_ms(position), time.monotonic())
+            left_s = self._clock.seconds_until(self.due_ms(position) - ahead_ms, time.monotonic())
             released.wait(min(left_s, wait_s))
-        return self.next(position, self._clock.event_limit_ms(time.monotonic()))
+        limit_ms = self._clock.event_limit_ms(time.monotonic())
+        return self.next(position, None if limit_ms is None else limit_ms + ahead_ms)
 
     def taken(self, stats: PushStats) -> None:
         """Note that rows are sent: no news, since all was planned from what the files hold."""
@@ -159,6 +168,36 @@ class EpochPlanner:
             for i, (setup, first, last) in enumerate(zip(self.setups, start.rows, end.rows, strict=True))
         ]
 
+    def tasks(self, start: ReplayPosition, end: ReplayPosition, task_count: int) -> list[list[WorkItem]]:
+        """Divide the work between two positions among tasks. An epoch that is ahead of the clock is divided by event
+        time, too."""
+        now_ms = self.reached_ms()
+        stops = [start, end] if now_ms is None else self.stops(start, end, now_ms, self._event_ms(APART_S))
+        whole = balanced(self.items(start, end), task_count)
+        place = {id(item.setup): number for number, items in enumerate(whole) for item in items}
+        tasks: list[list[WorkItem]] = [[] for _ in whole]
+        for before, after in pairwise(stops):
+            for item in self.items(before, after):
+                tasks[place[id(item.setup)]].append(item)
+        return tasks
+
+    def stops(self, start: ReplayPosition, end: ReplayPosition, now_ms: int, apart_ms: int) -> list[ReplayPosition]:
+        """Return start, the positions on the way at which tasks wait for the clock, and end.
+
+        now_ms: event time that the clock has reached, so that nothing waits before it; apart_ms: about how far apart
+        in event time the positions are."""
+        apart_ms = max(1, apart_ms // self._step_ms) * self._step_ms
+        first = max(start.horizon_ms + self._step_ms, self._floor(now_ms))
+        found = [start]
+        for horizon in range(first, end.horizon_ms, apart_ms):
+            rows = tuple(map(min, self._rows_until(horizon, start.rows), end.rows))
+            found.append(ReplayPosition(horizon, rows, False))
+        return [*found, end]
+
+    def reached_ms(self) -> int | None:
+        """Return the event time that the clock has reached; None if there is none, or it has not begun."""
+        return None if self._clock is None else self._clock.event_limit_ms(time.monotonic())
+
     def resumed(self, start: ReplayPosition, end: ReplayPosition) -> tuple[ReplayPosition, ReplayPosition]:
         """Return an epoch that an earlier run has planned moved to where the nodes are."""
         rows = tuple(min(known, last) for known, last in zip(self.start.rows, end.rows, strict=True))
@@ -172,6 +211,10 @@ class EpochPlanner:
             return self.start
         rows = tuple(max(known, sent) for known, sent in zip(self.start.rows, position.rows, strict=True))
         return ReplayPosition(position.horizon_ms, rows, self._next_time(rows) is None)
+
+    def _event_ms(self, seconds: float) -> int:
+        """Return how much event time goes by in some seconds."""
+        return round(1000 * seconds * self._config.speed)
 
     def _chunks(self, partition: int, first: int, end: int) -> list[RowRange]:
         index = self._indexes[partition]

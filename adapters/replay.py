@@ -83,9 +83,10 @@ def opened_plan(
     folder: Path,
     epoch: int,
     say: Callable[[str], None],
+    ahead_s: float = 0.0,
 ) -> Planner[Any]:
     """Open every source partition, here and at the nodes, and plan from where the nodes are. folder: for what is needed
-    during this run only; say: shows a line to the user.
+    during this run only; say: shows a line to the user; ahead_s: how far beyond the clock of a replay epochs reach.
 
     Raises: DataError, SettingsError (a source); StreamError (an unknown stream, a newer writer); NodeUnavailable."""
     from wukongs.adapters.feeds.opening import open_feeds
@@ -93,7 +94,7 @@ def opened_plan(
     from wukongs.adapters.sources import prepare
 
     if not any(isinstance(stream.source, LiveSource) for stream in streams):
-        return _plan_replay(prepare(streams, folder), link, config, epoch)
+        return _plan_replay(prepare(streams, folder), link, config, epoch, ahead_s)
     feeds = open_feeds(streams, config, folder, say)
     try:
         opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]
@@ -111,10 +112,10 @@ def opened_plan(
 
 
 def _plan_replay(
-    prepared: Sequence[PreparedSource], link: IngestLink, config: PipelineConfig, epoch: int
+    prepared: Sequence[PreparedSource], link: IngestLink, config: PipelineConfig, epoch: int, ahead_s: float
 ) -> EpochPlanner:
     opened = [link.open(one.stream, one.source.partition, epoch) for one in prepared]
-    planner = EpochPlanner(prepared, opened, epoch, config)
+    planner = EpochPlanner(prepared, opened, epoch, config, ahead_s)
     for setup, row, skipped in zip(planner.setups, planner.start.rows, planner.skipped, strict=True):
         if skipped:  # rows before start_ms: pass them, so that the pieces after them leave no gap
             link.close_batches(setup.stream, setup.source.partition, epoch, row, planner.start.horizon_ms)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,13 +38,14 @@ SCHEMA = "nothing long"
 class PipelinePlan:
     """Everything that Spark's processes need from the start; small, since it travels.
 
-    place: of the nodes' cluster; setups: the PartitionSetups, pickled."""
+    place: of the nodes' cluster; setups: the PartitionSetups, pickled; speed: of the replay's clock, 0: none."""
 
     driver: DriverAddress
     addresses: tuple[str, ...]
     place: Place | None
     setups: bytes
     timeout_s: float
+    speed: float = 0.0
 
 
 @dataclass
@@ -88,14 +90,19 @@ class WukongsReader(DataSourceStreamReader):
         return [TaskPartition(items) for items in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Push a task's items; yields nothing."""
+        """Push a task's items, each when the replay's clock is at its end; yields nothing."""
         assert isinstance(partition, TaskPartition), partition
         passed("first task")
+        from wukongs.adapters.planner import ReplayClock
         from wukongs.adapters.spark.driver import item_of
 
         setups = pickle.loads(self._plan.setups)
+        reached_ms = _connections(self._plan).driver.reached_ms() if self._plan.speed else 0
+        clock = ReplayClock(reached_ms, self._plan.speed)
         for fields in partition.items:
-            run_task_item(self._plan, item_of(fields, setups))
+            item = item_of(fields, setups)
+            time.sleep(clock.seconds_until(item.complete_ms, time.monotonic()))
+            run_task_item(self._plan, item)
         return iter(())
 
 

@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic
 
 from wukongs.adapters.bad_records import BadRows
-from wukongs.adapters.epochs import P, Planner, balanced
+from wukongs.adapters.epochs import P, Planner
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.replay import PipelineReport
@@ -35,6 +35,7 @@ from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import REFUSED, error_in
 from wukongs.wire.trust import ANY, Gate, Keys
 
+_ALL_IS_DUE_MS = 1 << 62
 WAIT_S_MAX = 0.25
 """How long the driver leaves Spark without an answer while the replay's clock lets no epoch begin."""
 
@@ -62,6 +63,7 @@ class PipelineDriver(Generic[P]):
             "pipeline.start": self._start,
             "pipeline.next": self._next,
             "pipeline.tasks": self._tasks,
+            "pipeline.clock": self._tell_clock,
             "pipeline.report": self._report,
             "pipeline.bad": self._bad,
             "pipeline.error": self._error,
@@ -124,8 +126,12 @@ class PipelineDriver(Generic[P]):
             first, last = self._planner.resumed(first, last)
         elif self._is_old(packet.fields["first"]):
             first = self._planner.continued(first, self._resumed)
-        tasks = balanced(self._planner.items(first, last), self._config.parallelism)
+        tasks = self._planner.tasks(first, last, self._config.parallelism)
         return Packet("pipeline.tasks", {"tasks": [[_fields_of(item) for item in items] for items in tasks]})
+
+    def _tell_clock(self, packet: Packet) -> Packet:
+        reached_ms = self._planner.reached_ms()
+        return Packet("pipeline.clock", {"reached_ms": _ALL_IS_DUE_MS if reached_ms is None else reached_ms})
 
     def _report(self, packet: Packet) -> Packet:
         passed("first acknowledged piece")

@@ -48,6 +48,10 @@ class DriverChannel:
         tasks: list[list[dict[str, Any]]] = answer.fields["tasks"]
         return tasks
 
+    def reached_ms(self) -> int:
+        """Return the event time that the replay's clock has reached."""
+        return int(self._ask(Packet("pipeline.clock")).fields["reached_ms"])
+
     def report(self, stats: PushStats) -> None:
         """Report a pushed item; returns when the driver has it."""
         self._ask(Packet("pipeline.report", _sendable(stats.to_json())))

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from wukongs.adapters.spark.driver import PipelineDriver, Tally
     from wukongs.adapters.spark.session import StartingSession
 
+AHEAD_S = 1.0
+"""With a speed, epochs reach so far beyond the replay's clock, and their tasks wait for it: what Spark does between two
+epochs, which takes 100 ms and more, delays few stream batches."""
 LOOK_S = 0.1
 """How often is looked whether the pipeline is to stop, and whether Spark still runs the query."""
 
@@ -68,7 +71,7 @@ def run_pipeline(
         (folder / "plain").mkdir()
         with IngestLink(addresses, timeout_s=timeout_s) as link:
             run_epoch = writer_epoch() if epoch is None else epoch
-            planner = opened_plan(streams, link, config, folder / "plain", run_epoch, say)
+            planner = opened_plan(streams, link, config, folder / "plain", run_epoch, say, AHEAD_S)
         found = session or (active_session() if starting is None else None)
         if found is None:
             starting = starting or StartingSession(config.parallelism)
@@ -91,6 +94,7 @@ def run_pipeline(
                     place=planner.opened[0].place,
                     setups=pickle.dumps(planner.setups),
                     timeout_s=timeout_s,
+                    speed=config.speed,
                 )
                 offsets = str((folder if checkpoint is None else Path(checkpoint).absolute()) / "spark")
                 return _run(spark, driver, plan, len(planner.setups), offsets, stop, on_progress, on_bad)

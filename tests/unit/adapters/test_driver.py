@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from wukongs.adapters.planner import EpochPlanner, ReplayPosition
 from wukongs.adapters.push import PushStats
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SetAside, SourceIndex
+from wukongs.adapters.spark import data_source
 from wukongs.adapters.spark.driver import PipelineDriver, Settled, Tally, item_of
 from wukongs.adapters.spark.driver_channel import DriverAddress, DriverChannel
 from wukongs.errors import DataError, NodeUnavailable, StreamError
@@ -43,7 +46,7 @@ class Named:
 def _planner(config: PipelineConfig) -> EpochPlanner:
     index = SourceIndex(np.arange(0, 1000, 10, dtype=np.int64), np.arange(101, dtype=np.int64))
     prepared = [PreparedSource(STREAM, Named(name), index) for name in ("a", "b")]
-    return EpochPlanner(prepared, [Opened(100, None, (), 0, 62)] * 2, 1, config)
+    return EpochPlanner(prepared, [Opened(100, None, (), 0, 62)] * 2, 1, config, ahead_s=1.0)
 
 
 def _listening(config: PipelineConfig) -> tuple[PipelineDriver, EpochPlanner]:
@@ -163,8 +166,6 @@ def test_who_has_not_the_pipelines_keys_is_not_heard(driver: PipelineDriver) -> 
 
 
 def test_a_worker_keeps_no_connections_of_an_earlier_pipeline_on_the_same_port(driver: PipelineDriver) -> None:
-    from wukongs.adapters.spark import data_source
-
     keys = [replace(driver.address.keys, own=KeyPair(*new_key_pair())) for _ in range(2)]
     first, second = (data_source.PipelinePlan(replace(driver.address, keys=one), (), None, b"", 1.0) for one in keys)
     try:
@@ -175,18 +176,50 @@ def test_a_worker_keeps_no_connections_of_an_earlier_pipeline_on_the_same_port(d
         data_source._forget()
 
 
-def test_the_replays_clock_is_waited_for_until_the_driver_releases() -> None:
-    driver, _ = _listening(PipelineConfig(speed=2.0))
+def test_an_epoch_is_ahead_of_the_replays_clock_and_the_next_one_waits_until_the_driver_releases() -> None:
+    driver, _ = _listening(PipelineConfig(speed=0.2))
+    with closing(driver), closing(driver.address.connect(10.0)) as channel:
+        assert channel.reached_ms() == 1 << 62, "before the clock runs, an epoch of an earlier run waits for nothing"
+        position = channel.next(channel.start())
+        assert position["horizon_ms"] == 100, "a second ahead is a fifth of that in event time, in whole stream batches"
+        assert channel.reached_ms() < 100
+        threading.Timer(0.01, driver.release).start()
+        assert channel.next(position) == position
+
+
+def test_tasks_are_told_where_to_wait_for_the_clock() -> None:
+    driver, planner = _listening(PipelineConfig(speed=0.4))
     with closing(driver), closing(driver.address.connect(10.0)) as channel:
         start = channel.start()
-        position = start
-        began_s = time.monotonic()
-        while position == start:
-            position = channel.next(start)
-        assert time.monotonic() - began_s >= 0.05
-        threading.Timer(0.01, driver.release).start()
-        while channel.next(position) != position:
-            pass
+        following = channel.next(start)
+        assert following["horizon_ms"] == 300
+        tasks = [[item_of(fields, planner.setups) for fields in told] for told in channel.tasks(start, following)]
+        found = [[(one.complete_ms, one.first_offset, one.end_offset) for one in task] for task in tasks]
+        assert found == [[(0, 0, 1), (100, 1, 11), (200, 11, 21), (300, 21, 31)]] * 2
+
+
+def test_a_task_sends_each_item_when_the_clock_is_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, planner = _listening(PipelineConfig(speed=0.001))
+    now_s, sent = 50.0, []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(data_source, "run_task_item", lambda _, item: sent.append((item.complete_ms, round(now_s))))
+    with closing(driver), closing(driver.address.connect(10.0)) as channel:
+        position = channel.start()
+        channel.next(position)  # starts the clock, which stands still as far as this test can tell
+        horizons = [position, *(ReplayPosition(ms, (ms // 10 + 1,) * 2, False).to_json() for ms in (100, 200, 300))]
+        told = [channel.tasks(*pair)[0] for pair in pairwise(horizons)]
+        plan = data_source.PipelinePlan(driver.address, (), None, pickle.dumps(planner.setups), 10.0, speed=0.001)
+        monkeypatch.setattr(data_source, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now_s))
+        items = [fields for one in told for fields in one]
+        try:
+            list(data_source.WukongsReader(plan).read(data_source.TaskPartition(items)))
+        finally:
+            data_source._forget()
+    assert [(ms, at_s - 50) for ms, at_s in sent] == [(0, 100), (100, 200), (200, 300), (300, 400)]
 
 
 def test_reports_are_waited_for(driver: PipelineDriver, channel: DriverChannel) -> None:

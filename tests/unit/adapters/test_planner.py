@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -201,6 +202,58 @@ def test_tasks_are_balanced_by_rows_and_partitions_stay_whole() -> None:
     assert [[item.setup.source.partition for item in task] for task in tasks] == [["part-0"], ["part-1", "part-2"]]
     assert len(balanced(planner.items(planner.start, planner.next(planner.start)), 8)) == 3
     assert balanced([], 2) == []
+
+
+def test_a_paced_epoch_stops_where_nothing_more_is_due_and_then_by_steps() -> None:
+    planner = _planner([[5, 15, 25, 35, 45], [8, 38]])
+    end = planner.next(planner.start, 40)
+    stops = planner.stops(planner.start, end, now_ms=19, apart_ms=1)
+    assert stops == [
+        planner.start,
+        ReplayPosition(10, (1, 1), False),
+        ReplayPosition(20, (2, 1), False),
+        ReplayPosition(30, (3, 1), False),
+        ReplayPosition(40, (4, 2), False),
+    ]
+    assert planner.stops(planner.start, end, now_ms=29, apart_ms=25)[1:] == [stops[2], end]
+    assert planner.stops(planner.start, end, now_ms=1 << 62, apart_ms=0) == [planner.start, end]
+    assert planner.stops(stops[3], end, now_ms=-50, apart_ms=10) == [stops[3], end]
+
+
+def test_a_repeated_epoch_stops_nowhere_before_what_the_nodes_have() -> None:
+    planner = _planner([[5, 15, 25, 35]])
+    start = ReplayPosition(0, (3,), False)
+    end = ReplayPosition(40, (4,), True)
+    assert [one.rows for one in planner.stops(start, end, now_ms=0, apart_ms=10)] == [(3,), (3,), (3,), (3,), (4,)]
+
+
+@fuzzed(60)
+@given(
+    times=st.lists(st.lists(st.integers(0, 400), max_size=20).map(sorted), min_size=1, max_size=3),
+    now_ms=st.integers(-50, 500),
+    speed=st.sampled_from([0.1, 1.0, 4.5]),
+    task_count=st.integers(1, 4),
+)
+def test_the_tasks_of_a_paced_epoch_send_what_the_epoch_holds(
+    times: list[list[int]], now_ms: int, speed: float, task_count: int
+) -> None:
+    planner = _planner(times, PipelineConfig(speed=speed))
+    end = planner.next(planner.start)
+    stops = planner.stops(planner.start, end, now_ms, round(20 * speed))
+    with patch.object(planner, "reached_ms", lambda: now_ms):
+        tasks = planner.tasks(planner.start, end, task_count)
+    assert sum(map(bool, tasks)) == len(tasks) <= task_count
+    for whole in planner.items(planner.start, end):
+        parts = [
+            [item for item in task if item.setup is whole.setup]
+            for task in tasks
+            if any(item.setup is whole.setup for item in task)
+        ]
+        assert len(parts) == 1, "a partition belongs to one task"
+        rows = [row for item in parts[0] for row in range(item.first_offset, item.end_offset)]
+        assert rows == list(range(whole.first_offset, whole.end_offset))
+        assert [item.complete_ms for item in parts[0]] == [one.horizon_ms for one in stops[1:]]
+        assert [item.finish for item in parts[0]] == [False] * (len(stops) - 2) + [end.finished] * (len(stops) > 1)
 
 
 def test_the_time_until_the_next_epoch_is_known() -> None:
