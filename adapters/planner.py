@@ -8,7 +8,7 @@ batches. It is as late as these bounds let it be, unless one step alone has more
   until the streams are aligned. Event time without rows costs nothing, so gaps are jumped over;
 * with align_ms and several partitions, it lies at most align_ms after the one before it (or after the next row, where
   there is a gap), so no stream runs further ahead of the others;
-* with a speed, the clock.
+* with a speed, the clock; with a rate, the rows that are due by then.
 
 A ReplayPosition is a pure function of the one before it (and of the clock, with a speed), so a repeated epoch is the
 same.
@@ -39,6 +39,8 @@ BATCHES_PER_EPOCH = 1000
 """Stream batches with rows in one epoch, of all partitions: the engine keeps some KiB for each, with one row, too."""
 APART_S = 0.02
 """Tasks wait for the clock about so often, at most."""
+RATE_EPOCH_S = 0.25
+"""With a rate, an epoch has about the rows of so long, and begins when all rows before it are due."""
 _HORIZON_MAX = 1 << 62
 
 
@@ -84,6 +86,9 @@ class EpochPlanner:
         )
         self._config = config
         self._clock: ReplayClock | None = None
+        self._began_s, self._began_rows = 0.0, 0
+        of_rate = max(1, round(config.rate * RATE_EPOCH_S)) if config.rate else config.rows_per_epoch
+        self._rows_per_epoch = min(config.rows_per_epoch, of_rate)
         self._step_ms = math.lcm(*(setup.batch_ms for setup in self.setups)) if self.setups else 1
         is_bounded = config.align_ms > 0 and len(self.setups) > 1
         self._span_steps = max(1, config.align_ms // self._step_ms) if is_bounded else None
@@ -142,6 +147,11 @@ class EpochPlanner:
         wait_s, that is the same position."""
         if self._clock is None:
             self._clock = ReplayClock(position.horizon_ms, self._config.speed)
+            self._began_s, self._began_rows = time.monotonic(), sum(position.rows)
+        if self._config.rate and not position.finished:
+            due_s = self._began_s + (sum(position.rows) - self._began_rows) / self._config.rate
+            if due_s > time.monotonic() and not released.wait(min(due_s - time.monotonic(), wait_s)):
+                return position if due_s > time.monotonic() else self.next(position)
         ahead_ms = self._event_ms(self._ahead_s)
         if not position.finished:
             left_s = self._clock.seconds_until(self.due_ms(position) - ahead_ms, time.monotonic())
@@ -257,7 +267,7 @@ class EpochPlanner:
         batch_count = sum(
             int(before[stop] - before[start]) for before, start, stop in zip(self._batches, first, end, strict=True)
         )
-        return sum(end) - sum(first) <= self._config.rows_per_epoch and batch_count <= BATCHES_PER_EPOCH
+        return sum(end) - sum(first) <= self._rows_per_epoch and batch_count <= BATCHES_PER_EPOCH
 
 
 def _batches_before(times: Int64Array, batch_ms: int) -> Int64Array:

@@ -147,6 +147,7 @@ class PipelineConfig:
     engine: "spark" runs the pipeline on local Spark, "local" in this process, without Java: the same rows are read and
     sent, so windows and answers are equal (`wukongs run --local` says the same).
     speed: milliseconds of event time per millisecond, 0 for as fast as possible.
+    rate: rows a second, of all streams together, whatever event time does; 0 for as fast as possible.
     rows_per_epoch: about how many rows one epoch reads, of all streams; so many may wait until the streams are at one
     time. An epoch is as long in event time as its rows are, so sparse rows go as fast as dense ones.
     align_ms: how far, in event time, one file may run ahead of another at most (0: as far as rows_per_epoch lets it).
@@ -165,6 +166,7 @@ class PipelineConfig:
 
     engine: Literal["spark", "local"] = "spark"
     speed: float = 0.0
+    rate: float = 0.0
     rows_per_epoch: int = 100_000
     align_ms: int = 0
     start_ms: int | None = None
@@ -363,6 +365,7 @@ def _pipeline(reader: TableReader) -> PipelineConfig:
     config = PipelineConfig(
         engine="local" if reader.choice("engine", ("spark", "local"), defaults.engine) == "local" else "spark",
         speed=reader.number("speed", defaults.speed),
+        rate=reader.number("rate", defaults.rate),
         rows_per_epoch=reader.integer("rows_per_epoch", defaults.rows_per_epoch, low=1) or 0,
         align_ms=reader.integer("align_ms", defaults.align_ms) or 0,
         start_ms=reader.integer("start_ms", None, low=-(1 << 62)),
@@ -374,6 +377,8 @@ def _pipeline(reader: TableReader) -> PipelineConfig:
         spool_sync_ms=reader.integer("spool_sync_ms", defaults.spool_sync_ms) or 0,
         spool_bytes_max=reader.integer("spool_bytes_max", defaults.spool_bytes_max, low=1) or 0,
     )
+    if config.speed and config.rate:
+        raise reader.error("rate", "either speed or rate", "both")
     reader.done()
     return config
 
@@ -410,7 +415,8 @@ def _check_pace(config: RunConfig) -> None:
     """Refuse what is for recordings only where a source goes on while it is read."""
     live = [stream.iri for stream in config.streams if isinstance(stream.source, LiveSource)]
     pipeline = config.pipeline
-    for key, value in (("speed", pipeline.speed), ("start_ms", pipeline.start_ms), ("stop_ms", pipeline.stop_ms)):
+    pace = (("speed", pipeline.speed), ("rate", pipeline.rate))
+    for key, value in (*pace, ("start_ms", pipeline.start_ms), ("stop_ms", pipeline.stop_ms)):
         if live and value:
             raise SettingsError(
                 f"{config.file}: pipeline.{key}: expected none beside a source that goes on while it is read (stream "

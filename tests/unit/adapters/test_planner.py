@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -275,3 +276,22 @@ def test_a_checkpoint_of_an_earlier_run_goes_on_where_the_nodes_are() -> None:
     assert planner.continued(repeated, repeated) == ReplayPosition(10, (2, 2), False)
     behind = ReplayPosition(10, (0, 2), False)
     assert planner.continued(behind, behind).rows == (1, 2)
+
+
+def test_a_rate_begins_an_epoch_when_all_rows_before_it_are_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock of our own: 1,000 rows at 100 a second take ten seconds, whatever their event times are."""
+    planner = _planner([[row * row for row in range(500)], [7 * row for row in range(500)]], PipelineConfig(rate=100))
+    now_s = 1000.0
+    monkeypatch.setattr(planner_module.time, "monotonic", lambda: now_s)
+    position, begun = planner.start, []
+    while not position.finished:
+        following = planner.follow(position, threading.Event(), 0.0)
+        if following == position:
+            now_s += 0.125
+        else:
+            assert sum(position.rows) <= 100 * (now_s - 1000.0) < sum(position.rows) + 13
+            begun.append(sum(following.rows) - sum(position.rows))
+            position = following
+    assert sum(begun) == 1000
+    assert max(begun) <= 25
+    assert 9.5 <= now_s - 1000.0 <= 10.0
