@@ -1,4 +1,4 @@
-"""What plans the epochs of a pipeline: the common face of a replay's planner and of one for live sources."""
+"""The common face of what plans the epochs of a pipeline: a replay's planner, and one for live sources."""
 
 from __future__ import annotations
 

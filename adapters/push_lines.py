@@ -38,7 +38,7 @@ ENDINGS = {"ndjson": "jsonl", "json": "jsonl", "ntriples": "nt", "nquads": "nq"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushOptions:
-    """What is pushed, and how. paths: "-" is standard input; format: "" for that of the first file's ending.
+    """The options of a push. paths: "-" is standard input; format: "" for that of the first file's ending.
 
     time_column, time_predicate, is_arrival: when a record happens, one of them or none; is_last: nothing more comes."""
 

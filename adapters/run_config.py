@@ -28,9 +28,9 @@ T = TypeVar("T")
 RecordKind = Literal["csv", "tsv", "jsonl", "parquet"]
 RdfKind = Literal["ttl", "trig", "nt", "nq", "jsonld"]
 FormatKind = Literal["timestamped", "rdf", "csv", "tsv", "jsonl", "parquet"]
-"""What files may be."""
+"""The formats of files."""
 MessageKind = Literal["timestamped", "csv", "tsv", "jsonl", "ttl", "trig", "nt", "nq", "jsonld"]
-"""What messages may be."""
+"""The formats of messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class RdfSource:
 
 
 Format = TimestampedSource | RecordSource | RdfSource
-"""What records or messages are; with paths, where they are."""
+"""Says how records or messages are written and, with paths, where they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

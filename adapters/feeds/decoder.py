@@ -27,7 +27,7 @@ from wukongs.store.dtypes import Int64Array
 
 @dataclass(frozen=True)
 class Decoder:
-    """What messages of one source partition become. name: of the source in reports, where a message names no file;
+    """Makes rows of the messages of one source partition. name: of the source in reports, where a message names no file;
     lateness_ms: how far a row may lie behind the latest time."""
 
     partition: str

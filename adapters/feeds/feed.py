@@ -43,7 +43,7 @@ class Feed(Protocol):
 
     @property
     def source(self) -> StreamSource:
-        """What the workers read by."""
+        """The workers' side of it."""
 
     @property
     def waits(self) -> Waits: ...
@@ -102,7 +102,7 @@ class Inlet(Protocol):
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """What the reader has said about how far it is, also in earlier lives: values by name."""
+        """All that the reader has said about how far it is, also in earlier lives: values by name."""
 
     @property
     def is_stopped(self) -> bool:

@@ -1,8 +1,8 @@
 """A folder that grows: files that are renamed into it, appended to, rotated, compressed (`kind = "folder"`).
 
 Files are read in the order of their last change. A file is known by its number on the file system and by its first
-bytes, so one that was renamed is read on, and one that took the place of another, or was cut, is read anew. What is
-left at the end of a file without a line end counts as a line once the file has not changed for a while.
+bytes, so one that was renamed is read on, and one that took the place of another, or was cut, is read anew. The rest
+of a file that has no line end counts as a line once the file has not changed for a while.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Spool:
         self._waiting_from = 0
         """The place of the first frame that the nodes do not have whole."""
         self.state: dict[str, Any] = {}
-        """What the source said last about how far it is read."""
+        """How far the source is read, as it has said."""
         self.first_row = self.end_row = 0
         """Records [first_row, end_row) are here."""
         self.time_ms = 0

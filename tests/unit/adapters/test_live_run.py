@@ -9,11 +9,13 @@ import random
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,12 @@ import pytest
 
 import wukongs
 from tests.processes import child
+from tests.unit.adapters.helpers import PROJECT
+from wukongs.adapters.feeds.feed import Inlet, Kind, Waits
+from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.replay import PipelineReport, replay
-from wukongs.adapters.run_config import PipelineConfig, load_run_config
+from wukongs.adapters.run_config import LiveSource, PipelineConfig, load_run_config
 from wukongs.cli import main
 from wukongs.errors import SettingsError, StreamError
 from wukongs.wire.link import IngestLink
@@ -311,6 +317,35 @@ def test_what_will_not_do_in_a_run_file_is_refused(tmp_path: Path, source: str, 
 def test_what_is_for_recordings_is_refused_beside_a_live_source(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"pipeline\.speed: expected none beside a source that goes on"):
         config_of(tmp_path, 'kind = "stdin"', "[pipeline]\nspeed = 2.0\n")
+
+
+def test_the_kind_of_the_page_works_and_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (PROJECT / "docs" / "sources.md").read_text()
+    code = textwrap.dedent(page[page.index("    @dataclass") : page.rindex("    )\n") + 6])
+    names: dict[str, Any] = {"dataclass": dataclass, "Kind": Kind, "Csv": Csv, "Inlet": Inlet}
+    exec(code, names)
+    monkeypatch.setitem(KINDS, "counter", names["KIND"])
+    source = """
+[[stream]]
+iri = "http://ex/s"
+source = { kind = "counter", limit = %d, format = "jsonl", mapping = "m.toml" }
+[pipeline]
+spool = "spool"
+"""
+    (tmp_path / "m.toml").write_text(
+        'subject = "http://ex/{n}"\ntime = { column = "_time", format = "epoch_ms" }\n'
+        '[[triple]]\npredicate = "http://ex/parity"\nvalue = "{_parity}"\n'
+    )
+    for limit, before in ((10, 0), (25, 10)):
+        (tmp_path / "run.toml").write_text(source % limit)
+        config = load_run_config(tmp_path / "run.toml")
+        assert isinstance(config.streams[0].source, LiveSource)
+        goes_on = replace(config.streams[0].source, waits=Waits(is_last=False))
+        with wukongs.Engine(tmp_path / "db") as engine, IngestLink([engine.listen()]) as link:
+            engine.stream("http://ex/s", batch_ms=100)
+            report = replay([replace(config.streams[0], source=goes_on)], link, config.pipeline)
+            assert report.triples == limit - before
+            assert engine.stats()["streams"]["http://ex/s"]["tuples"] == limit
 
 
 # --- wukongs push -----------------------------------------------------------------------------------------------------
