@@ -166,8 +166,8 @@ class LivePlanner:
         """Say that no item waits for a clock: what has come is due."""
 
     def resumed(self, start: LivePosition, end: LivePosition) -> tuple[LivePosition, LivePosition]:
-        """Return an epoch that an earlier run has planned moved to where the nodes are. The times that it knew may not hold
-        there, and feeds that had ended may go on."""
+        """Return an epoch that an earlier run has planned moved to where the nodes are. The times that it knew may not
+        hold there, and feeds that had ended may go on."""
         rows = [min(row, last) for row, last in zip(self._begun, end.rows, strict=True)]
         none_ended = [False] * len(rows)
         return self._position(rows, self._never, none_ended), self._position(end.rows, self._never, none_ended)

@@ -27,8 +27,10 @@ from wukongs.store.dtypes import Int64Array
 
 @dataclass(frozen=True)
 class Decoder:
-    """Makes rows of the messages of one source partition. name: of the source in reports, where a message names no file;
-    lateness_ms: how far a row may lie behind the latest time."""
+    """Makes rows of the messages of one source partition.
+
+    name: of the source in reports, where a message names no file; lateness_ms: how far a row may lie behind the latest
+    time."""
 
     partition: str
     name: str
