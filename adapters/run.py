@@ -20,8 +20,9 @@ from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords
 from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.replay import PipelineReport, replay
-from wukongs.adapters.run_config import RunConfig, load_run_config
+from wukongs.adapters.run_config import QueryConfig, RunConfig, load_run_config
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
+from wukongs.remote.kinds import SILENT_S
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.link import IngestLink
 
@@ -36,6 +37,8 @@ log = logging.getLogger("wukongs")
 DRAWN_EVERY_S = 0.1
 SETTLE_S = 5.0
 """So long an interrupted run waits for the engine to have done with what was sent."""
+HELD_S = SILENT_S + 10
+"""So long the queries of a run that was killed may be held for it by its node."""
 DONE, INTERRUPTED, TERMINATED = 0, 130, 143
 
 
@@ -185,7 +188,7 @@ def _declare(
     queries: list[RegisteredQuery | RemoteQuery] = []
     for query in config.queries:
         try:
-            registered = engine.register(query.text, on_result=display.window, output=query.output)
+            registered = _registered(engine, query, display)
             stack.callback(registered.close)
             queries.append(registered)
         except StreamError as error:
@@ -194,6 +197,22 @@ def _declare(
             where = text.removeprefix("query") if place else f", [[query]] {query.name}: {text}"
             raise StreamError(query.source + where) from None
     return queries
+
+
+def _registered(engine: Engine | RemoteEngine, query: QueryConfig, display: Display) -> RegisteredQuery | RemoteQuery:
+    """Register a query. If a run was killed, its node holds its queries until it has been silent for a while: wait for
+    that, and go on with its windows."""
+    deadline, is_said = time.monotonic() + HELD_S, False
+    while True:
+        try:
+            return engine.register(query.text, on_result=display.window, output=query.output)
+        except StreamError as error:
+            if "is registered already:" not in str(error) or time.monotonic() > deadline:
+                raise
+            if not is_said:
+                display.phase(f"waiting up to {HELD_S:.0f} s for a query that another client holds: {error}")
+                is_said = True
+            time.sleep(0.5)
 
 
 def summary_lines(progress: RunProgress, dead_letters: str = "") -> list[str]:

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from tests.clusters import cluster
+from tests.inside import ingest_of
 from tests.processes import child
 from tests.unit.wire.conftest import wait_until
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run import run
+from wukongs.adapters.run_config import load_run_config
+from wukongs.engine import Engine
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.remote.client import connect
 from wukongs.remote.service import Service
@@ -311,3 +314,24 @@ def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
         assert nodes[1].engine.queries() == []
         wait_until(lambda: nodes[0].engine.queries() == [], "the other node has heard that the query is closed")
     assert told() == expected
+
+
+def test_a_run_goes_on_with_the_queries_of_one_that_was_killed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The node takes the killed one for alive until it has been silent for long enough."""
+    with ExitStack() as stack:
+        engine = stack.enter_context(Engine())
+        service = Service(engine, Settings(), silent_s=1)
+        stack.callback(service.close)
+        socket = ClientSocket("tcp://127.0.0.1:*", service.handlers, ingest_of(engine))
+        stack.callback(socket.close)
+        killed = connect(socket.address)
+        killed.stream("http://ex/s", batch_ms=100)
+        (folder / "run.toml").write_text(STREAM + QUERY)
+        killed.register(load_run_config(folder / "run.toml").queries[0].text)
+        assert run_text(folder, STREAM + QUERY, connect=lambda: connect(socket.address), is_local=True) == 0
+        assert engine.queries() == []
+    out, err = capsys.readouterr()
+    assert "q\t(0, 1000]\t2 rows" in out
+    assert "waiting up to 70 s for a query that another client holds: " in err
