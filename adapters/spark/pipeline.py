@@ -100,6 +100,11 @@ def run_pipeline(
                 return _run(spark, driver, plan, len(planner.setups), offsets, stop, on_progress, on_bad)
             finally:
                 driver.close()
+        except Exception as error:
+            status = None if starting is None or isinstance(error, WukongsError) else starting.lost_jvm()
+            if status is None:
+                raise
+            raise StreamError(f"Spark's JVM has ended, with status {status}. Start it again: it resumes") from None
         finally:
             planner.close()
             if found is None and starting is not None:

@@ -6,6 +6,7 @@ Python, one fast compiler tier. All that the JVM and its workers print goes to a
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -112,6 +113,14 @@ class StartingSession:
         self._session._jvm.SparkSession.setActiveSession(self._session._jsparkSession)  # type: ignore[union-attr]
         return self._session
 
+    def lost_jvm(self) -> int | None:
+        """Return the status of a JVM that has ended by itself, waiting a moment for it; None if it runs, or if it is
+        not known."""
+        if self._jvm is not None and not self._is_closed:
+            with suppress(subprocess.TimeoutExpired):
+                return self._jvm.process.wait(1)
+        return None
+
     def close(self) -> None:
         """Stop Spark, end its JVM and remove its folder, however far the start has come. May be called again."""
         if self._is_closed:
@@ -149,7 +158,9 @@ class StartingSession:
             conf.set(name, value)
         gateway = _launch(conf, self._log) if self._jvm is None else _connect(self._jvm)
         passed("JVM up")
+        logging.getLogger().addFilter(_is_not_of_py4j)
         context = SparkContext(conf=conf, gateway=gateway)
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         context.setLogLevel("OFF")
         return SparkSession(context)
 
@@ -214,6 +225,11 @@ def _connect(jvm: Jvm) -> Any:
             os.environ.pop(name, None)
     gateway.proc = jvm.process
     return gateway
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Keep quiet what py4j tells the root logger when the JVM has gone: our error says it in a line."""
+    return "py4j" not in record.pathname
 
 
 def _forget_context() -> None:
