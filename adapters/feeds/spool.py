@@ -30,6 +30,7 @@ import numpy as np
 
 from wukongs.adapters.source import RowRange, read_bytes
 from wukongs.errors import CorruptionError, SettingsError, StorageError
+from wukongs.store.disk import Disk
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.wal import RECORD_HEADER_BYTES, SEGMENT_HEAD_BYTES, WriteAheadLog, records_in
 
@@ -121,7 +122,9 @@ class Spool:
 
     Raises: SettingsError (another process has it open); CorruptionError, StorageError."""
 
-    def __init__(self, folder: Path, sync_interval_ms: int = 0, bytes_max: int = 4 << 30) -> None:
+    def __init__(
+        self, folder: Path, sync_interval_ms: int = 0, bytes_max: int = 4 << 30, disk: Disk | None = None
+    ) -> None:
         self.folder = folder
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
@@ -148,7 +151,7 @@ class Spool:
         except OSError:
             os.close(self._lock)
             raise SettingsError(f"spool {folder}: another process has it open. Stop that one first") from None
-        self._log = WriteAheadLog(folder / "log", sync_interval_ms)
+        self._log = WriteAheadLog(folder / "log", sync_interval_ms, disk)
         self._recover()
 
     def _recover(self) -> None:

@@ -187,25 +187,26 @@ class SpoolFeed:
             lengths = np.array([len(put.message) for put in puts], np.int64)
             data = b"".join(put.message for put in puts)
             changes = {name: value for put in puts for name, value in (put.state or {}).items()}
-            self._write(Frame(0, self._now_ms(), lengths, data, cells=cells), changes or None)
-            for put in puts:
-                if put.then is not None:
-                    put.then()
+            if self._write(Frame(0, self._now_ms(), lengths, data, cells=cells), changes or None):
+                for put in puts:
+                    if put.then is not None:
+                        put.then()
         self._is_done = True
 
-    def _write(self, frame: Frame, state: dict[str, Any] | None) -> None:
-        """Append to the spool; wait for room, in it and on the disk."""
+    def _write(self, frame: Frame, state: dict[str, Any] | None) -> bool:
+        """Append to the spool; wait for room, in it and on the disk. Tell whether it is there: not if the feed was
+        stopped before."""
         is_said = False
         while not self._spool.wait_for_room(FULL_WAIT_S):
             if self.is_stopped:
-                return
+                return False
         while not self.is_stopped:
             with self._is_writing:
                 if self.is_stopped:
-                    return
+                    return False
                 try:
                     self._spool.append(frame, state)
-                    break
+                    return True
                 except StorageError as error:
                     if not self._spool.may_recover:
                         raise
@@ -214,6 +215,7 @@ class SpoolFeed:
                 self.say(reason)
                 is_said = True
             self.wait(FULL_WAIT_S)
+        return False
 
     def _now_ms(self) -> int:
         """Return the time; it never runs backwards in one spool."""
