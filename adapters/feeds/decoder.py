@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,7 @@ class Decoder:
         if isinstance(format, RdfSource):
             times = None if format.predicate else block.times()
             return self._parser.rows(
-                block.messages(), times, first, floor_ms, block.place_of, scope, hash_bits, self.lateness_ms
+                block.messages(), times, block.numbers, floor_ms, block.place_of, scope, hash_bits, self.lateness_ms
             )
         return self._timestamped(block, format, floor_ms, scope, hash_bits)
 
@@ -79,7 +79,7 @@ class Decoder:
             return block.place_of(int(of_lines[line])).set_aside(column, reason)
 
         rows = timestamped_rows(encoded, bad_lines, times, 0, floor_ms, describe, self.lateness_ms)
-        return replace(rows, offsets=block.first_row + of_lines[rows.offsets])
+        return replace(rows, offsets=block.numbers[of_lines[rows.offsets]])
 
     def _table(self, block: _Block, format: RecordSource) -> Table:
         names = format.mapping.columns
@@ -90,6 +90,7 @@ class Decoder:
             csv = format.mapping.csv or Csv(delimiters="\t" if format.kind == "tsv" else ",")
             records = CsvRecords(csv, block.columns or csv.columns)
             table, _ = records.table(block.data, block.count, own, block.name, block.starts)
+        table.numbers = block.numbers
         if MESSAGE_TIME in names:
             table.names[MESSAGE_TIME] = pa.array([str(time) for time in block.times()], TEXT)
         for name in set(names) & block.cells.keys():
@@ -109,6 +110,7 @@ class _Block:
         self.data = b"".join(frame.data for frame in frames)
         self.starts: Int64Array = starts_of(np.concatenate([frame.lengths for frame in frames]))
         self.count = len(self.starts) - 1
+        self.numbers: Int64Array = np.concatenate([frame.numbers for frame in frames])
         names = {name for frame in frames for name in frame.cells}
         self.cells = {
             name: [text for frame in frames for text in frame.cells.get(name, [None] * len(frame.lengths))]
@@ -128,15 +130,21 @@ class _Block:
         return b"".join(ended), starts_of([len(one) for one in ended])[:-1]
 
     def times(self) -> list[int]:
-        return [frame.time_ms for frame in self._frames for _ in range(len(frame.lengths))]
+        return [
+            time
+            for frame in self._frames
+            for time in (repeat(frame.time_ms, len(frame.lengths)) if frame.times is None else frame.times.tolist())
+        ]
 
     def place_of(self, row: int) -> Place:
         """Say where a record stands: in its file, or as which message it came."""
-        number = self.first_row + row
+        number = int(self.numbers[row])
         at = bisect_right([frame.first_row for frame in self._frames], number) - 1
         frame = self._frames[at]
         begin, end = self.starts[row : row + 2].tolist()
         text = self.data[begin:end].decode("utf-8", "backslashreplace").rstrip("\r\n")
+        if frame.rows is not None:
+            return Place(f"{self.name}, offset {number}", 1, number, None, text)
         if not frame.file:
             return Place(self.name, number + 1, number, None, text)
         inside = begin - int(self.starts[frame.first_row - self.first_row])

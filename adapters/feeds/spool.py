@@ -48,7 +48,10 @@ class Frame:
 
     time_ms: when they came; file, line, byte: where the first of them stood ("" and 0: in no file; a record is a line
     there); columns: the names of their fields, where a header says them; cells: what belongs to each message beside its
-    bytes, name -> one text each."""
+    bytes, name -> one text each.
+
+    rows : int64[n], ascending, the number of each record, where they do not follow each other; times : int64[n], when
+    each came, in place of time_ms. A spool keeps neither."""
 
     first_row: int
     time_ms: int
@@ -59,6 +62,13 @@ class Frame:
     byte: int = 0
     columns: tuple[str, ...] = ()
     cells: dict[str, list[str | None]] = field(default_factory=dict)
+    rows: Int64Array | None = None
+    times: Int64Array | None = None
+
+    @property
+    def numbers(self) -> Int64Array:
+        """The number of each record."""
+        return np.arange(self.first_row, self.end_row, dtype=np.int64) if self.rows is None else self.rows
 
     @property
     def end_row(self) -> int:

@@ -50,7 +50,8 @@ class Table:
     """Rows of a source as columns. names: column -> texts (large_string) or lists of texts, one entry a row.
 
     bad: row -> the column (from 1) of its text and why it could not be read; faults found later are added.
-    blank: rows without a record: empty lines. is_typed: the source tells numbers from texts."""
+    blank: rows without a record: empty lines. is_typed: the source tells numbers from texts. numbers :
+    int64[row_count], ascending, the number of each row, where they do not follow each other."""
 
     row_count: int
     names: dict[str, pa.Array]
@@ -59,6 +60,13 @@ class Table:
     places: Callable[[int, str], int] = lambda row, name: 1
     """Tells where a cell begins in its row's text (from 1)."""
     is_typed: bool = False
+    numbers: Int64Array | None = None
+
+    def numbered(self, first_row: int) -> Int64Array:
+        """Return the number of each row, from first_row on."""
+        if self.numbers is not None:
+            return self.numbers
+        return first_row + np.arange(self.row_count, dtype=np.int64)
 
     def blame(self, row: int, name: str | None, reason: str) -> None:
         """Note what is wrong with a row; the first fault counts."""
@@ -93,7 +101,7 @@ class Mapper:
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
-            return (first_row + np.arange(table.row_count, dtype=np.int64)) * spec.every_ms
+            return table.numbered(first_row) * spec.every_ms
         return times_of(table.names[str(spec.column)], spec.format)
 
     def lines(self, table: Table, first_row: int, times: Int64Array) -> tuple[Lines, BoolArray]:
@@ -161,8 +169,7 @@ class _Rows:
                 self._cells[name] = cells
         for name, text in constants.items():
             self.add(name, pa.repeat(pa.scalar(text, TEXT), table.row_count))
-        numbers = pa.array(first_row + np.arange(table.row_count, dtype=np.int64))
-        self.add(ROW, numbers.cast(TEXT))
+        self.add(ROW, pa.array(table.numbered(first_row)).cast(TEXT))
 
     def _without_empty(self, cells: pa.Array) -> pa.Array:
         is_empty = pc.is_in(cells, self._empty)

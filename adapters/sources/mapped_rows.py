@@ -92,4 +92,4 @@ def make_triples(
         encoded, _ = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
     encoded = replace(encoded, timestamps=times[lines.rows])
     newest_ms = int(latest[-1]) if len(latest) else floor_ms
-    return Made(read, encoded, lines.text, lines.rows + read.first_offset, backwards, newest_ms)
+    return Made(read, encoded, lines.text, table.numbered(read.first_offset)[lines.rows], backwards, newest_ms)

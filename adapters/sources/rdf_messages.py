@@ -80,14 +80,14 @@ class MessageParser:
         self,
         messages: Sequence[bytes],
         times: Sequence[int] | None,
-        first_offset: int,
+        numbers: Int64Array,
         floor_ms: int,
         place_of: Callable[[int], Place],
         scope: bytes,
         hash_bits: int,
         lateness_ms: int = 0,
     ) -> Rows:
-        """Parse and encode messages; first_offset: the row of the first one.
+        """Parse and encode messages. numbers : int64[n_messages], ascending, the row of each.
 
         times: of the messages, where they do not say it themselves; place_of: of a message by its number; lateness_ms:
         how far one may lie behind the latest time."""
@@ -98,9 +98,9 @@ class MessageParser:
         known = np.full(len(messages), NO_TIME, np.int64)
         bad: dict[int, _BadMessage] = {}
         newest, late = floor_ms, dict[int, tuple[int, int]]()
-        for row, data in enumerate(messages):
+        for row, (data, number) in enumerate(zip(messages, numbers.tolist(), strict=True)):
             try:
-                found, time = self.message(data, first_offset + row, None if times is None else times[row])
+                found, time = self.message(data, number, None if times is None else times[row])
             except _BadMessage as fault:
                 bad[row] = fault
                 continue
@@ -132,7 +132,7 @@ class MessageParser:
             set_aside(row, _BadMessage(1, 1, f"its time {time} ms is before {earliest} ms"), time)
             for row, (time, earliest) in late.items()
         ]
-        return Rows(encoded, which + first_offset, malformed, backwards, newest)
+        return Rows(encoded, numbers[which], malformed, backwards, newest)
 
     def message(self, data: bytes, row: int, time: int | None = None) -> tuple[list[str], int]:
         """Return the N-Quads lines of a message and its time, which it says itself if none is given.
@@ -216,7 +216,8 @@ class RdfMessages:
             text = messages[row].decode("utf-8", "backslashreplace").rstrip("\r\n")
             return Place(self.path, line, rows.first_offset + row, rows.first_byte + begin, text)
 
-        return self.parser.rows(messages, None, rows.first_offset, rows.floor_ms, place_of, scope, hash_bits)
+        numbers = np.arange(rows.first_offset, rows.end_offset, dtype=np.int64)
+        return self.parser.rows(messages, None, numbers, rows.floor_ms, place_of, scope, hash_bits)
 
 
 def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages, SourceIndex]:

@@ -1,0 +1,80 @@
+"""Messages whose numbers leave gaps and that have times of their own, by each kind of format."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.adapters.helpers import NO_TIME, SCOPE, triples_of
+from wukongs.adapters.feeds.decoder import Decoder
+from wukongs.adapters.feeds.spool import Frame
+from wukongs.adapters.mapping.mapping import mapping_in
+from wukongs.adapters.mapping.times import TimeFormat
+from wukongs.adapters.run_config import Format, RdfSource, RecordSource, TimestampedSource
+from wukongs.adapters.source import Rows
+from wukongs.settings.toml_places import TomlPlaces
+from wukongs.settings.toml_reader import TableReader
+
+NUMBERS, TIMES = [4, 7, 8, 20], [1000, 1001, 1001, 5000]
+
+
+def _frame(*messages: str, **cells: list[str | None]) -> Frame:
+    data = [message.encode() for message in messages]
+    return Frame(
+        NUMBERS[0],
+        0,
+        np.array([len(one) for one in data]),
+        b"".join(data),
+        cells={name: list(texts) for name, texts in cells.items()},
+        rows=np.array(NUMBERS),
+        times=np.array(TIMES),
+    )
+
+
+def _rows(format: Format, frame: Frame) -> Rows:
+    return Decoder("t/0", "t/0", format, 0).rows([frame], NO_TIME, SCOPE, 62)
+
+
+def _records(**time: Any) -> RecordSource:
+    triple = {"predicate": "http://ex/p", "value": "{_row} {v} {_key}"}
+    table = {"subject": "http://ex/s", "time": time, "triple": [triple]}
+    return RecordSource(kind="jsonl", paths=(), mapping=mapping_in(TableReader(table, "m", "", {}, TomlPlaces(""))))
+
+
+def test_records_have_their_numbers_their_times_and_their_cells() -> None:
+    frame = _frame('{"v": 1}', "broken", '{"v": 3}', '{"v": 4}', _key=["a", "b", "c", "d"])
+    rows = _rows(_records(column="_time", format="epoch_ms"), frame)
+    assert [text for _, _, text in triples_of(rows.encoded)] == ['"4 1 a"', '"8 3 c"', '"20 4 d"']
+    assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 8, 20], [1000, 1001, 5000])
+    assert [(one.file, one.line, one.row) for one in rows.malformed] == [("t/0, offset 7", 1, 7)]
+
+
+def test_times_by_the_number_count_what_is_missing() -> None:
+    frame = _frame(*['{"v": 1}'] * 4, _key=["k"] * 4)
+    assert _rows(_records(every_ms=10), frame).encoded.timestamps.tolist() == [40, 70, 80, 200]
+
+
+@pytest.mark.parametrize("predicate", ["", "http://ex/at"])
+def test_messages_of_rdf(predicate: str) -> None:
+    at = [f"; <http://ex/at> {number * 100} " if predicate else "" for number in NUMBERS]
+    messages = [f"_:b <http://ex/p> {number} {at[place]}." for place, number in enumerate(NUMBERS)]
+    messages[2] = "\n\n<broken"
+    rows = _rows(
+        RdfSource(paths=(), predicate=predicate, time_format=TimeFormat("epoch_ms"), format="ttl"), _frame(*messages)
+    )
+    subjects = {subject for subject, _, _ in triples_of(rows.encoded)}
+    assert len(subjects) == 3
+    assert set(rows.offsets.tolist()) == {4, 7, 20}
+    expected = {400, 700, 2000} if predicate else {1000, 1001, 5000}
+    assert set(rows.encoded.timestamps.tolist()) == expected
+    assert [(one.file, one.row) for one in rows.malformed] == [("t/0, offset 8", 8)]
+
+
+def test_timestamped_lines_several_a_message() -> None:
+    lines = "<http://ex/s> <http://ex/p> <http://ex/o> . "
+    messages = [f"{lines}1\n{lines}2", f"{lines}2", f"{lines}1", f"{lines}9\n"]
+    rows = _rows(TimestampedSource(paths=()), _frame(*messages))
+    assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 4, 7, 20], [1, 2, 2, 9])
+    assert [(one.file, one.row, one.time_ms) for one in rows.backwards] == [("t/0, offset 8", 8, 1)]
