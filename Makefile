@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-nodes scale soak lock clean faults faults-pipeline fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-nodes scale soak lock clean test-kafka faults faults-pipeline fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo 'make test        run the fast tests (under 5 minutes after set-up; docs/testing.md has the tiers)'
 	@echo 'make test-ci     run the slow tests and more examples, the kernels un-jitted, and lint (SEED=n repeats a run)'
 	@echo 'make test-all    run everything, with five times the examples (an hour or two; SEED=n repeats a run)'
+	@echo 'make test-kafka  run the tests of the Kafka source on a real broker, whose jars it fetches once (needs Java)'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
@@ -67,6 +68,10 @@ test-all: $(READY)
 	@WUKONGS_TIER=all WUKONGS_SEED=$(SEED) $(PYTEST) -o faulthandler_timeout=0
 	@$(AGAIN) test-nojit lint model faults fuzz
 	@$(AGAIN) sim FIRST=$(SEED)0000
+
+# `make test` tries the same on the mock cluster of the client library.
+test-kafka: $(READY)
+	@WUKONGS_KAFKA=real $(PY) -m pytest tests/kafka
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)

@@ -37,6 +37,10 @@ class Decoder:
     format: Format
     lateness_ms: int
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.format.mapping.columns if isinstance(self.format, RecordSource) else ()
+
     @cached_property
     def _mapper(self) -> Mapper:
         assert isinstance(self.format, RecordSource), self.format
@@ -50,6 +54,10 @@ class Decoder:
     def rows(self, frames: Sequence[Frame], floor_ms: int, scope: bytes, hash_bits: int) -> Rows:
         """Return the rows of frames that follow each other, all with the same columns. floor_ms: the latest time of all
         rows before."""
+        from wukongs.store.encoder import encode_ntriples
+
+        if not frames:
+            return Rows(encode_ntriples(b"", scope, hash_bits=hash_bits)[0], np.zeros(0, np.int64), [], [], floor_ms)
         format, block = self.format, _Block(self.name, frames)
         first = block.first_row
         if isinstance(format, RecordSource):

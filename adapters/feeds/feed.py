@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from wukongs.adapters.feeds.spool import Frame
 from wukongs.adapters.mapping.mapping import Csv
-from wukongs.adapters.source import PreparedSource, RowRange, StreamSource
+from wukongs.adapters.source import PreparedSource, RowRange, Rows, StreamSource
 from wukongs.settings.toml_reader import TableReader
 
 
@@ -150,10 +151,46 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of source. options: reads its own keys of a run file, each with its checks; reader: makes its reader (csv:
-    how lines are written that a header names the fields of, None for others); name: what its source partition is called
-    if the run file does not say it."""
+    """A kind of source that cannot be read again, and so goes through a spool. options: reads its own keys of a run
+    file, each with its checks; reader: makes its reader (csv: how lines are written that a header names the fields of,
+    None for others); name: what its source partition is called if the run file does not say it."""
 
     options: Callable[[TableReader], Any]
     reader: Callable[[Any, Csv | None], Reader]
     name: Callable[[Any], str]
+
+
+class MessageDecoder(Protocol):
+    """Makes rows of the messages of one source partition."""
+
+    @property
+    def partition(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The cells that a mapping reads."""
+
+    def rows(self, frames: Sequence[Frame], floor_ms: int, scope: bytes, hash_bits: int) -> Rows:
+        """Return the rows of messages in their order. floor_ms: the latest time of all rows before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a kind opens feeds of its own by. name: of the source ("": as the kind has it); decoder: gives the decoder
+    of a source partition; say: shows a line to the user."""
+
+    stream: str
+    options: Any
+    name: str
+    waits: Waits
+    decoder: Callable[[str], MessageDecoder]
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedKind:
+    """A kind of source that keeps what it has, so that workers can read it where it is, again and again. options: as of
+    Kind; feeds: opens a feed of each source partition, without reading yet."""
+
+    options: Callable[[TableReader], Any]
+    feeds: Callable[[Opening], list[Feed]]

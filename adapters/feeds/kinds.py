@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from wukongs.adapters.feeds import folder, stdin, tcp
-from wukongs.adapters.feeds.feed import Kind
+from wukongs.adapters.feeds import folder, kafka, stdin, tcp
+from wukongs.adapters.feeds.feed import FeedKind, Kind
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, Kind | FeedKind] = {
     "folder": folder.KIND,
+    "kafka": kafka.KIND,
     "stdin": stdin.KIND,
     "tcp": tcp.KIND,
 }

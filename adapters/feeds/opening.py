@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wukongs.adapters.feeds.decoder import Decoder
-from wukongs.adapters.feeds.feed import Feed, FileFeed
+from wukongs.adapters.feeds.feed import Feed, FeedKind, FileFeed, Opening
 from wukongs.adapters.feeds.kinds import KINDS
 from wukongs.adapters.feeds.spool import Spool
 from wukongs.adapters.feeds.spool_feed import SpoolFeed
@@ -32,7 +32,7 @@ def open_feeds(
     try:
         for stream in streams:
             if isinstance(stream.source, LiveSource):
-                feeds.append(_live(stream.iri, stream.source, config, folder, say))
+                feeds += _live(stream.iri, stream.source, config, folder, say)
             else:
                 feeds += [FileFeed(one) for one in prepare([stream], folder)]
         check_names([(feed.stream, feed.source.partition) for feed in feeds])
@@ -45,14 +45,19 @@ def open_feeds(
 
 def _live(
     stream: str, source: LiveSource, config: PipelineConfig, folder: Path, say: Callable[[str], None]
-) -> SpoolFeed:
+) -> list[Feed]:
+    def decoder(partition: str) -> Decoder:
+        return Decoder(partition, partition, source.format, source.waits.lateness_ms)
+
     kind = KINDS[source.kind]
+    if isinstance(kind, FeedKind):
+        return kind.feeds(Opening(stream, source.options, source.name, source.waits, decoder, say))
     partition = source.name or kind.name(source.options)
     spools = Path(config.spool) if config.spool else folder
     own = f"{_ODD.sub('-', partition)[:60]}-{zlib.crc32(f'{stream} {partition}'.encode()):08x}"
     spool = Spool(spools / own, config.spool_sync_ms if config.spool else UNSYNCED_MS, config.spool_bytes_max)
-    decoder = Decoder(partition, partition, source.format, source.waits.lateness_ms)
-    return SpoolFeed(stream, kind.reader(source.options, _csv(source)), spool, decoder, source.waits, say)
+    reader = kind.reader(source.options, _csv(source))
+    return [SpoolFeed(stream, reader, spool, decoder(partition), source.waits, say)]
 
 
 def _csv(source: LiveSource) -> Csv | None:

@@ -114,6 +114,15 @@ class TableReader:
             raise self.error(key, "a text", _found(value))
         return value
 
+    def substituted(self, key: str) -> str:
+        """A text, in which variables of the environment are replaced, or a number or a truth value as a text."""
+        value = self.take(key)
+        if isinstance(value, (bool, int, float)):
+            return str(value).lower()
+        if not isinstance(value, str) or not value:
+            raise self.error(key, "a text", _found(value))
+        return self._substituted(key, value)
+
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts, () without it; these may be empty."""
         value = self.take(key)
