@@ -202,12 +202,15 @@ def _declare(
 def _registered(engine: Engine | RemoteEngine, query: QueryConfig, display: Display) -> RegisteredQuery | RemoteQuery:
     """Register a query. If a run was killed, its node holds its queries until it has been silent for a while: wait for
     that, and go on with its windows."""
+    from wukongs.engine import Engine
+
     deadline, is_said = time.monotonic() + HELD_S, False
     while True:
         try:
             return engine.register(query.text, on_result=display.window, output=query.output)
         except StreamError as error:
-            if "is registered already:" not in str(error) or time.monotonic() > deadline:
+            is_held = not isinstance(engine, Engine) and "is registered already:" in str(error)
+            if not is_held or time.monotonic() > deadline:
                 raise
             if not is_said:
                 display.phase(f"waiting up to {HELD_S:.0f} s for a query that another client holds: {error}")

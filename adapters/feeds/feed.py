@@ -176,7 +176,7 @@ class MessageDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a kind opens feeds of its own by. name: of the source ("": as the kind has it); decoder: gives the decoder
+    """Holds all that a kind needs to open feeds of its own. name: of the source ("": as the kind has it); decoder: gives the decoder
     of a source partition; say: shows a line to the user."""
 
     stream: str

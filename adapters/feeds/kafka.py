@@ -63,7 +63,7 @@ _OWN = {
     "queued.max.messages.kbytes": "8192",
     "max.poll.interval.ms": "86400000",
 }
-"""What we set and a run file may set otherwise. The wait bounds how late the end of a transaction is noticed; the queue
+"""Our settings, which a run file may change. The wait bounds how late the end of a transaction is noticed; the queue
 is one of each partition in each worker."""
 
 
@@ -432,7 +432,7 @@ class _Cursor:
         self._consumer: Consumer = Consumer({**settings, "enable.partition.eof": "true"})
         self._at: int | None = None
         self._came: list[Message] = []
-        """What has come from there on."""
+        """All that has come from there on."""
 
     def read(self, first: int, end: int) -> tuple[list[Message], list[tuple[int, int]]]:
         """Return the messages with offsets [first, end), and the offsets in it that are deleted.

@@ -164,7 +164,7 @@ _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", pat
         (
             "[[stream]]\niri='x'\nsource={kind='fax'}",
             r"stream\[0\].source.kind",
-            "one of 'lsbench', 'timestamped', 'rdf', 'csv', 'tsv', 'jsonl', 'parquet', 'folder', 'stdin', 'tcp'",
+            "one of 'lsbench', 'timestamped', 'rdf', 'csv', 'tsv', 'jsonl', 'parquet', 'folder',",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",
