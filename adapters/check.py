@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from wukongs.adapters.feeds.feed import Kind
+from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.feeds.opening import open_feeds
 from wukongs.adapters.mapping.mapping import TimeMap
 from wukongs.adapters.planner import CHUNK_ROWS
-from wukongs.adapters.run_config import RecordSource, RunConfig, StreamConfig, load_run_config
+from wukongs.adapters.run_config import (
+    LiveSource,
+    PipelineConfig,
+    RecordSource,
+    RunConfig,
+    StreamConfig,
+    load_run_config,
+)
 from wukongs.adapters.scratch import ScratchFolder
-from wukongs.adapters.source import Rows, SourceIndex, StreamSource
+from wukongs.adapters.source import NO_TIME, Rows, SetAside, SourceIndex, StreamSource
 from wukongs.adapters.sources import prepare
 from wukongs.adapters.sources.record_file import RecordFile, prepare_records
 from wukongs.errors import DataError, SettingsError
@@ -21,6 +32,8 @@ from wukongs.settings.toml_reader import read_toml
 
 CHECKED_RECORDS = 1000
 SHOWN_FAULTS = 5
+LOOK_S = 2.0
+"""So long the first records of a source that goes on are waited for."""
 BAD_SHARE_MAX = 0.1
 _HEAD_BYTES = 1 << 24
 _SCOPE, _HASH_BITS = b"check", 62
@@ -48,6 +61,9 @@ def check(path: Path, out: TextIO | None = None) -> int:
     for stream in config.streams:
         print(f"stream {stream.iri}", file=out)
         with ScratchFolder("check") as folder:
+            if isinstance(stream.source, LiveSource):
+                is_bad |= _check_feeds(stream, stream.source, folder, out)
+                continue
             for source, index, is_whole in _opened(stream, folder):
                 is_bad |= _check_source(source, index, is_whole, out)
     print("not ready: see above" if is_bad else "ready to run", file=out)
@@ -63,6 +79,38 @@ def _opened(stream: StreamConfig, folder: Path) -> Iterator[tuple[StreamSource, 
     for path in stream.source.paths:
         record_file, index = prepare_records(stream.source, path, folder, _HEAD_BYTES)
         yield record_file, index, stream.source.kind == "parquet" or Path(path).stat().st_size <= _HEAD_BYTES
+
+
+def _check_feeds(stream: StreamConfig, source: LiveSource, folder: Path, out: TextIO) -> bool:
+    """Read the first records of a source that goes on, if a run finds them later, too; tell whether many are bad."""
+    kind = KINDS[source.kind]
+    if isinstance(kind, Kind) and not kind.can_look:
+        print(f"  {source.kind}: not looked at, a run would not find again what was read", file=out)
+        return False
+    feeds = open_feeds([stream], PipelineConfig(), folder, lambda text: print(f"  {text}", file=out))
+    is_bad = False
+    try:
+        for feed in feeds:
+            first, deadline = feed.begin(0), time.monotonic() + LOOK_S
+            while (look := feed.look()).is_open and look.end_row - first < CHECKED_RECORDS:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.02)
+            end = min(look.end_row, first + CHECKED_RECORDS)
+            ranges = feed.ranges(first, end, NO_TIME) if first < end else ()
+            parts = [feed.source.read(one, _SCOPE, _HASH_BITS) for one in ranges]
+            triples = sum(len(part.encoded) for part in parts)
+            faults = [fault for part in parts for fault in (*part.malformed, *part.backwards)]
+            found = _counted(look.end_row - first, "record") + (" so far" if look.is_open else "")
+            print(
+                f"  {feed.source.partition}: {found}; the first {end - first:,} give {_counted(triples, 'triple')}",
+                file=out,
+            )
+            is_bad |= _has_too_many(faults, end - first, triples, out)
+    finally:
+        for feed in feeds:
+            feed.close()
+    return is_bad
 
 
 def _check_source(source: StreamSource, index: SourceIndex, is_whole: bool, out: TextIO) -> bool:
@@ -83,14 +131,20 @@ def _check_source(source: StreamSource, index: SourceIndex, is_whole: bool, out:
         last = f" to {_shown(int(index.times[-1]))}" if is_whole else ""
         span = f", from {_shown(int(index.times[0]))}{last}"
     print(f"  {source.partition}: {of_all}{span}; the first {count:,} give {_counted(triples, 'triple')}", file=out)
+    is_bad = _has_too_many(faults, count, triples, out)
+    for name in unseen:
+        print(f"    no record has a value at {name}", file=out)
+    return is_bad
+
+
+def _has_too_many(faults: Sequence[SetAside], count: int, triples: int, out: TextIO) -> bool:
+    """Show the first faults among so many records; tell whether there are too many, or no triple at all."""
     for fault in faults[:SHOWN_FAULTS]:
         print(f"    {fault}", file=out)
     if len(faults) > SHOWN_FAULTS:
         print(f"    and {len(faults) - SHOWN_FAULTS:,} more", file=out)
     if count and not triples:
         print("    no triple at all: see the conditions of the mapping, and which cells are empty", file=out)
-    for name in unseen:
-        print(f"    no record has a value at {name}", file=out)
     return len(faults) > BAD_SHARE_MAX * count or (count > 0 and not triples)
 
 

@@ -153,11 +153,13 @@ class Reader(Protocol):
 class Kind:
     """A kind of source that cannot be read again, and so goes through a spool. options: reads its own keys of a run
     file, each with its checks; reader: makes its reader (csv: how lines are written that a header names the fields of,
-    None for others); name: what its source partition is called if the run file does not say it."""
+    None for others); name: what its source partition is called if the run file does not say it; can_look: whether a
+    reader takes nothing away from those that come later."""
 
     options: Callable[[TableReader], Any]
     reader: Callable[[Any, Csv | None], Reader]
     name: Callable[[Any], str]
+    can_look: bool = False
 
 
 class MessageDecoder(Protocol):
@@ -176,7 +178,7 @@ class MessageDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Holds all that a kind needs to open feeds of its own. name: of the source ("": as the kind has it); decoder: gives the decoder
+    """Holds all that a kind needs to open feeds of its own. name: of the source ("": as the kind has it); decoder: that
     of a source partition; say: shows a line to the user."""
 
     stream: str

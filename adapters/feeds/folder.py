@@ -268,4 +268,5 @@ KIND = Kind(
     options=_options,
     reader=lambda options, csv: FolderReader(options, csv),
     name=lambda options: Path(options.path).resolve().name,
+    can_look=True,
 )

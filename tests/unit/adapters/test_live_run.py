@@ -348,6 +348,20 @@ spool = "spool"
             assert engine.stats()["streams"]["http://ex/s"]["tuples"] == limit
 
 
+def test_check_reads_what_a_run_finds_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text(text_of([(1, 100), (2, 200)]) + "oops\n")
+    config_of(tmp_path, 'kind = "folder"\npath = "in"\nfollow = false')
+    assert main(["run", "--check", str(tmp_path / "run.toml")]) == 1
+    out = capsys.readouterr().out
+    assert "  in: 3 records; the first 3 give 2 triples" in out
+    assert "a.jsonl, line 3, column 1: expected JSON" in out
+    config_of(tmp_path, 'kind = "stdin"')
+    assert main(["run", "--check", str(tmp_path / "run.toml")]) == 0
+    assert "stdin: not looked at, a run would not find again what was read" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "run.toml"]
+
+
 # --- wukongs push -----------------------------------------------------------------------------------------------------
 
 
