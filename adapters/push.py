@@ -19,6 +19,7 @@ from wukongs.adapters.source import NO_TIME, RowRange, Rows, SetAside, StreamSou
 from wukongs.live.pieces import Piece, timing_mask
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import TermCutter
+from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
 
 EXAMPLES_MAX = 20
@@ -96,7 +97,9 @@ class PushStats:
         return PushStats(**{**value, "examples": [SetAside(**one) for one in value["examples"]]})
 
 
-def push_item(item: WorkItem, link: IngestLink, on_bad: Callable[[BadRows], None] | None = None) -> PushStats:
+def push_item(
+    item: WorkItem, link: IngestLink | DirectLink, on_bad: Callable[[BadRows], None] | None = None
+) -> PushStats:
     """Send an item's tuples, wait until they are acknowledged, then declare its time complete.
 
     on_bad is told all rows that are set aside, in parts, as soon as they are read; what it raises ends the work.

@@ -19,6 +19,7 @@ from wukongs.adapters.run_config import LiveSource, PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
 from wukongs.errors import SettingsError
+from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
 
 log = logging.getLogger("wukongs")
@@ -78,7 +79,7 @@ def writer_epoch() -> int:
 
 def opened_plan(
     streams: Sequence[StreamConfig],
-    link: IngestLink,
+    link: IngestLink | DirectLink,
     config: PipelineConfig,
     folder: Path,
     epoch: int,
@@ -112,7 +113,11 @@ def opened_plan(
 
 
 def _plan_replay(
-    prepared: Sequence[PreparedSource], link: IngestLink, config: PipelineConfig, epoch: int, ahead_s: float
+    prepared: Sequence[PreparedSource],
+    link: IngestLink | DirectLink,
+    config: PipelineConfig,
+    epoch: int,
+    ahead_s: float,
 ) -> EpochPlanner:
     opened = [link.open(one.stream, one.source.partition, epoch) for one in prepared]
     planner = EpochPlanner(prepared, opened, epoch, config, ahead_s)
@@ -124,7 +129,7 @@ def _plan_replay(
 
 def replay(
     streams: Sequence[StreamConfig],
-    link: IngestLink,
+    link: IngestLink | DirectLink,
     config: PipelineConfig | None = None,
     *,
     epoch: int | None = None,
@@ -163,7 +168,7 @@ def _push_epoch(
     planner: Planner[P],
     start: P,
     end: P,
-    link: IngestLink,
+    link: IngestLink | DirectLink,
     report: PipelineReport,
     on_bad: OnBadRows | None,
 ) -> None:

@@ -301,7 +301,7 @@ class _Pipeline(threading.Thread):
         self.stop = threading.Event()
         self.ended = threading.Event()  # Thread.join is not to be trusted: interrupted once, it takes us for ended
         self.error: BaseException | None = None
-        self._addresses = engine.listen().split(",")
+        self._engine = engine
         self._feed, self._display, self._progress = feed, display, progress
 
     def end(self) -> None:
@@ -320,7 +320,10 @@ class _Pipeline(threading.Thread):
     def _fed(self) -> PipelineReport:
         feed, config = self._feed, self._feed.config
         if config.pipeline.engine == "local":
-            with IngestLink(self._addresses) as link:
+            from wukongs.engine import Engine
+
+            engine = self._engine
+            with engine.link() if isinstance(engine, Engine) else IngestLink(engine.listen().split(",")) as link:
                 return replay(
                     config.streams,
                     link,
@@ -334,7 +337,7 @@ class _Pipeline(threading.Thread):
 
         return run_pipeline(
             config.streams,
-            self._addresses,
+            self._engine.listen().split(","),
             config.pipeline,
             starting=feed.starting,
             checkpoint=feed.checkpoint,

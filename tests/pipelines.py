@@ -10,6 +10,7 @@ import numpy as np
 
 from wukongs.live.pieces import Piece, timing_mask
 from wukongs.store.encoder import encode_columns
+from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
 
 EX = "http://ex/"
@@ -18,7 +19,7 @@ EX = "http://ex/"
 class Pipeline:
     """Sends tuples <name> <p> <o> of one partition of a stream, and says what is complete."""
 
-    def __init__(self, link: IngestLink, stream: str, partition: str, epoch: int = 1) -> None:
+    def __init__(self, link: IngestLink | DirectLink, stream: str, partition: str, epoch: int = 1) -> None:
         self.link, self.stream, self.partition, self.epoch = link, stream, partition, epoch
         self.opened = link.open(stream, partition, epoch)
         self.row = self.opened.resume_offset

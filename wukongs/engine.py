@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     import rdflib
 
     from wukongs.wire.client_socket import ClientSocket
+    from wukongs.wire.direct_link import DirectLink
     from wukongs.wire.ingest_service import IngestService
+    from wukongs.wire.link import IngestLink
 
 
 class Engine:
@@ -300,6 +302,16 @@ class Engine:
         socket = ClientSocket(address, {}, self._ingest_handler())
         self._sockets.append(socket)
         return socket.address
+
+    def link(self) -> DirectLink | IngestLink:
+        """Return a link for a pipeline of this process: straight into this engine, or to all nodes of its cluster."""
+        from wukongs.wire.direct_link import DirectLink
+        from wukongs.wire.link import IngestLink
+
+        if self._backend.ingest_addresses is not None:
+            return IngestLink(self._backend.ingest_addresses)
+        self._core.check_is_open()
+        return DirectLink(self._ingest_handler())
 
     def _ingest_handler(self) -> IngestService:
         """Return what takes the messages of pipelines."""
