@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from wukongs.adapters.feeds import folder, kafka, stdin, tcp
+from wukongs.adapters.feeds import folder, kafka, mqtt, sse, stdin, tcp, websocket
 from wukongs.adapters.feeds.feed import FeedKind, Kind
 
 KINDS: dict[str, Kind | FeedKind] = {
     "folder": folder.KIND,
     "kafka": kafka.KIND,
+    "mqtt": mqtt.KIND,
+    "sse": sse.KIND,
     "stdin": stdin.KIND,
     "tcp": tcp.KIND,
+    "websocket": websocket.KIND,
 }

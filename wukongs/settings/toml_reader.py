@@ -121,7 +121,7 @@ class TableReader:
             return str(value).lower()
         if not isinstance(value, str) or not value:
             raise self.error(key, "a text", _found(value))
-        return self._substituted(key, value)
+        return self.filled(key, value)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts, () without it; these may be empty."""
@@ -183,7 +183,7 @@ class TableReader:
     def optional_place(self, key: str) -> str | None:
         """A path of whatever need not be there yet."""
         value = self.optional_text(key)
-        return None if value is None else str(Path(self.file).parent / self._substituted(key, value))
+        return None if value is None else str(Path(self.file).parent / self.filled(key, value))
 
     def paths(self, key: str) -> tuple[str, ...]:
         """A path or a list of paths."""
@@ -215,14 +215,16 @@ class TableReader:
         return f"{self._place}.{key}" if self._place else key
 
     def _existing(self, key: str, text: str) -> str:
-        path = Path(self.file).parent / self._substituted(key, text)
+        path = Path(self.file).parent / self.filled(key, text)
         if not path.is_file():
             variable = _VARIABLE.search(text)
             advice = f"; {variable['name']} in the environment says where to look" if variable else ""
             raise self.error(key, "a file", f"{path}, which is not there{advice}")
         return str(path)
 
-    def _substituted(self, key: str, text: str) -> str:
+    def filled(self, key: str, text: str) -> str:
+        """Return a text that a key holds, with what the environment has in place of `${NAME}`."""
+
         def value(match: re.Match[str]) -> str:
             found = self.environment.get(match["name"]) or match["default"]
             if found is None:

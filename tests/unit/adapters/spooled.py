@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from tests.unit.wire.conftest import wait_until
 from wukongs.adapters.feeds.decoder import Decoder
@@ -82,3 +86,14 @@ class Putter:
             self.put_count += 1
         while not inlet.wait(0.01):
             pass
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    """Make a certificate that signs itself, for 127.0.0.1."""
+    key, cert = str(folder / "key.pem"), str(folder / "cert.pem")
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert]
+    subprocess.run([*command.split(), *names], check=True, capture_output=True)
+    return cert, key
