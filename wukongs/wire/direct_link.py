@@ -13,7 +13,7 @@ from wukongs.wire.messages import Opened
 
 
 class DirectLink:
-    """What IngestLink is to the nodes of other processes. Used by one thread. The engine keeps the columns of a piece,
+    """Has the methods of IngestLink that writers use. Used by one thread. The engine keeps the columns of a piece,
     which nobody may change any more. Each call raises what the engine refuses it with."""
 
     sent_bytes = 0
