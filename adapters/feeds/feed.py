@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from wukongs.adapters.feeds.spool import Frame
@@ -86,7 +86,8 @@ class FileFeed:
         return Look(len(self.prepared.index), is_open=False, is_heard=True)
 
     def ranges(self, first: int, end: int, floor_ms: int) -> Sequence[RowRange]:
-        return [self.prepared.index.range(first, end)]
+        rows = self.prepared.index.range(first, end)
+        return [replace(rows, floor_ms=max(rows.floor_ms, floor_ms))]
 
     def release(self, row: int) -> None:
         pass
