@@ -60,7 +60,8 @@ class WorkItem:
 @dataclass(slots=True)
 class PushStats:
     """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire. good_rows: rows that
-    gave tuples; newest_ms: the latest time of all rows so far; sent_offset: up to where the nodes have the rows."""
+    gave tuples; newest_ms: the latest time among the rows of the item that move time on or give tuples (NO_TIME: none
+    do); sent_offset: up to where the nodes have the rows."""
 
     stream: str = ""
     partition: str = ""
@@ -112,12 +113,16 @@ def push_item(
     stats = PushStats(setup.stream, partition, item.finish, item.end_offset, item.complete_ms, row_count)
     position = item.first_offset
     first_good: int | None = None
+    floor_ms = NO_TIME
     for chunk in item.chunks:
         if item.lateness_ms is not None:
-            chunk = replace(chunk, floor_ms=max(chunk.floor_ms, stats.newest_ms))
+            chunk = replace(chunk, floor_ms=max(chunk.floor_ms, floor_ms))
         rows = setup.source.read(chunk, setup.stream.encode(), setup.hash_bits)
         stats.note(rows)
-        stats.newest_ms = rows.newest_ms
+        floor_ms = rows.newest_ms
+        is_moved = floor_ms > chunk.floor_ms  # else it may be the time of no row, but what makes all late before it
+        own_ms = floor_ms if is_moved else int(rows.encoded.timestamps.max(initial=NO_TIME))
+        stats.newest_ms = max(stats.newest_ms, own_ms)
         if first_good is None and len(rows.offsets):
             first_good = int(rows.offsets[0])
         if on_bad is not None:
