@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from wukongs.adapters.epochs import balanced
@@ -59,15 +59,16 @@ class LivePosition:
 @dataclass(slots=True)
 class _Track:
     """How far a feed has come. newest_ms: its latest time; complete_ms: up to where it is complete at the nodes;
-    sent: up to where the nodes have its rows. ends: (newest_ms, end_row) of its epochs, as far as others are behind."""
+    sent: up to where the nodes have its rows. ends: (newest_ms, end_row) of where it began and of its epochs with rows,
+    as far as others are behind."""
 
     newest_ms: int
     complete_ms: int
     sent: int
     end_row: int
     quiet_since_s: float
+    ends: deque[tuple[int, int]]
     is_idle: bool = False
-    ends: deque[tuple[int, int]] = field(default_factory=deque)
 
 
 class LivePlanner:
@@ -88,7 +89,14 @@ class LivePlanner:
         now_s = time.monotonic()
         self._begun = [feed.begin(node.resume_offset) for feed, node in zip(feeds, opened, strict=True)]
         self._tracks = [
-            _Track(NO_TIME, NO_TIME if node.closed_ms is None else node.closed_ms, node.resume_offset, row, now_s)
+            _Track(
+                newest_ms=NO_TIME,
+                complete_ms=NO_TIME if node.closed_ms is None else node.closed_ms,
+                sent=node.resume_offset,
+                end_row=row,
+                quiet_since_s=now_s,
+                ends=deque([(NO_TIME, row)]),
+            )
             for node, row in zip(opened, self._begun, strict=True)
         ]
         self.start = self._position(self._begun, self._never, [False] * len(feeds))
@@ -111,7 +119,8 @@ class LivePlanner:
             track.newest_ms = max(track.newest_ms, stats.newest_ms)
             track.complete_ms = max(track.complete_ms, stats.complete_ms)
             track.sent = max(track.sent, stats.sent_offset)
-            track.ends.append((track.newest_ms, stats.end_offset))
+            if stats.end_offset > track.ends[-1][1]:
+                track.ends.append((track.newest_ms, stats.end_offset))
         self._feeds[place].release(stats.sent_offset)
 
     def follow(self, position: LivePosition, released: threading.Event, wait_s: float) -> LivePosition:
@@ -227,8 +236,7 @@ class LivePlanner:
             return True
         if span_ms and track.newest_ms - slowest_ms > span_ms:
             return False
-        level = track.ends[0][1] if track.ends else row
-        return row - level < AHEAD_EPOCHS * self._config.rows_per_epoch
+        return row - track.ends[0][1] < AHEAD_EPOCHS * self._config.rows_per_epoch
 
     def _beats(self, position: LivePosition, ended: Sequence[bool], now_s: float) -> list[int]:
         """Return up to where each feed is declared complete for want of rows."""
