@@ -185,7 +185,8 @@ class Spool:
     def _begin_segment(self) -> None:
         head = json.dumps({"row": self.end_row, "state": self.state}).encode()
         segment = self._log.begin(_HEAD, [head], 0)
-        self._heads[segment] = self.end_row
+        with self._changed:
+            self._heads[segment] = self.end_row
 
     def _note(self, frame: Frame, stored: _Stored) -> None:
         self._firsts.append(frame.first_row)
@@ -239,6 +240,9 @@ class Spool:
             found: list[RowRange] = []
             while first < end:
                 one = self._frames[at]
+                if not one.count:  # a change of the state alone
+                    at += 1
+                    continue
                 stop, last = first, one.begin
                 while at < len(self._frames) and stop < end and self._frames[at].is_like(one):
                     stop, last = min(end, self._firsts[at] + self._frames[at].count), self._frames[at].end
@@ -271,7 +275,7 @@ class Spool:
             for segment in gone:
                 del self._heads[segment]
             self.first_row = self._heads[kept]
-            dropped = bisect.bisect_left(self._firsts, self.first_row)
+            dropped = bisect.bisect_left(self._frames, kept, key=lambda one: one.segment)
             self._waiting_from -= dropped
             del self._firsts[:dropped], self._frames[:dropped]
         self._log.trim(kept)
