@@ -83,6 +83,7 @@ class SpoolFeed:
     def begin(self, row: int) -> int:
         if row > self._spool.end_row:  # a new spool, or one that has lost what the nodes have
             self._spool.skip_to(row)
+        self._spool.release(row)  # else a full spool would wait for work that nobody has
         for thread in self._threads:
             thread.start()
         if row < self._spool.first_row and row:

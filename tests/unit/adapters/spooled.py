@@ -59,13 +59,15 @@ class Spooled:
 
 
 @contextmanager
-def spooled(folder: Path, reader: Reader, disk: Disk | None = None, bytes_max: int = 1 << 30) -> Iterator[Spooled]:
-    """Let a reader read into the spool of a folder until the block ends."""
+def spooled(
+    folder: Path, reader: Reader, disk: Disk | None = None, bytes_max: int = 1 << 30, begin: int = 0
+) -> Iterator[Spooled]:
+    """Let a reader read into the spool of a folder until the block ends. begin: up to where the nodes have its rows."""
     spool = Spool(folder, 0, bytes_max, disk)
     said: list[str] = []
     decoder = Decoder("part", "part", TimestampedSource(paths=()), 0)
     feed = SpoolFeed("http://ex/s", reader, spool, decoder, WAITS, said.append)
-    feed.begin(0)
+    feed.begin(begin)
     try:
         yield Spooled(feed, spool, said)
     finally:
