@@ -15,7 +15,7 @@ from wukongs.adapters.feeds.spool import Frame, starts_of
 from wukongs.adapters.mapping.mapping import FILE, MESSAGE_TIME, Csv
 from wukongs.adapters.mapping.triples import Mapper, Table
 from wukongs.adapters.run_config import Format, RdfSource, RecordSource, TimestampedSource
-from wukongs.adapters.source import Rows, SetAside
+from wukongs.adapters.source import NO_TIME, Rows, SetAside
 from wukongs.adapters.sources.csv_records import CsvRecords
 from wukongs.adapters.sources.json_records import JsonRecords
 from wukongs.adapters.sources.mapped_rows import Place, Read, make_triples
@@ -23,6 +23,7 @@ from wukongs.adapters.sources.rdf_messages import MessageParser
 from wukongs.adapters.sources.timestamped_file import scan, timestamped_rows
 from wukongs.query.terms.arrow_texts import TEXT
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import TermCutter
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class Decoder:
     def _timestamped(
         self, block: _Block, format: TimestampedSource, floor_ms: int, scope: bytes, hash_bits: int
     ) -> Rows:
-        """A message may hold several lines: what is said of lines is then said of their message."""
+        """Return the rows of lines. A message may hold several: then their message, which is a row, has the time of the
+        first one, and all that is said of lines is said of it."""
         from wukongs.store.encoder import encode_ntriples
 
         data, message_starts = block.as_lines()
@@ -86,8 +88,19 @@ class Decoder:
         def describe(line: int, column: int, reason: str) -> SetAside:
             return block.place_of(int(of_lines[line])).set_aside(column, reason)
 
+        timed = np.flatnonzero(times != NO_TIME)
+        _, firsts, places = np.unique(of_lines[timed], return_index=True, return_inverse=True)
+        of_messages = times[timed][firsts][places]
+        others = np.flatnonzero(times[timed] != of_messages)
+        of_others = [
+            describe(line, 1, f"its time {times[line]} ms is not that of its message, {time_ms} ms")
+            for line, time_ms in zip(timed[others].tolist(), of_messages[others].tolist(), strict=True)
+        ]
+        if of_others:
+            encoded = TermCutter(encoded).cut(np.flatnonzero(times[timed] == of_messages))
+            times[timed[others]] = NO_TIME
         rows = timestamped_rows(encoded, bad_lines, times, 0, floor_ms, describe, self.lateness_ms)
-        return replace(rows, offsets=block.numbers[of_lines[rows.offsets]])
+        return replace(rows, offsets=block.numbers[of_lines[rows.offsets]], malformed=[*rows.malformed, *of_others])
 
     def _table(self, block: _Block, format: RecordSource) -> Table:
         names = format.mapping.columns

@@ -74,7 +74,7 @@ def test_messages_of_rdf(predicate: str) -> None:
 
 def test_timestamped_lines_several_a_message() -> None:
     lines = "<http://ex/s> <http://ex/p> <http://ex/o> . "
-    messages = [f"{lines}1\n{lines}2", f"{lines}2", f"{lines}1", f"{lines}9\n"]
+    messages = [f"{lines}1\n{lines}1", f"{lines}2", f"{lines}1", f"{lines}9\n"]
     rows = _rows(TimestampedSource(paths=()), _frame(*messages))
-    assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 4, 7, 20], [1, 2, 2, 9])
+    assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 4, 7, 20], [1, 1, 2, 9])
     assert [(one.file, one.row, one.time_ms) for one in rows.backwards] == [("t/0, offset 8", 8, 1)]
