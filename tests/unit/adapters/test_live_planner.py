@@ -168,11 +168,13 @@ class StrictNode:
 @dataclass
 class Model:
     """How a feed should have gone. expected: the rows that the rule lets in, with their times and triples; newest_ms:
-    the newest row that this planner has had; levels: (newest_ms, end row) of each epoch; busy_s: when it last had
-    something, or was cut off."""
+    the newest row that this planner has had; known_ms: as workers can tell it, who do not see the time of a row without
+    triples that does not exceed what makes all late that is complete; levels: (known_ms, end row) of each epoch; busy_s:
+    when it last had something, or was cut off."""
 
     expected: dict[int, tuple[int, int]] = field(default_factory=dict)
     newest_ms: int | None = None
+    known_ms: int | None = None
     levels: list[tuple[int | None, int]] = field(default_factory=list)
     busy_s: float = 0.0
 
@@ -192,7 +194,8 @@ class World:
         for feed, model in zip(self.feeds, self.models, strict=True):
             end = self.part(feed).end
             model.expected = {row: one for row, one in model.expected.items() if row < end}
-            model.newest_ms, model.levels, model.busy_s = None, [(None, end)], self.now_s
+            model.newest_ms = model.known_ms = None
+            model.levels, model.busy_s = [(None, end)], self.now_s
         with patch.object(live_planner, "time", SimpleNamespace(monotonic=lambda: self.now_s)):
             self.planner = LivePlanner(self.feeds, opened, self.epoch, self.config)
         self.position = self.planner.start
@@ -220,7 +223,7 @@ class World:
         return idle_ms > 0 and self.now_s - self.models[place].busy_s >= idle_ms / 1000
 
     def _check_nobody_is_far_ahead(self, waiting: list[int], taken: list[int]) -> None:
-        newest = [live_planner.NO_TIME if one.newest_ms is None else one.newest_ms for one in self.models]
+        newest = [live_planner.NO_TIME if one.known_ms is None else one.known_ms for one in self.models]
         slowest = min((ms for ms, count in zip(newest, waiting, strict=True) if count), default=0)
         for place, model in enumerate(self.models):
             if not taken[place] or newest[place] <= slowest:
@@ -242,7 +245,7 @@ class World:
             if complete_ms <= self.position.complete_ms[place]:
                 continue
             assert self.is_idle(place)
-            own = None if model.newest_ms is None else -(-model.newest_ms // BATCH_MS) * BATCH_MS
+            own = None if model.known_ms is None else -(-model.known_ms // BATCH_MS) * BATCH_MS
             assert complete_ms in (own, others), (complete_ms, own, others)
 
     def push(self, items: list[WorkItem], report: Any = None) -> None:
@@ -253,7 +256,7 @@ class World:
             assert stats.sent_offset == self.part_of(item).end
             (report or self.planner.taken)(stats)
         for place, model in enumerate(self.models):
-            model.levels.append((model.newest_ms, self.end_of(place, items)))
+            model.levels.append((model.known_ms, self.end_of(place, items)))
         self.check_held()
 
     def end_of(self, place: int, items: list[WorkItem]) -> int:
@@ -274,8 +277,12 @@ class World:
                 if time_ms is None:
                     continue
                 is_behind = model.newest_ms is not None and time_ms < model.newest_ms - feed.waits.lateness_ms
-                if not is_behind and (closed is None or time_ms > closed):
+                is_let_in = not is_behind and (closed is None or time_ms > closed)
+                if is_let_in:
                     model.expected[row] = time_ms, count
+                seen = [model.newest_ms, None if closed is None else closed + 1 + feed.waits.lateness_ms]
+                if (is_let_in and count) or all(one is None or time_ms > one for one in seen):
+                    model.known_ms = time_ms if model.known_ms is None else max(model.known_ms, time_ms)
                 model.newest_ms = time_ms if model.newest_ms is None else max(model.newest_ms, time_ms)
 
     def check_held(self) -> None:
@@ -410,7 +417,7 @@ def test_the_node_has_what_the_rule_lets_in(
         if part.complete_ms is not None:
             assert part.end == len(feed.source.rows)
         if feed.is_open and world.is_idle(place):
-            own = -1 if model.newest_ms is None else -(-model.newest_ms // BATCH_MS) * BATCH_MS
+            own = -1 if model.known_ms is None else -(-model.known_ms // BATCH_MS) * BATCH_MS
             assert own == -1 or (part.complete_ms is not None and part.complete_ms >= own)
     active = [world.part(one).complete_ms for at, one in enumerate(feeds) if one.is_open and not world.is_idle(at)]
     if active and None not in active:
