@@ -169,8 +169,8 @@ class StrictNode:
 class Model:
     """How a feed should have gone. expected: the rows that the rule lets in, with their times and triples; newest_ms:
     the newest row that this planner has had; known_ms: as workers can tell it, who do not see the time of a row without
-    triples that does not exceed what makes all late that is complete; levels: (known_ms, end row) of each epoch; busy_s:
-    when it last had something, or was cut off."""
+    triples that does not exceed what makes all late that is complete; levels: (known_ms, end row) of each epoch;
+    busy_s: when it last had something, or was cut off."""
 
     expected: dict[int, tuple[int, int]] = field(default_factory=dict)
     newest_ms: int | None = None
