@@ -226,9 +226,13 @@ class World:
         newest = [live_planner.NO_TIME if one.known_ms is None else one.known_ms for one in self.models]
         slowest = min((ms for ms, count in zip(newest, waiting, strict=True) if count), default=0)
         for place, model in enumerate(self.models):
+            if not waiting[place]:
+                continue
+            if newest[place] <= slowest:  # it is the slowest now: whatever comes, it gets ahead from here
+                del model.levels[:-1]
             if not taken[place] or newest[place] <= slowest:
                 continue
-            level = max(row for ms, row in model.levels if ms is None or ms <= slowest)
+            level = max((row for ms, row in model.levels if ms is None or ms <= slowest), default=model.levels[0][1])
             assert self.position.rows[place] - level < AHEAD_EPOCHS * self.config.rows_per_epoch
             assert not self.config.align_ms or newest[place] - slowest <= self.config.align_ms
 
