@@ -51,6 +51,20 @@ def test_records_have_their_numbers_their_times_and_their_cells() -> None:
     assert [(one.file, one.line, one.row) for one in rows.malformed] == [("t/0, offset 7", 1, 7)]
 
 
+def test_a_line_of_text_is_a_cell() -> None:
+    csv = {"header": False, "columns": ["value"], "quote": "", "delimiter": "\u001f"}
+    table = {
+        "subject": "http://ex/s",
+        "csv": csv,
+        "time": {"column": "_time", "format": "epoch_ms"},
+        "triple": [{"predicate": "http://ex/p", "value": "{value}"}],
+    }
+    mapping = mapping_in(TableReader(table, "m", "", {}, TomlPlaces("")))
+    rows = _rows(RecordSource(kind="csv", paths=(), mapping=mapping), _frame("a,b;c", 'says "d"', "", "e\tf"))
+    assert [text for _, _, text in triples_of(rows.encoded)] == ['"a,b;c"', '"says "d""', '"e\tf"']
+    assert rows.offsets.tolist() == [4, 7, 20]
+
+
 def test_times_by_the_number_count_what_is_missing() -> None:
     frame = _frame(*['{"v": 1}'] * 4, _key=["k"] * 4)
     assert _rows(_records(every_ms=10), frame).encoded.timestamps.tolist() == [40, 70, 80, 200]
