@@ -28,6 +28,8 @@ def draw(found: Report, paced: Mapping[str, Run], stalled: Mapping[tuple[str, st
     _draw_stalls(axes[1, 0], {name: run for name, run in stalled.items() if name[1] == "engine"}, "engine")
     _draw_stalls(axes[1, 1], {name: run for name, run in stalled.items() if name[1] == "readers"}, "readers")
     _draw_epochs(axes[1, 2], stalled)
+    for one in axes.flat:
+        one.set_visible(one.has_data())
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -36,7 +38,7 @@ def _draw_delays(axes: Any, runs: Mapping[str, Run]) -> None:
     for engine, run in runs.items():
         delays = run.delays_ms(None, 0)
         axes.plot([end_ms / 1000 for end_ms, _ in delays], [delay for _, delay in delays], ".", ms=2, label=engine)
-    for goal in GOALS_MS:
+    for goal in GOALS_MS if runs else ():
         axes.axhline(goal, color="red", linestyle=":")
     axes.set(yscale="log", xlabel="event time, s", ylabel="ms from arrival to on_result")
     axes.set_title("each window at 133 K tuples/s; dotted: goals p50, p99", fontsize="medium")
@@ -74,10 +76,10 @@ def _draw_stalls(axes: Any, runs: Mapping[tuple[str, str], Run], stalled: str) -
     for (engine, _), run in runs.items():
         delays = run.delays_ms(None, 0)
         axes.plot([end_ms / 1000 for end_ms, _ in delays], [delay for _, delay in delays], ".", ms=2, label=engine)
-    axes.axhline(GOALS_MS[1], color="red", linestyle=":")
     axes.set(yscale="log", xlabel="event time, s", ylabel="ms from arrival to on_result")
     axes.set_title(f"each window, the {stalled} stopped meanwhile", fontsize="medium")
     if runs:
+        axes.axhline(GOALS_MS[1], color="red", linestyle=":")
         axes.legend()
 
 
@@ -93,8 +95,8 @@ def _draw_epochs(axes: Any, stalled: Mapping[tuple[str, str], Run]) -> None:
             color=f"C{number}",
             label=f"{engine}, {what} stopped",
         )
-    axes.axhline(ROWS_PER_EPOCH / 1000, color="red", linestyle=":")
     axes.set(xlabel="event time of the epoch's end, s", ylabel="K rows of an epoch")
     axes.set_title("epochs around a stall; dotted: rows_per_epoch", fontsize="medium")
     if stalled:
+        axes.axhline(ROWS_PER_EPOCH / 1000, color="red", linestyle=":")
         axes.legend(fontsize="small")

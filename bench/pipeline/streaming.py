@@ -136,14 +136,15 @@ def _stall_row(run: Run, stalled: str, stall: _Stall) -> dict[str, object]:
     clock_s, clock_ms = run.notes.clock_s, run.notes.clock_ms
     stall_ms = clock_ms + int(1000 * (stall.began_s - clock_s))
     delays = run.delays_ms(None, stall_ms - BATCH_MS)
-    late = [clock_s + (end_ms - clock_ms + delay) / 1000 for end_ms, delay in delays if delay > GOALS_MS[1]]
+    seen = sorted((clock_s + (end_ms - clock_ms + delay) / 1000, delay) for end_ms, delay in delays)
+    in_time = (at_s for at_s, delay in seen if at_s > stall.ended_s and delay <= GOALS_MS[1])
     before = [rows for at_s, _, rows in run.notes.epochs if at_s < stall.began_s]
     after = [rows for at_s, _, rows in run.notes.epochs if at_s >= stall.began_s]
     row = {"through": run.engine, "stopped": stalled, "for s": stall.seconds}
     row |= {"rows_per_epoch": ROWS_PER_EPOCH, "largest epoch before": max(before, default=0)}
     row |= {"largest epoch after": max(after, default=0)}
     row |= {"behind at most ms": max((delay for _, delay in delays), default=0.0)}
-    return {**row, "in time again after s": max(late, default=stall.ended_s) - stall.ended_s}
+    return {**row, "in time again after s": next(in_time, stall.ended_s) - stall.ended_s}
 
 
 def run_once(
