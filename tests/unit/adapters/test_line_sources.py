@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ import pytest
 from tests.unit.adapters.helpers import SCOPE, read_all, triples_of
 from wukongs.adapters.run_config import LsbenchSource, StreamConfig, TimestampedSource
 from wukongs.adapters.source import NO_TIME, RowRange, Rows
-from wukongs.adapters.sources import prepare
+from wukongs.adapters.sources import prepare, timestamped_file
 from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.errors import DataError, SettingsError
@@ -43,6 +44,33 @@ def test_all_line_ends_and_a_byte_order_mark_are_all_right(tmp_path: Path, end: 
     rows = _read(tmp_path, text)
     assert rows.encoded.timestamps.tolist() == [1, 2, 3]
     assert rows.offsets.tolist() == [0, 1, 3]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_rows_are_not_looked_for_where_each_line_is_one(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "in.nt"
+    path.write_text(end.join(f'<http://ex/s> <http://ex/p> "{row}" . {row}' for row in range(9)), newline="")
+    source, index = prepare_timestamped(str(path), "suffix", tmp_path)
+    monkeypatch.setattr(timestamped_file, "scan", None)
+    rows = source.read(index.range(2, 9), SCOPE, 62)
+    assert rows.offsets.tolist() == rows.encoded.timestamps.tolist() == list(range(2, 9))
+    assert (rows.malformed, rows.backwards, rows.newest_ms) == ([], [], 8)
+    with pytest.raises(TypeError):  # a floor that the first time is before: this row has to be found
+        source.read(replace(index.range(2, 9), floor_ms=3), SCOPE, 62)
+
+
+def test_a_file_that_was_changed_is_said_though_its_rows_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "in.nt"
+    path.write_text("".join(f"{A} . {time}\n" for time in range(4)))
+    source, index = prepare_timestamped(str(path), "suffix", tmp_path)
+    half = len(f"{A} . 0\n")
+    path.write_text(f"#{'-' * (half - 2)}\n" * 2 + f"{A} . 2\n" * 2)
+    assert source.read(index.range(0, 4), SCOPE, 62).offsets.tolist() == [2, 3]
+    path.write_text(f"#{'-' * (2 * half - 2)}\n" + f"{A} . 2\n" * 2)
+    with pytest.raises(DataError, match="changed"):
+        source.read(index.range(0, 4), SCOPE, 62)
 
 
 def test_graph_terms_stay_and_gzip_is_unpacked(tmp_path: Path) -> None:
