@@ -65,7 +65,7 @@ def _draw_cpu(axes: Any, found: Report) -> None:
         cores = [row.get(kind, 0.0) for row in rows]
         axes.bar(range(len(rows)), cores, 0.6, bottom=below, label=kind)
         below = [one + other for one, other in zip(below, cores, strict=True)]
-    axes.set_xticks(range(len(rows)), [f"{row['through']},\n{row['rates']}" for row in rows])
+    axes.set_xticks(range(len(rows)), [f"{row['through']},\n{row['rates']}" for row in rows], fontsize="small")
     axes.set(ylabel="cores")
     axes.set_title("CPU of the processes (without Spark the engine also reads)", fontsize="medium")
     if rows:
