@@ -16,6 +16,7 @@ help:
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
+	@echo 'make faults-pipeline  RUNS=200 lives of writers, nodes and Spark that are killed (an hour; SEED=n repeats a run)'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
@@ -92,10 +93,12 @@ fresh-seeds: $(READY)
 faults: $(READY)
 	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults
 
-# Writers and durable nodes that are killed at random. RUNS lives of nine starts each.
+# Writers, durable nodes and all of Spark's processes, killed at random: RUNS lives, a quarter of them through Spark.
 RUNS ?= 200
+faults-pipeline: SPARK_RUNS = $(shell echo $$(($(RUNS) / 4)))
 faults-pipeline: $(READY)
-	@WUKONGS_PIPELINE_RUNS=$(RUNS) WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults/test_pipeline.py
+	@WUKONGS_PIPELINE_RUNS=$$(($(RUNS) - $(SPARK_RUNS))) WUKONGS_PIPELINE_SPARK_RUNS=$(SPARK_RUNS) WUKONGS_FAULTS_SEED=$(SEED) \
+	$(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults/test_pipeline.py tests/faults/test_spark_lives.py
 
 # A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.
 QUERIES ?= 100000
