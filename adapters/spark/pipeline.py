@@ -101,10 +101,10 @@ def run_pipeline(
             finally:
                 driver.close()
         except Exception as error:
-            status = None if starting is None or isinstance(error, WukongsError) else starting.lost_jvm()
-            if status is None:
+            explained = error if starting is None else starting.explained(error)
+            if explained is error:
                 raise
-            raise StreamError(f"Spark's JVM has ended, with status {status}. Start it again: it resumes") from None
+            raise explained from None
         finally:
             planner.close()
             if found is None and starting is not None:

@@ -21,7 +21,7 @@ from wukongs.adapters.milestones import passed
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.spark.daemon import EARLY_AT, EarlyDaemon
 from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, Jvm, check_java, command_for, is_plain
-from wukongs.errors import SettingsError
+from wukongs.errors import SettingsError, StreamError, WukongsError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -91,7 +91,7 @@ class StartingSession:
         if master is not None:
             self._settings["spark.master"] = master
         self._session: SparkSession | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._is_closed = False
         self._early_at = str(scratch.path / "daemon.sock")
         try:
@@ -117,13 +117,13 @@ class StartingSession:
         self._session._jvm.SparkSession.setActiveSession(self._session._jsparkSession)  # type: ignore[union-attr]
         return self._session
 
-    def lost_jvm(self) -> int | None:
-        """Return the status of a JVM that has ended by itself, waiting a moment for it; None if it runs, or if it is
-        not known."""
-        if self._jvm is not None and not self._is_closed:
+    def explained(self, error: Exception) -> Exception:
+        """Return the error to raise in place of one that came while Spark ran or started: the JVM may have gone."""
+        if self._jvm is not None and not isinstance(error, WukongsError):
             with suppress(subprocess.TimeoutExpired):
-                return self._jvm.process.wait(1)
-        return None
+                status = self._jvm.process.wait(1)
+                return StreamError(f"Spark's JVM has ended, with status {status}. Start it again: it resumes")
+        return error
 
     def close(self) -> None:
         """Stop Spark, end its JVM and remove its folder, however far the start has come. May be called again."""
@@ -147,8 +147,8 @@ class StartingSession:
                 warnings.simplefilter("ignore")
                 self._session = self._started()
             passed("session")
-        except BaseException as error:
-            self._error = error
+        except Exception as error:
+            self._error = self.explained(error)
         finally:
             self._is_up.set()
 

@@ -20,7 +20,8 @@ from wukongs.adapters.run_config import StreamConfig, TimestampedSource
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.spark.jvm import check_java
 from wukongs.adapters.spark.pipeline import run_pipeline
-from wukongs.errors import SettingsError
+from wukongs.adapters.spark.session import StartingSession
+from wukongs.errors import SettingsError, StreamError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 SCRIPT = """
 import sys
 from wukongs.adapters.spark.pipeline import run_pipeline
+from wukongs.adapters.spark.session import StartingSession
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 
 path, address, speed, checkpoint = sys.argv[1:]
@@ -57,6 +59,7 @@ session.sparkContext.setLogLevel("OFF")
 from wukongs import Engine
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 from wukongs.adapters.spark.pipeline import run_pipeline
+from wukongs.adapters.spark.session import StartingSession
 
 names = ("http://ex/1", "http://ex/2")
 streams = [StreamConfig(iri=name, source=TimestampedSource(paths=(sys.argv[1],))) for name in names]
@@ -164,3 +167,15 @@ def test_an_old_java_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SettingsError, match=r"found Java 11 at"):
         check_java()
+
+
+def test_a_jvm_that_is_killed_while_spark_starts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(starting: StartingSession) -> None:
+        assert starting._jvm is not None
+        starting._jvm.process.kill()
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(StartingSession, "_started", killed)
+    starting = StartingSession()
+    with pytest.raises(StreamError, match=r"Spark's JVM has ended, with status -9\. Start it again: it resumes"):
+        starting.session()
