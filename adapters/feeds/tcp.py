@@ -87,15 +87,19 @@ class TcpReader:
                 f"cannot listen at {self._options.address} ({error.strerror or error}). Name another port"
             ) from None
         threads: list[threading.Thread] = []
+        had_clients = False
         with listener:
             listener.settimeout(LOOK_S)
             inlet.say(f"listening at {listener.getsockname()[0]}:{listener.getsockname()[1]}")
             while not inlet.is_stopped:
-                had_clients, threads = bool(threads), [one for one in threads if one.is_alive()]
-                if self._options.ends and had_clients and not threads:
-                    break
-                with suppress(TimeoutError):
+                had_clients, threads = bool(threads) or had_clients, [one for one in threads if one.is_alive()]
+                try:
                     connection, _ = listener.accept()
+                except TimeoutError:  # nobody waits to be let in
+                    if self._options.ends and had_clients and not threads:
+                        break
+                    continue
+                else:
                     if len(threads) >= CLIENTS_MAX:
                         connection.close()
                         inlet.say(f"{CLIENTS_MAX} clients are connected: another one was turned away")
