@@ -1,28 +1,14 @@
 """The process that forks Spark's Python workers: it has imported what they need, once for all of them.
 
 Spark starts one for each kind of worker (`spark.python.daemon.module`), the kind being its first argument. No import
-may start a thread that a fork would lose: sockets are made by the workers themselves.
-
-The imports take a second, in which Spark starts no other Python process. So a local session starts an early process
-(EarlyDaemon), which imports while Spark plans. The one that Spark starts then hands its streams and its environment
-over, and waits for the end of the early one, which does its work.
+may start a thread that a fork would lose: sockets are made, and kernels loaded, by the workers themselves.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
-import json
-import os
-import select
-import socket
-import subprocess
 import sys
-from contextlib import suppress
-from pathlib import Path
-
-EARLY_AT = "WUKONGS_SPARK_DAEMON"
-"""The variable that tells where an early process listens."""
 
 _IN_TASKS = (
     "pyspark.worker",
@@ -43,100 +29,12 @@ def modules_for(worker: str) -> tuple[str, ...]:
 
 def main() -> None:
     """Import, then fork workers until Spark closes the standard input."""
-    if sys.argv[1:2] == ["--early"]:
-        _wait_early(sys.argv[2])
-        return
-    worker = sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker"
-    if worker != "pyspark.worker" or not _hand_over(os.environ.get(EARLY_AT)):
-        _import(worker)
-        _fork_workers()
-
-
-def _import(worker: str) -> None:
-    for name in modules_for(worker):
-        importlib.import_module(name)
-    if worker == "pyspark.worker":
-        from wukongs.store.encoder import encode_ntriples
-
-        encode_ntriples(b'<x:s> <x:p> "o" .\n', b"")  # loads its kernels
-    gc.freeze()  # forked workers share these pages, and their collections pass over them
-
-
-def _fork_workers() -> None:
     from pyspark.daemon import manager
 
+    for name in modules_for(sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker"):
+        importlib.import_module(name)
+    gc.freeze()  # forked workers share these pages, and their collections pass over them
     manager()
-
-
-def _wait_early(place: str) -> None:
-    """Import, then take the place of the process that Spark starts; end without one with the standard input."""
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(place)
-    listening.listen(1)
-    _import("pyspark.worker")
-    ready, _, _ = select.select([listening.fileno(), 0], [], [])
-    if listening.fileno() not in ready:
-        return
-    connection, _ = listening.accept()
-    os.unlink(place)
-    listening.close()
-    first, streams, _, _ = socket.recv_fds(connection, 1, 3)
-    handed = first + b"".join(iter(lambda: connection.recv(1 << 16), b""))
-    os.environ.clear()
-    os.environ.update(json.loads(handed))
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    sys.argv = [sys.argv[0], "pyspark.worker"]
-    _fork_workers()
-
-
-def _hand_over(place: str | None) -> bool:
-    """Hand this process's streams and environment to an early one, and wait for its end; False if there is none."""
-    if place is None:
-        return False
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(place)
-            handed = json.dumps(dict(os.environ)).encode()
-            socket.send_fds(connection, [handed[:1]], [0, 1, 2])
-            connection.sendall(handed[1:])
-            connection.shutdown(socket.SHUT_WR)
-        except OSError:
-            return False
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(nothing, number)
-        with suppress(OSError):
-            connection.recv(1)
-    return True
-
-
-class EarlyDaemon:
-    """An early process of a local session. It ends with this process, with end, or with the JVM that it works for."""
-
-    def __init__(self, place: str, log: Path, python_path: str) -> None:
-        path = os.pathsep.join([python_path, *filter(None, [os.environ.get("PYTHONPATH")])])
-        with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, "--early", place],
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=file,
-                env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-                process_group=0,  # Ctrl-C is for the driver alone
-            )
-
-    def end(self, timeout_s: float = 10.0) -> None:
-        """Let it end, and wait; kill it if it does not."""
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -135,12 +134,11 @@ def command_for(settings: dict[str, str]) -> list[str]:
 class Jvm:
     """A JVM that starts beside this process and ends with it: it reads its standard input, and stops at its end."""
 
-    def __init__(self, command: list[str], log: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: list[str], log: Path) -> None:
         self._folder = tempfile.mkdtemp(prefix="jvm-", dir=log.parent)
         self._told, self._log = Path(self._folder, "address"), log
         environment = {
             **os.environ,
-            **(variables or {}),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told),
         }

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import wukongs
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.scratch import ScratchFolder
-from wukongs.adapters.spark.daemon import EARLY_AT, EarlyDaemon
 from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, Jvm, check_java, command_for, is_plain
 from wukongs.errors import SettingsError, StreamError, WukongsError
 
@@ -35,8 +34,6 @@ _SOCKET_NAME_LENGTH = 43
 
 _scratch: dict[str, ScratchFolder] = {}
 """The folders of sessions that run, by path."""
-_early: dict[str, EarlyDaemon] = {}
-"""Their early daemons, by the same paths."""
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _SETTINGS = {
@@ -93,11 +90,10 @@ class StartingSession:
         self._session: SparkSession | None = None
         self._error: Exception | None = None
         self._is_closed = False
-        self._early_at = str(scratch.path / "daemon.sock")
         try:
-            self._jvm = Jvm(command_for(self._settings), self._log, {EARLY_AT: self._early_at}) if is_plain() else None
+            self._jvm = Jvm(command_for(self._settings), self._log) if is_plain() else None
         except SettingsError:
-            _clear(self._folder)
+            _scratch.pop(self._folder).close()
             raise
         self._is_up = threading.Event()
         threading.Thread(target=self._start, name="wukongs-spark-start", daemon=True).start()
@@ -139,7 +135,8 @@ class StartingSession:
         if self._jvm is not None:
             _forget_context()
             self._jvm.end()
-        _clear(self._folder)
+        if self._folder in _scratch:
+            _scratch.pop(self._folder).close()
 
     def _start(self) -> None:
         try:
@@ -165,12 +162,7 @@ class StartingSession:
         context = SparkContext(conf=conf, gateway=gateway)
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         context.setLogLevel("OFF")
-        session = SparkSession(context)
-        if self._jvm is not None and self._settings["spark.master"].startswith("local["):
-            # Sooner it would take from the JVM what time it gains.
-            path = self._settings["spark.executorEnv.PYTHONPATH"]
-            _early[self._folder] = EarlyDaemon(self._early_at, self._log, path)
-        return session
+        return SparkSession(context)
 
 
 def active_session() -> SparkSession | None:
@@ -199,15 +191,6 @@ def stop_session(session: SparkSession) -> None:
             process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(None if os.environ.get(ARCHIVE_TO_MAKE) else 10)
-    _clear(folder)
-
-
-def _clear(folder: str | None) -> None:
-    """End the early daemon of a session and remove its folder. None: of a session that is not ours."""
-    if folder is None:
-        return
-    if folder in _early:
-        _early.pop(folder).end()
     if folder in _scratch:
         _scratch.pop(folder).close()
 

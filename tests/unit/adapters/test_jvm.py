@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.adapters.helpers import PROJECT
 from wukongs.adapters.spark import daemon, jvm, session
 from wukongs.adapters.spark.jvm import Jvm, archive_path, command_for, is_plain, java_command
 from wukongs.adapters.spark.session import StartingSession
@@ -119,60 +116,6 @@ sys.stdin.read()
 def test_a_process_that_only_plans_imports_only_its_module() -> None:
     assert daemon.modules_for("pyspark.sql.worker.create_data_source") == ("pyspark.sql.worker.create_data_source",)
     assert "wukongs.adapters.push" in daemon.modules_for("pyspark.worker")
-
-
-def _daemon_of_spark(place: Path) -> subprocess.Popen[bytes]:
-    environment = {
-        **os.environ,
-        "PYTHON_WORKER_FACTORY_SECRET": "s",
-        daemon.EARLY_AT: str(place),
-        "LONG": "x" * 100_000,
-    }
-    environment |= {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(place.parent)}
-    command = [sys.executable, "-m", "wukongs.adapters.spark.daemon", "pyspark.worker"]
-    return subprocess.Popen(command, env=environment, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def _worker_of(started: subprocess.Popen[bytes]) -> int:
-    """Ask a daemon for a worker, as Spark does; return the process that has forked it."""
-    assert started.stdout is not None
-    length = int.from_bytes(started.stdout.read(4), "big")
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(started.stdout.read(length))
-        worker = int.from_bytes(connection.recv(4), "big")
-        return int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells parents by /proc")
-@pytest.mark.parametrize("is_early", [True, False])
-def test_an_early_daemon_does_the_work_of_the_one_that_spark_starts(is_early: bool, tmp_path: Path) -> None:
-    place = tmp_path / "daemon.sock"
-    early = daemon.EarlyDaemon(str(place), tmp_path / "log", str(PROJECT)) if is_early else None
-    if early is not None:
-        deadline = time.monotonic() + 20
-        while not place.exists():
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
-            time.sleep(0.01)
-    started = _daemon_of_spark(place)
-    try:
-        assert _worker_of(started) == (started.pid if early is None else early.process.pid)
-        assert not place.exists()
-        assert started.stdin is not None
-        started.stdin.close()
-        started.wait(10)
-        if early is not None:
-            early.process.wait(10)
-    finally:
-        started.kill()
-        started.wait()
-        if early is not None:
-            early.end()
-
-
-def test_an_early_daemon_that_nobody_needs_ends_with_its_session(tmp_path: Path) -> None:
-    early = daemon.EarlyDaemon(str(tmp_path / "daemon.sock"), tmp_path / "log", str(PROJECT))
-    early.end()
-    assert early.process.returncode == 0, (tmp_path / "log").read_text()
 
 
 def _runs(pid: int) -> bool:
