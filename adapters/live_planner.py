@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from wukongs.adapters.epochs import balanced
@@ -52,8 +52,10 @@ class LivePosition:
         return all(self.ended)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("rows", "sent", "floors", "complete_ms", "ended")
-        return {**{name: list(getattr(self, name)) for name in names}, "finished": self.finished}
+        return {**{name: list(getattr(self, name)) for name in _PARTS}, "finished": self.finished}
+
+
+_PARTS = tuple(one.name for one in fields(LivePosition))
 
 
 @dataclass(slots=True)
@@ -107,9 +109,7 @@ class LivePlanner:
 
     def position(self, value: dict[str, Any]) -> LivePosition:
         """Return a position as Spark has kept it."""
-        return LivePosition(
-            *(tuple(value[name]) for name in ("rows", "sent", "floors", "complete_ms", "ended")),
-        )
+        return LivePosition(*(tuple(value[name]) for name in _PARTS))
 
     def taken(self, stats: PushStats) -> None:
         """Note what a worker says about the rows that it has sent."""

@@ -266,7 +266,7 @@ def _size(content: BinaryIO) -> int:
 
 KIND = Kind(
     options=_options,
-    reader=lambda options, csv: FolderReader(options, csv),
+    reader=FolderReader,
     name=lambda options: Path(options.path).resolve().name,
     can_look=True,
 )

@@ -66,4 +66,4 @@ def _options(reader: TableReader) -> StdinOptions:
     return StdinOptions()
 
 
-KIND = Kind(options=_options, reader=lambda options, csv: StdinReader(options, csv), name=lambda options: "stdin")
+KIND = Kind(options=_options, reader=StdinReader, name=lambda options: "stdin")

@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
+from wukongs.adapters.feeds.contact import Contact
 from wukongs.adapters.feeds.feed import Inlet, Kind
 from wukongs.adapters.feeds.lines import LineCutter
 from wukongs.adapters.mapping.mapping import Csv
@@ -15,7 +16,6 @@ from wukongs.settings.toml_reader import TableReader
 
 READ_BYTES = 1 << 20
 LOOK_S = 0.2
-RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 CONNECT_S = 10.0
 CLIENTS_MAX = 100
 
@@ -60,24 +60,19 @@ class TcpReader:
             self._call(inlet)
 
     def _call(self, inlet: Inlet) -> None:
-        tries = 0
+        contact = Contact(inlet, self._options.address)
         while not inlet.is_stopped:
             try:
                 with socket.create_connection((self._options.host, self._options.port), CONNECT_S) as connection:
-                    if tries:
-                        inlet.say(f"connected to {self._options.address} again")
-                    inlet.is_heard, tries = True, 0
+                    contact.made()
                     self._drain(connection, inlet)
                     reason = "it was closed"
             except OSError as error:
                 reason = error.strerror or str(error)
             if self._options.ends and inlet.is_heard:
                 return
-            inlet.is_heard = False
-            if tries == 0 and not inlet.is_stopped:
-                inlet.say(f"no connection to {self._options.address} ({reason}): trying again")
-            inlet.wait(RETRY_S[min(tries, len(RETRY_S) - 1)])
-            tries += 1
+            contact.lost(reason)
+            contact.wait()
 
     def _serve(self, inlet: Inlet) -> None:
         try:
@@ -135,6 +130,6 @@ class TcpReader:
 
 KIND = Kind(
     options=_options,
-    reader=lambda options, csv: TcpReader(options, csv),
+    reader=TcpReader,
     name=lambda options: f"tcp-{options.address}",
 )
