@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, archive_path, check_java, is_plain
-from wukongs.bench.pipeline.run import write_run
+from wukongs.bench.pipeline.start import write_run
 from wukongs.errors import SettingsError
 
 WAIT_S = 300
