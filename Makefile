@@ -117,6 +117,7 @@ lint: $(READY)
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(PY) -m mypy tools
 
 bench: $(READY)
 	@$(PY) -m wukongs.bench

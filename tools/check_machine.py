@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Check, before anything is installed, that this machine can run wukongs; say in one line what is missing.
 
 Every version of Python has to read this file: no annotations and no f-strings here, which old ones do not know.

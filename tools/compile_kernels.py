@@ -205,9 +205,9 @@ def keep_and_open_again() -> None:
 def merge_and_delete() -> None:
     """Merge batches of the stored graph, with tuples that were deleted."""
     arrangement = Arrangement("compiled")
-    quads = tuple(np.arange(k, 4000 + k, 2) for k in (2, 4, 6, 8))
-    arrangement.apply(1, quads, quads)
-    arrangement.apply(2, tuple(column[:500] for column in quads), tuple(column[:0] for column in quads))
+    s, p, o, g = (np.arange(k, 4000 + k, 2) for k in (2, 4, 6, 8))
+    arrangement.apply(1, (s, p, o, g), (s, p, o, g))
+    arrangement.apply(2, (s[:500], p[:500], o[:500], g[:500]), (s[:0], p[:0], o[:0], g[:0]))
     arrangement.trace.merge_all()
     assert len(arrangement) == 1500
 
