@@ -76,9 +76,10 @@ def test_answers_after_updates(
         for sn, quads in snapshots.items():
             for query in queries:
                 compare_one_shot(engine.query(query.text(), at=sn), dataset_of(quads), query, query.text())
-        core.arrangement.trace.revoke(0.0)
-        core.arrangement.trace.merge_all()
-        assert core.arrangement.trace.tombstone_count == 0
+        with core.lock:
+            core.arrangement.trace.revoke(0.0)
+            core.arrangement.trace.merge_all()
+            assert core.arrangement.trace.tombstone_count == 0
         for query in queries:
             compare_one_shot(engine.query(query.text()), dataset_of(state), query, query.text())
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
 from collections import defaultdict
@@ -19,6 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from websockets.sync.server import ServerConnection
 
 from tests.golden.run_output import WINDOW
+from tests.processes import child
 from tests.unit.adapters import test_sse, test_websocket
 from tests.unit.adapters.brokers import broker, free_port, publisher
 
@@ -102,10 +101,7 @@ def test_a_run_has_the_windows_of_its_messages_until_it_is_interrupted(
     with serve() as (source, send):  # type: ignore[attr-defined]
         (tmp_path / "run.toml").write_text(RUN % source)
         command = [sys.executable, "-m", "wukongs", "run", str(tmp_path / "run.toml"), "--plain"]
-        environment = {**os.environ, "PYTHONPATH": "src", "PYTHONUNBUFFERED": "1"}
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        ) as run:
+        with child(command) as run:
             assert run.stdout is not None
             send()
             for line in run.stdout:

@@ -281,7 +281,8 @@ def test_a_snapshot_that_a_node_has_forgotten_is_a_named_error(shards: Shards) -
         few.load("<http://e/a> <http://e/p> <http://e/b> .", "nq")
         few.load("<http://e/c> <http://e/p> <http://e/d> .", "nq")
         for engine in few.nodes:
-            engine._core.arrangement.trace.merge_all()
+            with engine._core.lock:
+                engine._core.arrangement.trace.merge_all()
         handlers = few.peers[0].handlers[1]
         with pytest.raises(CompactedError, match="stored graph"):
             handlers[requests.GRAPHS](Packet(requests.GRAPHS, {"sn": 1, "timeout_s": 1.0}))
