@@ -289,7 +289,7 @@ def test_readers_come_and_go_while_checkpoints_are_made(tmp_path: Path) -> None:
             while not is_over.is_set():
                 for at in range(number, 9, 3):
                     few = folder.queries[at].results(timeout_s=0)
-                    found[at] += [window.end_ms for window, _ in zip(few, range(5), strict=False)]
+                    found[at] += [window.end_ms for _, window in zip(range(5), few, strict=False)]
                 if number == 0:
                     folder.engine.checkpoint()
                 elif number == 1:
