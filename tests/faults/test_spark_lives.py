@@ -226,6 +226,7 @@ def lived(folder: Path, seed: int, count: int = 1000, end_ms: int = 4000) -> Lif
     return Life(folder, random.Random(seed), count, end_ms)
 
 
+@pytest.mark.slow
 def test_a_run_whose_jvm_is_killed_says_so_and_one_without_spark_goes_on(folder: Path) -> None:
     life = lived(folder, 1, count=400, end_ms=1000)
     try:

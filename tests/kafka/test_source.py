@@ -238,6 +238,7 @@ def test_the_end_is_the_start_of_a_first_run_only(
     assert had(node) == Counter((one, str(one), '"1"') for one in range(5, 15))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_is_taken_up(broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path) -> None:
     name, count = topic(3), 3000
     produce(broker.bootstrap, name, [(one % 3, record(one, one), {}) for one in range(count)])

@@ -61,12 +61,21 @@ def broker(port: int, **listener: Any) -> Iterator[Broker]:
         }
         return Broker(config)  # type: ignore[arg-type]
 
+    async def end() -> None:
+        with suppress(asyncio.TimeoutError):  # it waits for ever, now and then, for a message that nobody confirms
+            await asyncio.wait_for(made.shutdown(), 3)
+            return
+        for server in made._servers.values():
+            await server.close_instance()
+        for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
+            transport.abort()
+
     made = call(make)
     call(made.start)
     try:
         yield made
     finally:
-        call(made.shutdown)
+        call(end)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -24,6 +24,7 @@ def tables_of(folder: Path, *only: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_runs_without_spark_are_checked_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "ENGINES", ("local",))
     tables = tables_of(tmp_path, "latency", "rate", "stall")
