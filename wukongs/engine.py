@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.csparql.algebra import Output
-from wukongs.csparql.terms import Term
-from wukongs.errors import NodeUnavailable, StorageError, StreamError
+from wukongs.errors import NodeUnavailable, StorageError
 from wukongs.live import export
+from wukongs.live.argument_tables import Arguments
 from wukongs.live.backend import Backend, RegisteredQuery
 from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
@@ -21,20 +22,20 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
-from wukongs.live.query_group import Bindings, bindings_text
+from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
+from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.stream import Pushable, Stream, named, push_many
-from wukongs.query.execution.bindings import bind
+from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
-from wukongs.query.limits import limits_of
+from wukongs.query.limits import Limits, limits_of
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.plans.prepared import Prepared, PreparedQueries
 from wukongs.query.terms.names import canonical, graph_term
 from wukongs.settings import Settings
 from wukongs.store.encoded import MalformedLine
 
 if TYPE_CHECKING:
+    import pyarrow
     import rdflib
 
     from wukongs.wire.client_socket import ClientSocket
@@ -159,19 +160,42 @@ class Engine:
         """
         started_s = time.monotonic()
         prepared = self._one_shot(text, base)
-        query, memo = prepared.query, prepared.memo
+        query, memo, given = prepared.query, prepared.memo, None
         if bindings:
-            query = bind(query, {name: Term(canonical(value)) for name, value in bindings.items()})
-            memo = PlanMemo()  # its keys are the patterns, and these are new ones
+            texts = {name.lstrip("?$"): canonical(value) for name, value in bindings.items()}
+            names = tuple(sorted(name for name in texts if name in prepared.variables))
+            if names:
+                bound, memo = prepared.bound(names)
+                query, given = bound.query, partial(bound.given, [texts[name] for name in names])
+        owner = f"query {text[:40]!r}"
+        return self._until_answered(
+            lambda limits: ask(self._core, query, memo, limits, owner, at, given=given)[0], timeout_s, started_s
+        )
+
+    def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
+        """Return a one-shot query to be asked many times, with other terms for its variables: one row of terms by a
+        call, many rows by PreparedQuery.many. Its plans are kept. Raises QuerySyntaxError, UnsupportedFeatureError,
+        StreamError (a query with windows)."""
+        prepared = self._one_shot(text, base)
+
+        def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
+            started_s, owner = time.monotonic(), f"query {text[:40]!r}, {table.num_rows} rows"
+            return self._until_answered(
+                lambda limits: ask_rows(self._core, prepared, table, limits, owner, at), timeout_s, started_s
+            )
+
+        return PreparedQuery(prepared.query, partial(self.query, text, base=base), ask_many)
+
+    def _until_answered(self, answer: Callable[[Limits], Result], timeout_s: float | None, started_s: float) -> Result:
+        """Answer a query, again if a node was taken out meanwhile: the others have what it held."""
         while True:
             view = self._backend.view
-            limits = limits_of(self._core.settings, timeout_s, started_s)
             try:
-                return ask(self._core, query, memo, limits, f"query {text[:40]!r}", at)[0]
+                return answer(limits_of(self._core.settings, timeout_s, started_s))
             except NodeUnavailable:
                 if self._backend.view == view:
                     raise
-            started_s = time.monotonic()  # a node was taken out: the others have what it held
+            started_s = time.monotonic()
 
     def explain(
         self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
@@ -268,7 +292,7 @@ class Engine:
         *,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
-        bindings: Bindings | None = None,
+        bindings: Arguments | None = None,
     ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
@@ -361,12 +385,7 @@ class Engine:
 
     def _one_shot(self, text: str, base: str | None) -> Prepared:
         prepared = self._prepared.prepare(text, base)
-        query = prepared.query
-        if query.registration is not None or query.dataset.windows:
-            raise StreamError(
-                "a query with REGISTER or FROM STREAM is continuous: give it to Engine.register; Engine.query answers "
-                "once, over the stored graph"
-            )
+        check_one_shot(prepared.query)
         return prepared
 
 

@@ -16,7 +16,7 @@ from tests.fuzz import fuzzed
 from wukongs.csparql.algebra import DatasetClause, Query
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.warnings import STORED as STORED_GRAPH
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
@@ -154,7 +154,7 @@ def check(text: str, data: str, names: list[str], table: list[tuple[str, ...]]) 
     numbers = [int(str(number).split('"')[1]) for number in by_row]
     assert numbers == sorted(numbers)
     for number, row in enumerate(rows):
-        bound = bind(query, {name: Term(term) for name, term in row.items()})
+        bound = bind(query, {Variable(name): Term(term) for name, term in row.items()})
         alone = answer(bound, dataset, terms, Limits(), PlanMemo(), "alone", in_order=True)
         expected = rows_of(alone.columns, alone.length, terms)
         actual = by_row.get(f'"{number}"^^<{XSD}integer>', [])
@@ -222,7 +222,7 @@ def test_the_windows_of_an_engine(clause: str, where: str, output: str) -> None:
         alone = []
         for number, row in enumerate(rows):
             source = QuerySource(text % f"q{number}", output=output)
-            bound = bind(parse_continuous(source), {name: Term(term) for name, term in row.items()})
+            bound = bind(parse_continuous(source), {Variable(name): Term(term) for name, term in row.items()})
             alone.append(engine._backend.register(bound, source, None))
         for at in range(12):
             stream.push([(NODES[at % 3], "<http://e/p>", NODES[(at * at) % 4], 10 + 40 * at)])

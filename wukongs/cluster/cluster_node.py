@@ -37,7 +37,7 @@ from wukongs.live.header import PROTOCOL_VERSION
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.records import Role, Voters
 from wukongs.protocol.state import Cluster, Node
-from wukongs.query.plans.prepared import PreparedQueries
+from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet

@@ -34,8 +34,8 @@ from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
+from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.query.limits import Limits
-from wukongs.query.plans.prepared import PreparedQueries
 
 if TYPE_CHECKING:
     from wukongs.store.bulk import FilePart

@@ -52,7 +52,7 @@ from wukongs.live.window_log import (
     WindowLog,
 )
 from wukongs.live.windows import firing_step, first_firing, first_multiple
-from wukongs.query.execution.argument_rows import ArgumentRows
+from wukongs.query.execution.argument_rows import ArgumentRows, BoundQuery
 from wukongs.query.limits import limits_of
 from wukongs.query.output.results import WindowResult
 from wukongs.store.dtypes import BoolArray, Int64Array
@@ -353,7 +353,8 @@ class JoinedGroup:
                 fixed: dict[Variable, Term] = {hole(at): self._first[at] for at in np.flatnonzero(is_fixed).tolist()}
                 query = replace(self._query, pattern=replaced(self._query.pattern, fixed))
                 columns = {hole(at): np.ascontiguousarray(ids[:, at]) for at in np.flatnonzero(~is_fixed).tolist()}
-                self._rows = ArgumentRows(query, columns, len(numbers), numbers)
+                bound = BoundQuery(query, tuple(columns))
+                self._rows = ArgumentRows(bound, list(columns.values()), len(numbers), numbers)
             return self._rows
 
     def had(self, at_ms: int) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow
 from wukongs.csparql.explain import Figures, explain
 from wukongs.errors import CompactedError
 from wukongs.live.core import Core
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits
@@ -64,20 +67,21 @@ def profiled(query: Query, dataset: Dataset, terms: QueryTerms, limits: Limits, 
     return profile
 
 
-def ask(
-    core: Core,
-    query: Query,
-    memo: PlanMemo,
-    limits: Limits,
-    owner: str,
-    at: int | None = None,
-    profile: Profile | None = None,
-) -> tuple[Result, Dataset]:
-    """Answer a query over the newest stable snapshot, or that of SN `at`; return also what it read.
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The things that one execution reads. scope: names the blank nodes that it makes."""
 
-    owner: the holder of the snapshot meanwhile, for stats(); profile: notes rows and times of the plan.
-    Raises QueryTimeout, BudgetExceeded, CompactedError (at).
-    """
+    dataset: Dataset
+    terms: QueryTerms
+    sn: int
+    scope: str
+
+
+@contextmanager
+def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: int | None = None) -> Iterator[Read]:
+    """Hold the newest stable snapshot, or that of SN `at`, until the block ends.
+
+    owner: the holder of the snapshot meanwhile, for stats(). Raises CompactedError (at)."""
     with core.lock:
         core.check_is_open()
         core.finish_tick()
@@ -89,12 +93,33 @@ def ask(
         core.query_count += 1
         scope = f"query {core.query_count}"
     try:
-        dataset = dataset_of(core, query.dataset, stored, handle.sn)
+        dataset = dataset_of(core, clause, stored, handle.sn)
         with limits:
-            terms.ids([f"<{name}>" for name in query.dataset.named_graphs])  # GRAPH ?g names them, whatever they hold
-        found = answer(query, dataset, terms, limits, memo, scope, profile=profile)
+            terms.ids([f"<{name}>" for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
+        yield Read(dataset, terms, handle.sn, scope)
     finally:
         with core.lock:
             handle.close()
-    result = Result(query.form, query.variables, found.columns, terms, handle.sn, found.boolean, found.length)
-    return result, dataset
+
+
+def ask(
+    core: Core,
+    query: Query,
+    memo: PlanMemo,
+    limits: Limits,
+    owner: str,
+    at: int | None = None,
+    profile: Profile | None = None,
+    given: Callable[[QueryTerms], BindingTable] | None = None,
+) -> tuple[Result, Dataset]:
+    """Answer a query over the newest stable snapshot, or that of SN `at`; return also what it read.
+
+    owner, at: as for reading; profile: notes rows and times of the plan; given: makes the row of arguments, if the
+    query is that of a BoundQuery. Raises QueryTimeout, BudgetExceeded, CompactedError (at).
+    """
+    with reading(core, query.dataset, limits, owner, at) as read:
+        with limits:
+            row = None if given is None else given(read.terms)
+        found = answer(query, read.dataset, read.terms, limits, memo, read.scope, profile=profile, given=row)
+    result = Result(query.form, query.variables, found.columns, read.terms, read.sn, found.boolean, found.length)
+    return result, read.dataset

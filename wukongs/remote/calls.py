@@ -21,10 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.errors import DataError, StreamError
+from wukongs.live.argument_tables import text_table
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
+from wukongs.live.prepared_query import PreparedQuery
 from wukongs.live.query_group import bindings_table, bindings_text
 from wukongs.live.stream import Stream, push_many
 from wukongs.query.output.results import Result
@@ -46,6 +48,7 @@ class EngineLike(Protocol):
     """The engine behind a service: wukongs.Engine says it in full."""
 
     def query(self, *args: Any, **options: Any) -> Result: ...
+    def prepare(self, text: str, base: str | None = None) -> PreparedQuery: ...
     def explain(self, *args: Any, **options: Any) -> str: ...
     def update(self, *args: Any, **options: Any) -> int: ...
     def load(self, *args: Any, **options: Any) -> int: ...
@@ -136,6 +139,7 @@ class Calls:
         self._registered: dict[str, _Registered] = {}
         self._own: dict[str, Callable[[Session, Args], Packet]] = {
             "query": self._query,
+            "query_many": self._query_many,
             "dump": self._dump,
             "settle": self._settle,
             "stream": self._stream,
@@ -180,7 +184,16 @@ class Calls:
 
     def _query(self, session: Session, args: Args) -> Packet:
         options = {name: args[name] for name in ("text", "bindings", "base", "timeout_s", "at") if name in args}
-        outgoing = Outgoing(self._engine.query(**options))
+        return self._answer(session, self._engine.query(**options))
+
+    def _query_many(self, session: Session, args: Args) -> Packet:
+        prepared = self._engine.prepare(args["text"], args.get("base"))
+        table = text_table(args["arguments"], "arguments")
+        return self._answer(session, prepared.answer_many(table, timeout_s=args.get("timeout_s"), at=args.get("at")))
+
+    @staticmethod
+    def _answer(session: Session, result: Result) -> Packet:
+        outgoing = Outgoing(result)
         arrays = outgoing.chunk(0)
         fields: dict[str, Any] = {"head": outgoing.head()}
         if outgoing.result.width and len(arrays["column 0"]) < len(outgoing.result):

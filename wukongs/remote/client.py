@@ -13,14 +13,17 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from wukongs.csparql.algebra import Output
+from wukongs.csparql.parser import parse_query
 from wukongs.csparql.tokens import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
+from wukongs.live.argument_tables import Arguments, table_text
 from wukongs.live.bulk_load import log_malformed
 from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
-from wukongs.live.query_group import Bindings, bindings_text
+from wukongs.live.prepared_query import PreparedQuery, check_one_shot
+from wukongs.live.query_group import bindings_text
 from wukongs.live.stream import Pushable, check_call, named
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
@@ -37,6 +40,7 @@ from wukongs.wire.transport import check_address
 from wukongs.wire.trust import read_keys
 
 if TYPE_CHECKING:
+    import pyarrow
     import rdflib
 
     from wukongs.remote.connection import Channel
@@ -176,9 +180,23 @@ class RemoteEngine:
         """Do the same as Engine.query; the whole result is here when it returns."""
         texts = {name: from_python(value) for name, value in (bindings or {}).items()}
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
+        return self._answer("query", args, timeout_s)
+
+    def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
+        """Do the same as Engine.prepare; each call is one request, and the node keeps the plans."""
+        query = check_one_shot(parse_query(_query_text(text), _text(base)))
+
+        def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
+            rows = table_text(table)
+            args = {"text": text, "arguments": rows, "base": base, "timeout_s": timeout_s, "at": at}
+            return self._answer("query_many", args, timeout_s)
+
+        return PreparedQuery(query, partial(self.query, text, base=base), ask_many)
+
+    def _answer(self, method: str, args: Mapping[str, Any], timeout_s: float | None) -> Result:
         for _ in range(REPEATS_MAX):
             limit_s = self._query_limit(timeout_s)
-            answer, joined = self._connection.call("query", args, limit_s=limit_s)
+            answer, joined = self._connection.call(method, args, limit_s=limit_s)
             try:
                 return receive_result(self._connection, joined, answer, {"result": answer.fields.get("result")})
             except SessionLost as lost:
@@ -263,7 +281,7 @@ class RemoteEngine:
         *,
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
-        bindings: Bindings | None = None,
+        bindings: Arguments | None = None,
     ) -> RemoteQuery:
         """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
         when this client leaves; whoever registers the same text then goes on with it."""

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from wukongs import Engine, QuerySyntaxError, Settings
-from wukongs.query.plans.prepared import TEXT_CHARACTERS_MAX, PreparedQueries
+from wukongs.query.execution.prepared import TEXT_CHARACTERS_MAX, PreparedQueries
 
 TEXT = "SELECT ?o WHERE { <urn:a> <urn:p> ?o }"
 

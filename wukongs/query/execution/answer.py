@@ -55,9 +55,10 @@ def answer(
     explored: Explored | None = None,
     compiled: CompiledPlans | None = None,
     by_moves: bool = False,
+    given: BindingTable | None = None,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled: see
-    Executor;
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled, given:
+    see Executor;
     by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
     its own; by_moves: Answer.moves is asked for, and the terms of what went can still be read.
 
@@ -66,7 +67,7 @@ def answer(
     with within(limits):
         known = () if explored is None else (explored,)
         executor = Executor(
-            dataset, terms, limits, memo, in_order, profile, known, compiled=compiled, by_moves=by_moves
+            dataset, terms, limits, memo, in_order, profile, known, given, compiled=compiled, by_moves=by_moves
         )
         found = _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
         moved = executor.moved(query.pattern) if by_moves and query.form == "select" else None

@@ -20,7 +20,7 @@ The two ways to find the solutions of a core; the plans' estimates choose:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,9 +45,9 @@ from wukongs.csparql.plan import FilteredBgp, Plan
 from wukongs.csparql.scope import expression_variables, possible_variables
 from wukongs.csparql.terms import ARGUMENT_PREFIX, Variable
 from wukongs.csparql.walk import join_operands
-from wukongs.query.binding_table import BindingTable
+from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.answer import Answer, within
-from wukongs.query.execution.bindings import bind_all, where_clause
+from wukongs.query.execution.bindings import bind, where_clause
 from wukongs.query.execution.executor import Executor, Explored
 from wukongs.query.execution.exists import children
 from wukongs.query.limits import Limits
@@ -108,28 +108,32 @@ class _Parts:
 
 
 class _Core:
-    """Triple patterns, with the filters right above them, of a query for many rows. node: these, in the algebra;
-    given: the numbers and terms of the distinct rows; rows: their index."""
+    """Triple patterns, with the filters right above them, of a query for rows of arguments. node: these, in the
+    algebra; hidden: the variables that the rows bind."""
 
-    def __init__(self, node: Node, given: BindingTable, rows: RowIndex) -> None:
+    def __init__(self, node: Node, hidden: Sequence[Variable]) -> None:
         self.node = node
         filtered = FilteredBgp.of(node)
         assert filtered is not None, node
         self._wanted = filtered
         self._free = FilteredBgp(filtered.bgp)
-        self._given = given
-        bound, hidden = possible_variables(filtered.bgp), given.variables[1:]
+        bound = possible_variables(filtered.bgp)
         self._joined = tuple(variable for variable in hidden if variable in bound)
         """The hidden variables that the triple patterns bind, too."""
         self._is_whole = len(self._joined) == len(hidden)
-        self.index = rows
-        if self._joined and not self._is_whole:
-            self.index = RowIndex(given.columns_of(self._joined), given.length)
         self._parts: dict[tuple[int, ...], _Parts] = {}
 
-    def explored(self, executor: Executor, dataset: Dataset, memo: PlanMemo) -> BindingTable:
+    def index(self, given: BindingTable, rows: RowIndex) -> RowIndex:
+        """Return the index of the rows by what the patterns bind. given: the numbers and terms of the distinct rows;
+        rows: their index."""
+        if not self._joined or self._is_whole:
+            return rows
+        return RowIndex(given.columns_of(self._joined), given.length)
+
+    def explored(
+        self, executor: Executor, dataset: Dataset, memo: PlanMemo, given: BindingTable, index: RowIndex
+    ) -> BindingTable:
         """Return the solutions, with the number and the terms that each is for."""
-        given = self._given
         if not self._joined:
             return executor.match(self._wanted, given)
         started = memo.route(self._wanted, given.variables, given.length, dataset).plan
@@ -138,12 +142,12 @@ class _Core:
             return executor.match(self._wanted, given)
         parts = self._cut(free)
         found = executor.match(parts.first, BindingTable.unit())
-        numbers = self.index.find(found.columns_of(self._joined), found.length)
+        numbers = index.find(found.columns_of(self._joined), found.length)
         if self._is_whole:
             places = np.flatnonzero(numbers >= 0)
             rows = taken(numbers, places)
         else:
-            places, rows = self.index.rows_of(numbers)
+            places, rows = index.rows_of(numbers)
         others = tuple(variable for variable in given.variables if variable not in self._joined)
         own = (taken(column, rows) for column in given.columns_of(others))
         found = found.take(places)
@@ -166,33 +170,48 @@ class _Core:
         return known
 
 
+class BoundQuery:
+    """A query for rows of arguments, whichever they are. It may be used by several threads."""
+
+    def __init__(self, query: Query, variables: Sequence[Variable]) -> None:
+        """variables: of the query's WHERE clause, those that the rows bind."""
+        self.hidden = {variable: Variable(f"{ARGUMENT_PREFIX}{at}") for at, variable in enumerate(variables)}
+        self.query = bind(query, self.hidden)
+        """With hidden variables in the place of the given ones."""
+        self.cores = [_Core(node, tuple(self.hidden.values())) for node in _cores_of(self.query.pattern)]
+        self.needs_all = not self.cores or _has_one_group(where_clause(self.query))
+        """Each row may have a solution, whatever is found for the cores."""
+        self.has_rest = not self.needs_all and _has_one_group(self.query.pattern)
+        """The query has a solution also for a row without a solution of its WHERE clause: the same for each."""
+
+    def given(self, texts: Sequence[str], terms: TermSpace) -> BindingTable:
+        """Return one row of arguments as the executor is given it. texts: canonical, in the order of the variables."""
+        ids = terms.ids(texts)
+        return BindingTable(tuple(self.hidden.values()), tuple(ids[at : at + 1] for at in range(len(ids))), 1)
+
+
 class ArgumentRows:
     """The rows of arguments of one query. Called by one thread at a time."""
 
     def __init__(
-        self, query: Query, columns: Mapping[Variable, Int64Array], length: int, numbers: Int64Array | None = None
+        self, bound: BoundQuery, columns: Sequence[Int64Array], length: int, numbers: Int64Array | None = None
     ) -> None:
-        """columns: the ids of the terms, of `length` rows; variables of the query's WHERE clause.
+        """columns: the ids of the terms, of `length` rows, in the order of the variables of `bound`.
         numbers : int64[length], rising, of an answer's first column: by default the ids of the integers from 0 on."""
-        hidden = {variable: Variable(f"{ARGUMENT_PREFIX}{at}") for at, variable in enumerate(columns)}
         self.length = length
-        self.variables = (ARGUMENT, *query.variables)
-        self._query = bind_all(query, hidden)
-        self._rows = RowIndex(list(columns.values()), length)
-        distinct = tuple(column[self._rows.firsts] for column in columns.values())
+        self.variables = (ARGUMENT, *bound.query.variables)
+        self._bound = bound
+        self._rows = RowIndex(columns, length)
+        distinct = tuple(column[self._rows.firsts] for column in columns)
         places = np.arange(self._rows.count, dtype=np.int64)
-        self._given = BindingTable((NUMBER, *hidden.values()), (places, *distinct), self._rows.count)
+        self._given = BindingTable((NUMBER, *bound.hidden.values()), (places, *distinct), self._rows.count)
         self._ids = integer_ids(np.arange(length, dtype=np.int64)) if numbers is None else numbers
-        self._cores = [_Core(node, self._given, self._rows) for node in _cores_of(self._query.pattern)]
-        where = where_clause(self._query)
-        self._needs_all = not self._cores or _has_one_group(where)
-        self._has_rest = not self._needs_all and _has_one_group(self._query.pattern)
-        """The query has a solution also for a number without a solution of its WHERE clause: the same for each."""
+        self._indexes = [core.index(self._given, self._rows) for core in bound.cores]
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the table and of its indexes, without the texts of its terms."""
-        indexes = {id(index): index.size_bytes for index in (self._rows, *(core.index for core in self._cores))}
+        indexes = {id(index): index.size_bytes for index in (self._rows, *self._indexes)}
         return self._given.size_bytes + sum(indexes.values()) + self._ids.nbytes
 
     def answer(self, dataset: Dataset, terms: QueryTerms, limits: Limits, memo: PlanMemo) -> Answer:
@@ -200,26 +219,29 @@ class ArgumentRows:
         number, the rows of one number as the query orders them. rows_max counts for each row.
 
         Raises QueryTimeout, BudgetExceeded."""
-        limits.rows_max = min(limits.rows_max * self.length, _ROWS_MAX)
+        bound, limits.rows_max = self._bound, min(limits.rows_max * self.length, _ROWS_MAX)
 
         def run(explored: Sequence[Explored], given: BindingTable) -> BindingTable:
             executor = Executor(
                 dataset, terms, limits, memo, in_order=True, explored=explored, given=given, number=NUMBER
             )
-            names = [NUMBER, *(Variable(name) for name in self._query.variables)]
-            return operators.project(executor.run(self._query.pattern), names)
+            names = [NUMBER, *(Variable(name) for name in bound.query.variables)]
+            return operators.project(executor.run(bound.query.pattern), names)
 
         with within(limits):
             executor = Executor(dataset, terms, limits, memo, in_order=True)
-            found = [(core.node, core.explored(executor, dataset, memo)) for core in self._cores]
-            if self._needs_all:
+            found = [
+                (core.node, core.explored(executor, dataset, memo, self._given, index))
+                for core, index in zip(bound.cores, self._indexes, strict=True)
+            ]
+            if bound.needs_all:
                 return self._expanded(run(found, self._given))
             has_some = np.zeros(self._rows.count, np.bool_)
             for _, table in found:
                 has_some[table.column(NUMBER)] = True
             whole = run(found, self._given.take(np.flatnonzero(has_some)))
             others = np.flatnonzero(~has_some)
-            if self._has_rest and len(others):
+            if bound.has_rest and len(others):
                 nothing = [(node, operators.slice_rows(table, 0, 0)) for node, table in found]
                 one = run(nothing, self._given.take(others[:1]))
                 whole = operators.union(whole, _repeated(one, others, limits), limits.rows_max)

@@ -1,5 +1,5 @@
-"""Puts given terms in the place of a query's variables (Engine.query's bindings); or other variables, which a table
-binds (argument_rows.py)."""
+"""Puts given terms in the place of a query's variables, or other variables, which rows of arguments bind
+(argument_rows.py)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,9 @@ from wukongs.csparql.terms import Term, Variable
 _TRUE = Term('"true"^^<http://www.w3.org/2001/XMLSchema#boolean>')
 
 
-def bind(query: Query, terms: Mapping[str, Term]) -> Query:
-    """Return the query with variables of its WHERE clause replaced; SELECT still reports them, with these values."""
-    return bind_all(query, {Variable(name.lstrip("?$")): term for name, term in terms.items()})
-
-
-def bind_all(query: Query, values: Mapping[Variable, TermOrVariable]) -> Query:
-    """Do the same as bind. A value that is a variable stands for a term that each solution is given."""
+def bind(query: Query, values: Mapping[Variable, TermOrVariable]) -> Query:
+    """Return the query with variables of its WHERE clause replaced; SELECT still reports them, with these values. A
+    value that is a variable stands for a term that each solution is given."""
 
     def bound(node: Node) -> Node:
         node = _replaced(node, values)

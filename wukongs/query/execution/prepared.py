@@ -1,8 +1,9 @@
 """PreparedQueries: the algebra and the plans of texts that were asked before.
 
 Two things are kept: the rewritten algebra, which the text alone decides, and plans, which are made anew when sizes
-change much (plan_memo.py). The data decide the rest, so each execution looks it up: the ids of constants, the graphs,
-the snapshot.
+change much (plan_memo.py). Both are kept for the text as it is, and for each set of its variables that terms were given
+for: hidden variables stand for these, so plans do not depend on the terms. The data decide the rest, so each execution
+looks it up: the ids of constants, the graphs, the snapshot.
 """
 
 from __future__ import annotations
@@ -10,22 +11,55 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
+from wukongs.csparql.scope import mentioned_variables
+from wukongs.csparql.terms import Variable
+from wukongs.query.execution.argument_rows import BoundQuery
+from wukongs.query.execution.bindings import where_clause
 from wukongs.query.plans.plan_memo import PlanMemo
 
 TEXT_CHARACTERS_MAX = 1 << 14
 """A longer text is parsed each time: it holds data (a long VALUES) and is not likely to come again."""
 
 
-@dataclass(frozen=True, slots=True)
+BOUND_MAX = 16
+"""Plans are kept for so many sets of given variables of one text."""
+
+
+@dataclass(frozen=True)
 class Prepared:
-    """A parsed and rewritten query, and its plans."""
+    """A parsed and rewritten query, and its plans. _bound: by the given variables."""
 
     query: Query
     memo: PlanMemo = field(default_factory=PlanMemo)
+    _bound: dict[tuple[str, ...], tuple[BoundQuery, PlanMemo]] = field(default_factory=dict)
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that terms can be given for."""
+        return bindable(self.query)
+
+    def bound(self, names: tuple[str, ...]) -> tuple[BoundQuery, PlanMemo]:
+        """Return the query for given terms of some variables, and its plans."""
+        found = self._bound.get(names)
+        if found is None:
+            if len(self._bound) >= BOUND_MAX:
+                self._bound.clear()
+            made = BoundQuery(self.query, tuple(map(Variable, names))), PlanMemo()
+            found = self._bound.setdefault(names, made)
+        return found
+
+
+def bindable(query: Query) -> frozenset[str]:
+    """Return the names of a query's variables, which terms can be given for."""
+    described = (part.name for part in query.described if isinstance(part, Variable))
+    inside = (variable.name for variable in mentioned_variables(where_clause(query)))
+    # One with a dot in its name was made by the parser or a rule: for a blank node, or inside of a subquery.
+    return frozenset(name for name in (*inside, *query.variables, *described) if "." not in name)
 
 
 class PreparedQueries:

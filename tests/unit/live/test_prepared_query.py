@@ -1,0 +1,140 @@
+"""Engine.prepare: plans are kept, names and terms are checked, and nodes answer as an engine does."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import rdflib
+
+import wukongs
+from tests.unit.remote.served import connected, served
+from wukongs import DataError, QuerySyntaxError, SettingsError, StreamError, UnsupportedFeatureError
+from wukongs.query.plans.plan_memo import PlanMemo
+
+KNOWS = "SELECT ?o { ?s <http://e/knows> ?o }"
+DATA = "".join(f"<http://e/{s}> <http://e/knows> <http://e/{o}> .\n" for s, o in ["ab", "ac", "bc", "ca"])
+
+
+@pytest.fixture(params=["engine", "node"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with wukongs.Engine() as own:
+        own.load(io.BytesIO(DATA.encode()), format="nt")
+        if request.param == "engine":
+            yield own
+            return
+        with served(own) as (_, wire), connected(wire) as client:
+            yield client
+
+
+def texts(result: wukongs.Result) -> list[str]:
+    return sorted(str(row[0]).rsplit("/", 1)[1] for row in result)
+
+
+def test_terms_are_given_by_name_or_as_a_mapping(engine: Any) -> None:
+    prepared = engine.prepare(KNOWS)
+    assert prepared.variables == ["o", "s"]
+    assert texts(prepared(s="<http://e/a>")) == ["b", "c"]
+    assert texts(prepared({"?s": rdflib.URIRef("http://e/b")})) == ["c"]
+    assert texts(prepared()) == ["a", "b", "c", "c"]
+    assert texts(prepared({"s": "<http://e/b>"}, timeout_s=5)) == ["c"]
+    assert len(prepared(s="<http://e/nobody>")) == 0
+    assert texts(prepared(s="<http://e/a>", o="<http://e/c>")) == ["c"]
+
+
+def test_many_rows_are_one_arrow_table(engine: Any) -> None:
+    prepared = engine.prepare(KNOWS)
+    table = pa.table({"s": ["<http://e/c>", "<http://e/nobody>", "<http://e/a>", "<http://e/c>"]})
+    found = prepared.many(table)
+    assert found.schema.field("argument").type == pa.int64()
+    assert pa.types.is_dictionary(found.schema.field("o").type)
+    rows = set(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    assert rows == {(0, "<http://e/a>"), (2, "<http://e/b>"), (2, "<http://e/c>"), (3, "<http://e/a>")}
+    assert prepared.many([{"s": rdflib.URIRef("http://e/b")}]).to_pylist() == [{"argument": 0, "o": "<http://e/c>"}]
+    encoded = pa.table({"s": table.column("s").dictionary_encode()})
+    assert prepared.many(encoded).equals(found)
+    assert prepared.many(table.slice(0, 0)).num_rows == 0
+    assert [part.num_rows for part in prepared.batches(table, rows=3)] == [3, 1]
+    assert [part.column("argument").to_pylist() for part in prepared.batches(table, rows=3)][1] == [3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ([{"x": "<http://e/a>"}], SettingsError, r"\?x is no variable of the query, which has: \?o, \?s"),
+        ([{"s": "<http://e/a>"}, {}], DataError, "row 1, column 's': a value is missing"),
+        ([{"s": "<http://e/a>"}, {"s": "no term"}], DataError, "row 1"),
+        (pa.table({"s": [1, 2]}), DataError, "column 's': expected strings, found int64"),
+        ({"s": "<http://e/a>"}, SettingsError, "expected an Arrow table, or a list of dictionaries"),
+        (pa.table([pa.array(["<http://e/a>"])] * 2, ["s", "?s"]), SettingsError, "'s' is there twice"),
+        (pa.table({}), SettingsError, "a column"),
+    ],
+)
+def test_arguments_that_are_none_are_refused_by_row_and_column(
+    engine: Any, arguments: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        engine.prepare(KNOWS).many(arguments)
+
+
+def test_what_cannot_be_prepared_is_refused_at_once(engine: Any) -> None:
+    with pytest.raises(QuerySyntaxError):
+        engine.prepare("SELECT ?o { ?s ")
+    with pytest.raises(StreamError, match="give it to"):
+        engine.prepare("REGISTER QUERY q AS SELECT ?s FROM STREAM <http://e/s> [RANGE 1s STEP 1s] { ?s ?p ?o }")
+    with pytest.raises(SettingsError, match=r"\?t is no variable"):
+        engine.prepare(KNOWS)(t="<http://e/a>")
+    with pytest.raises(DataError):
+        engine.prepare(KNOWS)(s="no term")
+    for text in ("ASK { ?s ?p ?o }", "SELECT (RAND() AS ?r) { ?s ?p ?o }"):
+        with pytest.raises(UnsupportedFeatureError, match="many rows"):
+            engine.prepare(text).many([{"s": "<http://e/a>"}])
+    with pytest.raises(SettingsError, match="argument"):
+        engine.prepare("SELECT ?argument { ?argument ?p ?o }").many([{"o": "<http://e/a>"}])
+    with pytest.raises(SettingsError, match="rows = 0"):
+        engine.prepare(KNOWS).batches([{"s": "<http://e/a>"}], rows=0)
+
+
+def test_other_forms_answer_one_row(engine: Any) -> None:
+    assert engine.prepare("ASK { ?s <http://e/knows> ?o }")(s="<http://e/a>", o="<http://e/b>").boolean
+    assert not engine.prepare("ASK { ?s <http://e/knows> ?o }")(s="<http://e/b>", o="<http://e/b>").boolean
+    made = engine.prepare("CONSTRUCT { ?o <http://e/of> ?s } WHERE { ?s <http://e/knows> ?o }")(s="<http://e/b>")
+    assert made.triples() == [("<http://e/c>", "<http://e/of>", "<http://e/b>")]
+    described = engine.prepare("DESCRIBE ?s { ?s ?p ?o }")(s="<http://e/b>").triples()
+    assert described == [("<http://e/b>", "<http://e/knows>", "<http://e/c>")]
+
+
+def test_it_reads_what_there_is_now_or_was(engine: Any) -> None:
+    prepared = engine.prepare(KNOWS)
+    before = prepared(s="<http://e/b>").snapshot
+    engine.update("INSERT DATA { <http://e/b> <http://e/knows> <http://e/x> }")
+    assert texts(prepared(s="<http://e/b>")) == ["c", "x"]
+    assert prepared.many([{"s": "<http://e/b>"}]).num_rows == 2
+    assert prepared(s="<http://e/b>").snapshot > before
+
+
+def test_plans_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[PlanMemo] = []
+    monkeypatch.setattr(PlanMemo, "__init__", _noting(made))
+    with wukongs.Engine() as own:
+        own.load(io.BytesIO(DATA.encode()), format="nt")
+        prepared = own.prepare(KNOWS)
+        for name in "abcabc":
+            prepared(s=f"<http://e/{name}>")
+            own.query(KNOWS, bindings={"s": f"<http://e/{name}>", "unknown": "<http://e/a>"})
+        prepared.many([{"s": f"<http://e/{name}>"} for name in "abc"])
+    assert len(made) == 2, "those of the text, and those of ?s"
+    assert sum(memo.planned_count for memo in made) <= 4, "of one row, of many, and with ?s left free"
+
+
+def _noting(made: list[PlanMemo]) -> Any:
+    init = PlanMemo.__init__
+
+    def noted(self: PlanMemo, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        made.append(self)
+
+    return noted

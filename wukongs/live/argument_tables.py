@@ -1,0 +1,101 @@
+"""Tables of arguments: a column for each variable that a query is given terms for, and a row for each time that it is
+asked.
+
+A table travels, and is kept, as one text: an Arrow IPC stream, compressed, in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.rdf_terms import from_python
+from wukongs.store.encoder import encode_term_column
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Arguments: TypeAlias = "pyarrow.Table | Sequence[Mapping[str, Any]]"
+"""A column for each variable that the queries bind, of N-Triples strings, and a row for each query; or a dictionary
+from variables to rdflib terms or N-Triples strings for each."""
+
+SCOPE = b"bindings"
+
+
+def filled_table(arguments: Arguments, what: str) -> pyarrow.Table:
+    """Return the same as argument_table; an empty one is a SettingsError, too."""
+    table = argument_table(arguments, what)
+    if not table.num_rows:
+        raise SettingsError(f"{what}: expected a table with a column and a row at least: each row is a query")
+    return table
+
+
+def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
+    """Return arguments as a table: names without question marks, one chunk of strings a column. what: the parameter,
+    for messages.
+
+    Raises SettingsError (no columns, a name twice), DataError (naming row and column: a term that is none, a missing
+    one)."""
+    import pyarrow as pa
+
+    table = arguments if isinstance(arguments, pa.Table) else _table_of(arguments, what)
+    names = [name.lstrip("?$") for name in table.column_names]
+    if not names:
+        raise SettingsError(f"{what}: expected a table with a column and a row at least: each row is a query")
+    for name in names:
+        if names.count(name) > 1:
+            raise SettingsError(f"{what}: column {name!r} is there twice")
+    columns = []
+    for name, column in zip(names, table.columns, strict=True):
+        if column.null_count:
+            row = column.is_valid().index(False).as_py()
+            raise DataError(f"{what}: row {row}, column {name!r}: a value is missing (null): each query binds them all")
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise DataError(f"{what}: column {name!r}: expected strings, found {kind}")
+        columns.append(pa.array(column.cast(pa.large_string()).combine_chunks(), pa.large_string()))
+        encode_term_column(name, columns[-1], scope=SCOPE)
+    return pa.table(columns, names)
+
+
+def table_text(table: pyarrow.Table) -> str:
+    """Return a table of arguments as one text, the same for equal tables."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def text_table(text: str, what: str) -> pyarrow.Table:
+    """Return the table that a text holds, whatever is in it. Raises DataError (it holds none)."""
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, ValueError, TypeError, binascii.Error) as error:
+        first_line = str(error).partition("\n")[0]
+        raise DataError(f"{what}: expected an Arrow IPC stream in base64, found: {first_line}") from None
+    return table
+
+
+def _table_of(rows: Sequence[Mapping[str, Any]], what: str) -> pyarrow.Table:
+    import pyarrow as pa
+
+    if isinstance(rows, str | bytes | Mapping) or not all(isinstance(row, Mapping) for row in rows):
+        raise SettingsError(f"{what}: expected an Arrow table, or a list of dictionaries: variable -> term")
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = ([_text(row.get(name), what, at, name) for at, row in enumerate(rows)] for name in names)
+    return pa.table([pa.array(column, pa.string()) for column in columns], list(map(str, names)))
+
+
+def _text(term: Any, what: str, row: int, name: str) -> str | None:
+    try:
+        return None if term is None else from_python(term)
+    except DataError as error:
+        raise DataError(f"{what}: row {row}, column {name!r}: {error}") from None

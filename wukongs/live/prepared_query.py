@@ -1,0 +1,162 @@
+"""PreparedQuery: one text that is asked many times, with other terms for its variables: one row at a time, or many.
+
+Many rows are evaluated together (wukongs/query/execution/argument_rows.py): they are one table that the exploration
+starts from, or an index that it asks. So ten thousand rows cost a few hundred times what one row costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.functions import PER_ROW
+from wukongs.csparql.walk import parts_of
+from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
+from wukongs.live.argument_tables import Arguments, argument_table
+from wukongs.live.core import Core
+from wukongs.live.reading import reading
+from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows
+from wukongs.query.execution.prepared import Prepared, bindable
+from wukongs.query.limits import Limits
+from wukongs.query.output.results import Result
+from wukongs.query.terms.names import canonical
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BATCH_ROWS = 10_000
+
+
+class Ask(Protocol):
+    """Engine.query says it in full."""
+
+    def __call__(self, *, bindings: Mapping[str, Any], timeout_s: float | None, at: int | None) -> Result: ...
+
+
+AskMany = Callable[["pyarrow.Table", "float | None", "int | None"], Result]
+"""(arguments, timeout_s, at) -> the answers for all rows, with the column `argument` before the query's own."""
+
+
+class PreparedQuery:
+    """A one-shot query with its plans. Engine.prepare makes one; any thread may ask it."""
+
+    def __init__(self, query: Query, ask: Ask, ask_many: AskMany) -> None:
+        self.variables = sorted(bindable(query))
+        """The names of the variables that a call may give terms for."""
+        self._query, self._ask, self._ask_many = query, ask, ask_many
+
+    def __call__(
+        self,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        timeout_s: float | None = None,
+        at: int | None = None,
+        **terms: Any,
+    ) -> Result:
+        """Answer the query with terms in the place of variables: prepared(x="<http://e/a>"). arguments: the same as a
+        mapping, for a variable whose name is that of an option; terms: rdflib terms or N-Triples strings.
+
+        Raises as Engine.query; SettingsError for a name that the query does not have, DataError for a term that is
+        none."""
+        given = {name.lstrip("?$"): term for name, term in {**(arguments or {}), **terms}.items()}
+        self._check(given)
+        return self._ask(bindings=given, timeout_s=timeout_s, at=at)
+
+    def many(self, arguments: Arguments, *, timeout_s: float | None = None, at: int | None = None) -> pyarrow.Table:
+        """Answer the query for each row of a table, all at one snapshot, as one Arrow table: the number of the row,
+        from 0, in the column `argument` (int64), then the query's columns, dictionary-encoded strings of N-Triples,
+        null where unbound. Rows rise by `argument`; those of one number are ordered as the query says. A row without
+        an answer is not in it. arguments: an Arrow table of N-Triples strings with columns named like variables of the
+        query, or a list of dictionaries. rows_max counts for each row, the other limits for all: `batches` asks for a
+        part at a time.
+
+        Raises as Engine.query; SettingsError (a column that is no variable, is there twice or is named `argument`),
+        DataError (naming row and column: a term that is none, a missing one), UnsupportedFeatureError (not a SELECT, a
+        function that draws a value for each row)."""
+        return _as_arrow(self.answer_many(arguments, timeout_s=timeout_s, at=at))
+
+    def answer_many(self, arguments: Arguments, *, timeout_s: float | None = None, at: int | None = None) -> Result:
+        """Do the same as many, as a Result with `argument` as its first variable."""
+        return self._ask_many(self._checked(arguments), timeout_s, at)
+
+    def batches(
+        self, arguments: Arguments, *, rows: int = BATCH_ROWS, timeout_s: float | None = None, at: int | None = None
+    ) -> Iterator[pyarrow.Table]:
+        """Iterate over what `many` returns, for so many rows of arguments at a time. Each part reads the newest
+        snapshot when it is asked for, unless `at` is given; timeout_s counts for each. Raises as many, at once for
+        arguments that are refused."""
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise SettingsError(
+                f"rows = {rows!r}: expected how many rows of arguments to ask for at a time, at least 1"
+            )
+        table = self._checked(arguments)
+        return (self._part(table, start, rows, timeout_s, at) for start in range(0, table.num_rows, rows))
+
+    def _part(
+        self, table: pyarrow.Table, start: int, rows: int, timeout_s: float | None, at: int | None
+    ) -> pyarrow.Table:
+        import pyarrow.compute as pc
+
+        found = _as_arrow(self._ask_many(table.slice(start, rows), timeout_s, at))
+        return found.set_column(0, ARGUMENT, pc.add(found.column(0), start))
+
+    def _checked(self, arguments: Arguments) -> pyarrow.Table:
+        """Return the arguments as a table whose columns are variables of the query."""
+        if self._query.form != "select":
+            raise UnsupportedFeatureError(
+                f"{self._query.form.upper()} for many rows of arguments", 1, 1, "ask for each row, or SELECT"
+            )
+        if ARGUMENT in self._query.variables:
+            raise SettingsError(f"arguments: the query reports ?{ARGUMENT} itself: the row's number has this name")
+        for part in parts_of(self._query.pattern):
+            op = getattr(part, "op", None)
+            if isinstance(op, str) and op in PER_ROW:
+                raise UnsupportedFeatureError(f"{op}() for many rows of arguments", 1, 1, "ask for each row")
+        table = argument_table(arguments, "arguments")
+        self._check(table.column_names)
+        return table
+
+    def _check(self, names: Any) -> None:
+        unknown = [name for name in names if name not in self.variables]
+        if unknown:
+            known = ", ".join(f"?{name}" for name in self.variables) or "none"
+            raise SettingsError(f"arguments: ?{unknown[0]} is no variable of the query, which has: {known}")
+
+
+def check_one_shot(query: Query) -> Query:
+    """Return a query that has no windows. Raises StreamError for another."""
+    if query.registration is not None or query.dataset.windows:
+        raise StreamError(
+            "a query with REGISTER or FROM STREAM is continuous: give it to Engine.register; Engine.query answers "
+            "once, over the stored graph"
+        )
+    return query
+
+
+def ask_rows(
+    core: Core, prepared: Prepared, table: pyarrow.Table, limits: Limits, owner: str, at: int | None
+) -> Result:
+    """Answer a query for each row of a table of arguments, as Result: the number of the row, then the query's columns.
+
+    owner, at: as for reading.reading. Raises as PreparedQuery.many."""
+    names = tuple(sorted(table.column_names))
+    bound, memo = prepared.bound(names)
+    with reading(core, bound.query.dataset, limits, owner, at) as read:
+        with limits:
+            columns = [read.terms.ids([canonical(text) for text in table.column(name).to_pylist()]) for name in names]
+        rows = ArgumentRows(bound, columns, table.num_rows)
+        found = rows.answer(read.dataset, read.terms, limits, memo)
+    return Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
+
+
+def _as_arrow(result: Result) -> pyarrow.Table:
+    import pyarrow as pa
+
+    table = result.arrow()
+    numbers = [int(text[1 : text.index('"', 1)]) for text in table.column(0).to_pylist()]
+    columns = [column.dictionary_encode() for column in table.columns[1:]]
+    return pa.table([pa.array(np.array(numbers, np.int64)), *columns], table.column_names)
