@@ -99,6 +99,8 @@ class FolderReader:
     def __init__(self, options: FolderOptions, csv: Csv | None) -> None:
         self._options, self._csv = options, csv
         self._told: set[str] = set()
+        self._missed: set[str] = set()
+        """Keys that the last look at the folder did not find; a look may miss a file that is renamed meanwhile."""
         self._failed: set[tuple[str, int, float]] = set()
         """Files that could not be read as they were: key, size, time of change."""
 
@@ -109,9 +111,11 @@ class FolderReader:
             files = self._files(inlet)
             is_read = [self._read(one, inlet) for one in files if not inlet.is_stopped]
             known = {one.key for one in files}
-            gone = [key for key in inlet.state if key != BEGUN and key not in known]
-            if gone and inlet.is_heard:
-                inlet.lines(b"", dict.fromkeys(gone))
+            if inlet.is_heard:
+                missed = {key for key in inlet.state if key != BEGUN and key not in known}
+                if gone := missed & self._missed:
+                    inlet.lines(b"", dict.fromkeys(gone))
+                self._missed = missed - gone
             if not any(is_read):
                 if not self._options.follow:
                     return
@@ -130,7 +134,7 @@ class FolderReader:
                     facts = entry.stat()
                 except OSError:  # gone meanwhile
                     continue
-                found.append(_File(Path(entry.path), f"{facts.st_dev}:{facts.st_ino}", facts.st_size, facts.st_mtime))
+                found.append(_File(Path(entry.path), _key(facts), facts.st_size, facts.st_mtime))
         except OSError as error:
             if inlet.is_heard:
                 inlet.say(f"{self._options.path} cannot be read ({error.strerror}); it is waited for")
@@ -154,7 +158,7 @@ class FolderReader:
             if self._csv is not None and self._csv.header and (header := self._header(Path(entry.path))):
                 read.columns = header[0]
             read.seen = (facts.st_size, facts.st_mtime)
-            found[f"{facts.st_dev}:{facts.st_ino}"] = read.to_state()
+            found[_key(facts)] = read.to_state()
         return found
 
     def _header(self, path: Path) -> tuple[tuple[str, ...], int] | None:
@@ -163,7 +167,7 @@ class FolderReader:
             return header_in(self._csv, file.read(READ_BYTES), str(path))
 
     def _read(self, file: _File, inlet: Inlet) -> bool:
-        """Read what a file has more than before; tell whether it has."""
+        """Read what a file has more than before; tell whether it has, or has to be looked for under another name."""
         entry = _Entry.of(inlet.state.get(file.key))
         if entry.seen == (file.size, file.changed_s) and not self._is_to_settle(file, entry):
             return False
@@ -171,6 +175,9 @@ class FolderReader:
             return False
         try:
             with opened(file.path) as content:
+                if _key(os.fstat(content.fileno())) != file.key:  # another one has taken its place since the look
+                    inlet.wait(LOOK_S)
+                    return True
                 if not self._is_same(content, entry):
                     entry = _Entry()
                 found = False
@@ -180,6 +187,9 @@ class FolderReader:
                     if inlet.is_stopped:
                         return True
                 return found
+        except FileNotFoundError:  # renamed or deleted since the look
+            inlet.wait(LOOK_S)
+            return True
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             self._tell(inlet, file, f"{file.path.name} cannot be unpacked ({error}); it is read on when it is changed")
         except OSError as error:
@@ -210,7 +220,8 @@ class FolderReader:
     def _parts(self, file: _File, content: BinaryIO, entry: _Entry) -> Iterator[tuple[bytes, _Entry]]:
         """Yield whole lines, up to READ_BYTES or a line at once, each with the entry before it."""
         if entry.byte == 0 and self._csv is not None and self._csv.header:
-            found = self._header(file.path)
+            content.seek(0)
+            found = header_in(self._csv, content.read(READ_BYTES), str(file.path))
             if found is None and not (file.size and self._is_settled(file)):
                 return
             entry.columns, first = found or ((), 0)
@@ -257,6 +268,11 @@ def _behind(entry: _Entry, data: bytes) -> _Entry:
         entry.head_bytes + len(head),
         entry.columns,
     )
+
+
+def _key(facts: os.stat_result) -> str:
+    """Return how the state names a file: by its number on the file system."""
+    return f"{facts.st_dev}:{facts.st_ino}"
 
 
 def _size(content: BinaryIO) -> int:
