@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -134,11 +135,12 @@ def command_for(settings: dict[str, str]) -> list[str]:
 class Jvm:
     """A JVM that starts beside this process and ends with it: it reads its standard input, and stops at its end."""
 
-    def __init__(self, command: list[str], log: Path) -> None:
+    def __init__(self, command: list[str], log: Path, variables: Mapping[str, str] | None = None) -> None:
         self._folder = tempfile.mkdtemp(prefix="jvm-", dir=log.parent)
         self._told, self._log = Path(self._folder, "address"), log
         environment = {
             **os.environ,
+            **(variables or {}),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._told),
         }
@@ -169,16 +171,21 @@ class Jvm:
         length = int.from_bytes(content[4:8], "big")
         return int.from_bytes(content[:4], "big"), content[8 : 8 + length].decode()
 
-    def end(self, timeout_s: float = 10.0) -> None:
+    def end(self) -> None:
         """Let the JVM end, and wait; kill it if it does not."""
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end_with_input(self.process)
+
+
+def end_with_input(process: subprocess.Popen[bytes], timeout_s: float = 10.0) -> None:
+    """Close the standard input of a process that ends with it, and wait; kill it if it does not end."""
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _jars() -> Path:

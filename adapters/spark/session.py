@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import wukongs
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.scratch import ScratchFolder
-from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, Jvm, check_java, command_for, is_plain
+from wukongs.adapters.spark.daemon import EARLY_AT, start_daemon
+from wukongs.adapters.spark.jvm import ARCHIVE_TO_MAKE, Jvm, check_java, command_for, end_with_input, is_plain
 from wukongs.errors import SettingsError, StreamError, WukongsError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _SOCKET_NAME_LENGTH = 43
 
 _scratch: dict[str, ScratchFolder] = {}
 """The folders of sessions that run, by path."""
+_early: dict[str, subprocess.Popen[bytes]] = {}
+"""Their early daemons, by the same paths."""
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _SETTINGS = {
@@ -91,9 +94,9 @@ class StartingSession:
         self._error: Exception | None = None
         self._is_closed = False
         try:
-            self._jvm = Jvm(command_for(self._settings), self._log) if is_plain() else None
+            self._jvm = Jvm(command_for(self._settings), self._log, {EARLY_AT: self._folder}) if is_plain() else None
         except SettingsError:
-            _scratch.pop(self._folder).close()
+            _clear(self._folder)
             raise
         self._is_up = threading.Event()
         threading.Thread(target=self._start, name="wukongs-spark-start", daemon=True).start()
@@ -135,8 +138,7 @@ class StartingSession:
         if self._jvm is not None:
             _forget_context()
             self._jvm.end()
-        if self._folder in _scratch:
-            _scratch.pop(self._folder).close()
+        _clear(self._folder)
 
     def _start(self) -> None:
         try:
@@ -162,7 +164,12 @@ class StartingSession:
         context = SparkContext(conf=conf, gateway=gateway)
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         context.setLogLevel("OFF")
-        return SparkSession(context)
+        session = SparkSession(context)
+        if self._jvm is not None and self._settings["spark.master"].startswith("local["):
+            # Sooner it would take from the JVM what time it gains.
+            path = self._settings["spark.executorEnv.PYTHONPATH"]
+            _early[self._folder] = start_daemon(Path(self._folder), self._log, path)
+        return session
 
 
 def active_session() -> SparkSession | None:
@@ -191,6 +198,15 @@ def stop_session(session: SparkSession) -> None:
             process.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(None if os.environ.get(ARCHIVE_TO_MAKE) else 10)
+    _clear(folder)
+
+
+def _clear(folder: str | None) -> None:
+    """End the early daemon of a session and remove its folder. None: of a session that is not ours."""
+    if folder is None:
+        return
+    if folder in _early:
+        end_with_input(_early.pop(folder))
     if folder in _scratch:
         _scratch.pop(folder).close()
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.unit.adapters.helpers import PROJECT
 from wukongs.adapters.spark import daemon, jvm, session
 from wukongs.adapters.spark.jvm import Jvm, archive_path, command_for, is_plain, java_command
 from wukongs.adapters.spark.session import StartingSession
@@ -116,6 +120,104 @@ sys.stdin.read()
 def test_a_process_that_only_plans_imports_only_its_module() -> None:
     assert daemon.modules_for("pyspark.sql.worker.create_data_source") == ("pyspark.sql.worker.create_data_source",)
     assert "wukongs.adapters.push" in daemon.modules_for("pyspark.worker")
+
+
+def _daemon_of_spark(folder: Path) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "PYTHON_WORKER_FACTORY_SECRET": "s",
+        daemon.EARLY_AT: str(folder),
+        "LONG": "x" * 100_000,
+    }
+    command = [sys.executable, "-m", "wukongs.adapters.spark.daemon", "pyspark.worker"]
+    return subprocess.Popen(command, env=environment, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _worker_of(started: subprocess.Popen[bytes]) -> int:
+    """Ask a daemon for a worker, as Spark does; return the process that has forked it."""
+    assert started.stdout is not None
+    port = int.from_bytes(started.stdout.read(4), "big")
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        worker = int.from_bytes(connection.recv(4), "big")
+        return int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _long_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells parents by /proc")
+@pytest.mark.parametrize("is_early", [True, False])
+def test_an_early_daemon_does_the_work_of_the_one_that_spark_starts(is_early: bool, tmp_path: Path) -> None:
+    folder, log = _long_folder(tmp_path), tmp_path / "log"
+    early = daemon.start_daemon(folder, log, str(PROJECT)) if is_early else None
+    if early is not None:
+        _wait_for(lambda: any(folder.iterdir()), log)
+    started = _daemon_of_spark(folder)
+    try:
+        assert _worker_of(started) == (started.pid if early is None else early.pid)
+        assert not any(folder.iterdir())
+        assert started.stdin is not None
+        started.stdin.close()
+        started.wait(10)
+        if early is not None:
+            early.wait(10)
+    finally:
+        started.kill()
+        started.wait()
+        if early is not None:
+            jvm.end_with_input(early)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells parents by /proc")
+def test_an_early_daemon_that_dies_while_it_imports_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as dying:
+        dying.bind("daemon.sock")
+        dying.listen(1)
+        started = _daemon_of_spark(tmp_path)
+        try:
+            dying.accept()[0].close()
+            assert _worker_of(started) == started.pid
+        finally:
+            started.kill()
+            started.wait()
+
+
+def test_an_early_daemon_that_nobody_needs_ends_with_its_session(tmp_path: Path) -> None:
+    early = daemon.start_daemon(tmp_path, tmp_path / "log", str(PROJECT))
+    jvm.end_with_input(early)
+    assert early.returncode == 0, (tmp_path / "log").read_text()
+
+
+def test_an_early_daemon_ends_when_its_driver_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = f"""
+import sys
+from pathlib import Path
+from wukongs.adapters.spark.daemon import start_daemon
+
+print(start_daemon(Path({str(tmp_path)!r}), Path({str(log)!r}), {str(PROJECT)!r}).pid, flush=True)
+sys.stdin.read()
+"""
+    driver = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    pid = int(driver.stdout.readline())
+    assert _runs(pid)
+    driver.kill()
+    driver.wait()
+    _wait_for(lambda: not _runs(pid), log)
+
+
+def _wait_for(is_so: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)
 
 
 def _runs(pid: int) -> bool:
