@@ -191,4 +191,4 @@ def end_with_input(process: subprocess.Popen[bytes], timeout_s: float = 10.0) ->
 def _jars() -> Path:
     import pyspark
 
-    return Path(pyspark.__file__).parent / "jars"
+    return Path(pyspark.__file__).parent.resolve() / "jars"  # the archive is of this path

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.unit.adapters.helpers import PROJECT
@@ -57,6 +58,15 @@ def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.Mo
     here = archive_path()
     _java(tmp_path, monkeypatch, "exit 1")
     assert archive_path() != here
+
+
+def test_an_environment_that_is_reached_by_a_link_has_the_same_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = archive_path()
+    (tmp_path / "linked").symlink_to(Path(pyspark.__file__).parent)
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "linked" / "__init__.py"))
+    assert archive_path() == here
 
 
 def test_an_archive_that_does_not_fit_is_passed_over(no_archive: Path, tmp_path: Path) -> None:
