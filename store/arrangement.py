@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -152,6 +153,6 @@ class Arrangement:
         """Bytes of the filter that tells new triples from stored ones."""
         return self._filter.size_bytes
 
-    def open(self, sn: int, owner: str, expires: bool = True) -> Handle:
+    def open(self, sn: int, owner: str, expires: bool = True, age_max_s: float = math.inf) -> Handle:
         """Open a handle on the graph as of an SN; see Trace.open. Raises CompactedError if merging has forgotten it."""
-        return self.trace.open(sn, owner, expires)
+        return self.trace.open(sn, owner, expires, age_max_s)

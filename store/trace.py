@@ -42,6 +42,7 @@ additions and tombstones ever sealed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -98,11 +99,12 @@ class MergeUnderWay:
 class Handle:
     """A reader's lease on a trace at one SN, with an owner and an age; a context manager."""
 
-    def __init__(self, trace: Trace, sn: int, owner: str, expires: bool = True) -> None:
+    def __init__(self, trace: Trace, sn: int, owner: str, expires: bool = True, age_max_s: float = math.inf) -> None:
         self._trace = trace
         self.sn = sn
         self.owner = owner
         self.expires = expires
+        self.age_max_s = age_max_s
         self.opened_at_s = time.monotonic()
         self.is_open = True
 
@@ -318,12 +320,12 @@ class Trace:
         """Note that nothing more will be stored before SN `upper`."""
         self.upper = max(self.upper, upper)
 
-    def open(self, sn: int, owner: str, expires: bool = True) -> Handle:
-        """Open a handle at an SN below `upper`. expires: whether `revoke` may take it.
+    def open(self, sn: int, owner: str, expires: bool = True, age_max_s: float = math.inf) -> Handle:
+        """Open a handle at an SN below `upper`. expires: whether `revoke` may take it; age_max_s: its own limit.
 
         Raises CompactedError if merging has forgotten the SN."""
         self.read(sn)
-        handle = Handle(self, sn, owner, expires)
+        handle = Handle(self, sn, owner, expires, age_max_s)
         self._handles.add(handle)
         return handle
 
@@ -337,7 +339,7 @@ class Trace:
 
     def revoke(self, age_max_s: float) -> int:
         """Close the handles that expire and are older; their next read raises CompactedError. Return how many."""
-        old = [handle for handle in self._handles if handle.expires and handle.age_s > age_max_s]
+        old = [handle for handle in self._handles if handle.expires and handle.age_s > min(age_max_s, handle.age_max_s)]
         for handle in old:
             handle.close()
         return len(old)

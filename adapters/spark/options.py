@@ -11,7 +11,7 @@ from wukongs.errors import SettingsError
 
 NODE = ("address", "token_file", "key", "node_key", "timeout_s")
 WRITE = (*NODE, "stream", "mapping", "writer", "batch", "batch_base", "partitions", "advance", "lag_ms", "graph")
-READ = (*NODE, "query", "graph", "at")
+READ = (*NODE, "query", "graph", "at", "hold_s")
 WINDOWS = (*NODE, "query", "registered", "on_gap", "windows_per_batch")
 FILES = ("runfile", "stream")
 OF_SPARK = ("checkpointlocation", "path", "queryname")

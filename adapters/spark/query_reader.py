@@ -1,10 +1,12 @@
 """Reads the rows of a one-shot query, or of a graph at a snapshot, as a DataFrame.
 
-One Spark partition: a node answers for the whole cluster, and does not tell what lies on which node."""
+A query is one Spark partition: a node answers for the whole cluster. A graph of a cluster has one for each node: it
+asks the node for the share that lies there. All of them read the snapshot that the planner has asked for first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -21,25 +23,60 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 DEFAULT_GRAPH = "default"
+HOLD_S = 600
+
+
+@dataclass
+class Share(InputPartition):
+    """What lies on one node of a graph at a snapshot."""
+
+    address: str
+    shards: tuple[int, ...]
+    at: int
 
 
 class QueryReader(DataSourceReader):
-    """One query at one node. at: the snapshot to read at, None: the newest."""
+    """One query at one node, or a graph at all of them. at: the snapshot to read at, None: the newest; hold_s: how long
+    the snapshot of a graph is kept for tasks that have not begun, None: no graph is read."""
 
-    def __init__(self, access: Access, text: str, at: int | None, schema: StructType) -> None:
-        self._access, self._text, self._at, self._schema = access, text, at, schema
+    def __init__(
+        self, access: Access, text: str, graph: str | None, at: int | None, hold_s: float | None, schema: StructType
+    ) -> None:
+        self._access, self._text, self._graph, self._at = access, text, graph, at
+        self._hold_s, self._schema = hold_s, schema
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Ask how a graph is divided. Raises: NodeUnavailable; CompactedError (the snapshot is gone)."""
+        if self._hold_s is not None:
+            with self._access.connect() as engine:
+                found = engine.graph_shares(self._hold_s, self._at)
+            if found is not None:
+                shares = [Share(address, shards, found.at) for address, shards in found.shares]
+                for share in shares:
+                    with self._access_for(share).connect() as engine:
+                        engine.hold_snapshot(self._hold_s, share.at)
+                return shares
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Ask, and yield the rows. Raises: NodeUnavailable; DataError (a cell); whatever error the node answers."""
         import pyarrow as pa
 
-        with self._access.connect() as engine:
-            schema, batches = engine.query(self._text, at=self._at).batches()
+        with self._access_for(partition).connect() as engine:
+            if isinstance(partition, Share):
+                result = engine.graph_share(self._graph, partition.shards, partition.at)
+            else:
+                result = engine.query(self._text, at=self._at)
+            schema, batches = result.batches()
             for batch in batches:
                 yield from typed_batch(pa.Table.from_batches([batch], schema), self._schema).to_batches()
+
+    def _access_for(self, partition: InputPartition) -> Access:
+        """Ask the node of a share first; any other gives it, too."""
+        if not isinstance(partition, Share):
+            return self._access
+        others = [address for address in self._access.addresses if address != partition.address]
+        return replace(self._access, addresses=(partition.address, *others))
 
 
 def query_reader(given: Any, schema: StructType) -> DataSourceReader:
@@ -48,7 +85,10 @@ def query_reader(given: Any, schema: StructType) -> DataSourceReader:
     text = query_text(options)
     check_schema(schema, columns_of_query(text))
     at = None if options.text("at") is None else options.number("at", 0)
-    return QueryReader(options.access(), text, at, schema)
+    graph = options.text("graph")
+    hold_s = None if graph is None else float(options.number("hold_s", HOLD_S, 1))
+    name = None if graph == DEFAULT_GRAPH else graph
+    return QueryReader(options.access(), text, name, at, hold_s, schema)
 
 
 def query_schema(given: Any) -> str:

@@ -15,6 +15,7 @@ from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
+from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.made_feeds import is_declared_for_readers
@@ -99,6 +100,7 @@ class ClusterBackend:
         self._counting, self._peers, self._traffic = counting, peers, traffic
         self._distant: dict[str, DistantQuery] = {}
         self.ingest_addresses: tuple[str, ...] = ()
+        self.shares = GraphShares(host, store)
 
     @property
     def view(self) -> int:

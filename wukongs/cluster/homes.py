@@ -17,6 +17,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import DropQuery, Role
 from wukongs.protocol.state import Node
+from wukongs.store.dtypes import Int32Array
 from wukongs.wire.assignment import Assignment
 
 PATIENCE_S = 1.0
@@ -66,17 +67,23 @@ def _drop(host: Host, name: str, known: Registered) -> None:
 
 
 def assignment_of(node: Node, store: NodeStore) -> Assignment:
-    """Return, for each shard, this node if it is an in-sync replica, else the first that is one.
+    """Return, for each shard, this node if it is an in-sync replica, else the first that is one. Raises as nodes_of."""
+    me = node.me.node
+    return Assignment(nodes_of(node, me), me, store.split_ids)
+
+
+def nodes_of(node: Node, wanted: int | None = None) -> Int32Array:
+    """Return, for each shard, the wanted node if it is an in-sync replica, else the first that is one.
 
     Raises NodeUnavailable (a shard without one)."""
-    synced, me = node.control.with_role(Role.IN), node.me.node
+    synced = node.control.with_role(Role.IN)
     nodes = np.empty(len(node.control.shards), np.int32)
     for shard, replicas in enumerate(node.control.shards):
         there = [replica for replica in replicas if replica in synced]
         if not there:
             raise NodeUnavailable(f"shard {shard} has no node left, of {', '.join(map(str, replicas))}: start one anew")
-        nodes[shard] = me if me in there else there[0]
-    return Assignment(nodes, me, store.split_ids)
+        nodes[shard] = wanted if wanted in there else there[0]
+    return nodes
 
 
 class Placing:

@@ -14,6 +14,7 @@ a node of a cluster the protocol does.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -518,8 +519,7 @@ class Core:
 
     def revoke_old_handles(self) -> None:
         """Take the handles from readers that have kept them too long: they would hold merging back for ever."""
-        if self.settings.handle_age_max_s > 0:
-            self.arrangement.trace.revoke(self.settings.handle_age_max_s)
+        self.arrangement.trace.revoke(self.settings.handle_age_max_s or math.inf)
 
     def drop_slices(self, state: StreamState, keep_after_ms: int) -> None:
         """Drop the slices of a stream up to a time, with the terms that only they had."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.term_registry import TermReader
+from wukongs.store.trace import Handle
 
 
 def dataset_of(
@@ -67,6 +69,17 @@ def profiled(query: Query, dataset: Dataset, terms: QueryTerms, limits: Limits, 
     return profile
 
 
+def open_snapshot(core: Core, at: int | None, owner: str, age_max_s: float = math.inf) -> Handle:
+    """Open a handle on the newest stable snapshot, or on that of SN `at`. With the core's lock held.
+
+    age_max_s: after so many seconds it may be taken away. Raises CompactedError (at)."""
+    core.check_is_open()
+    core.finish_tick()
+    if at is not None and not (isinstance(at, int) and 0 <= at <= core.sn):
+        raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
+    return core.arrangement.open(core.sn if at is None else at, owner, age_max_s=age_max_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
     """The things that one execution reads. scope: names the blank nodes that it makes."""
@@ -83,11 +96,7 @@ def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: i
 
     owner: the holder of the snapshot meanwhile, for stats(). Raises CompactedError (at)."""
     with core.lock:
-        core.check_is_open()
-        core.finish_tick()
-        if at is not None and not (isinstance(at, int) and 0 <= at <= core.sn):
-            raise CompactedError(f"at = {at!r}: expected a snapshot number from 0 to {core.sn}, the newest stable one")
-        handle = core.arrangement.open(core.sn if at is None else at, owner)
+        handle = open_snapshot(core, at, owner)
         stored = handle.read()
         terms = terms_of(core)
         core.query_count += 1

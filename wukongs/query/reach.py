@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from wukongs.query.plans.dataset import Completion
 from wukongs.query.terms.query_terms import DataTexts, TermKeeper
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.graph_change import GraphChange
 from wukongs.store.term_registry import TermReader
 from wukongs.store.tombstones import Difference
@@ -33,8 +33,12 @@ class ReachedGraph(Completion, Protocol):
     def snapshot_for(self, change: GraphChange) -> BatchSet:
         """Return the batches that are here, without a change, once they hold all triples that the change rests on."""
 
-    def triples(self, graph: int) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
-        """Iterate over all triples of a graph, some at a time: subjects, predicates, objects. int64[n] each"""
+    def triples(
+        self, graph: int, wanted: BoolArray | None = None
+    ) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+        """Iterate over all triples of a graph, some at a time: subjects, predicates, objects. int64[n] each
+
+        wanted : bool[number of shards]   Triples with subjects of other shards are left out."""
 
 
 class Reach(Protocol):

@@ -39,6 +39,8 @@ from wukongs.remote.uploads import Upload
 from wukongs.settings import Settings
 from wukongs.wire.packets import Array, Packet
 
+HOLD_WAIT_S = 30.0
+"""How long a node may take to come to a snapshot that another one has."""
 Args = Mapping[str, Any]
 Arrays = Mapping[str, Array]
 Work = Callable[[], Packet]
@@ -65,12 +67,23 @@ class EngineLike(Protocol):
     def backup(self, folder: str) -> None: ...
 
 
+class Shares(Protocol):
+    """Shares of the stored graph: wukongs.cluster.graph_shares.GraphShares says it in full."""
+
+    def hold(self, hold_s: float, at: int | None, wait_s: float = 0) -> int: ...
+    def nodes(self) -> Mapping[int, Sequence[int]]: ...
+    def read(self, graph: str | None, shards: Sequence[int], at: int, timeout_s: float | None) -> Result: ...
+
+
 class InCluster(Protocol):
     """The facts of a node of a cluster that a service asks for, beside its engine."""
 
     @property
     def ingest_addresses(self) -> Sequence[str]:
         """Where pipelines find the nodes, in the order of their numbers."""
+
+    @property
+    def shares(self) -> Shares: ...
 
     def declared(self, name: str) -> Stream:
         """Return a stream that somebody has declared, at any node. Raises StreamError (unknown)."""
@@ -140,6 +153,9 @@ class Calls:
         self._own: dict[str, Callable[[Session, Args], Packet]] = {
             "query": self._query,
             "query_many": self._query_many,
+            "graph_shares": self._graph_shares,
+            "graph_share": self._graph_share,
+            "hold_snapshot": self._hold_snapshot,
             "dump": self._dump,
             "settle": self._settle,
             "stream": self._stream,
@@ -184,22 +200,33 @@ class Calls:
 
     def _query(self, session: Session, args: Args) -> Packet:
         options = {name: args[name] for name in ("text", "bindings", "base", "timeout_s", "at") if name in args}
-        return self._answer(session, self._engine.query(**options))
+        return _sent(session, self._engine.query(**options))
 
     def _query_many(self, session: Session, args: Args) -> Packet:
         prepared = self._engine.prepare(args["text"], args.get("base"))
         table = text_table(args["arguments"], "arguments")
-        return self._answer(session, prepared.answer_many(table, timeout_s=args.get("timeout_s"), at=args.get("at")))
+        return _sent(session, prepared.answer_many(table, timeout_s=args.get("timeout_s"), at=args.get("at")))
 
-    @staticmethod
-    def _answer(session: Session, result: Result) -> Packet:
-        outgoing = Outgoing(result)
-        arrays = outgoing.chunk(0)
-        fields: dict[str, Any] = {"head": outgoing.head()}
-        if outgoing.result.width and len(arrays["column 0"]) < len(outgoing.result):
-            with session.lock:
-                fields["result"] = session.results.add(outgoing)
-        return Packet(ANSWER, fields, arrays)
+    def _graph_shares(self, session: Session, args: Args) -> Packet:
+        """Hold a snapshot, unless one node has all; tell where its shares lie."""
+        shares = {} if self._node is None else self._node.shares.nodes()
+        if self._node is None or len(shares) < 2:
+            return _value(None)
+        sn = self._node.shares.hold(args["hold_s"], args.get("at"))
+        places = [[self._node.ingest_addresses[node], shards] for node, shards in shares.items()]
+        return _value({"at": sn, "shares": places})
+
+    def _hold_snapshot(self, session: Session, args: Args) -> Packet:
+        return _value(self._shares().hold(args["hold_s"], args["at"], HOLD_WAIT_S))
+
+    def _graph_share(self, session: Session, args: Args) -> Packet:
+        options = {name: args[name] for name in ("graph", "shards", "at", "timeout_s")}
+        return _sent(session, self._shares().read(**options))
+
+    def _shares(self) -> Shares:
+        if self._node is None:
+            raise StreamError("this node is in no cluster, so no shares of the graph can be asked of it: query it")
+        return self._node.shares
 
     def _load(self, args: Args, upload: Upload) -> Packet:
         options = {name: args[name] for name in ("graph", "base", "format", "strict", "blank_scope") if name in args}
@@ -404,6 +431,17 @@ class Calls:
 
 def _value(value: Any) -> Packet:
     return Packet(ANSWER, {"value": value})
+
+
+def _sent(session: Session, result: Result) -> Packet:
+    """Answer with the first rows of a result; it is kept for those that follow."""
+    outgoing = Outgoing(result)
+    arrays = outgoing.chunk(0)
+    fields: dict[str, Any] = {"head": outgoing.head()}
+    if result.width and len(arrays["column 0"]) < len(result):
+        with session.lock:
+            fields["result"] = session.results.add(outgoing)
+    return Packet(ANSWER, fields, arrays)
 
 
 def _called(method: Callable[..., Any], names: tuple[str, ...], args: Args) -> Packet:

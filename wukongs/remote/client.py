@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
@@ -79,6 +79,13 @@ def connect(
         lambda address: ClientChannel(address, token, own),
         silence_s=silence_s,
     )
+
+
+class GraphShares(NamedTuple):
+    """The stored graph at an SN: each share is the address of the node that holds it, and the numbers of its shards."""
+
+    at: int
+    shares: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class RemoteEngine:
@@ -180,7 +187,7 @@ class RemoteEngine:
         """Do the same as Engine.query; the whole result is here when it returns."""
         texts = {name: from_python(value) for name, value in (bindings or {}).items()}
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
-        return self._answer("query", args, timeout_s)
+        return self._result("query", args, timeout_s)
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
         """Do the same as Engine.prepare; each call is one request, and the node keeps the plans."""
@@ -189,11 +196,34 @@ class RemoteEngine:
         def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
             rows = table_text(table)
             args = {"text": text, "arguments": rows, "base": base, "timeout_s": timeout_s, "at": at}
-            return self._answer("query_many", args, timeout_s)
+            return self._result("query_many", args, timeout_s)
 
         return PreparedQuery(query, partial(self.query, text, base=base), ask_many)
 
-    def _answer(self, method: str, args: Mapping[str, Any], timeout_s: float | None) -> Result:
+    def graph_shares(self, hold_s: float, at: int | None = None) -> GraphShares | None:
+        """Return how the stored graph is divided among the nodes of a cluster, at the newest snapshot or at that of SN
+        `at`, which this node holds for hold_s seconds. None: this node has all of it.
+
+        Raises CompactedError (at)."""
+        found = self._call("graph_shares", {"hold_s": hold_s, "at": at})
+        if found is None:
+            return None
+        return GraphShares(found["at"], tuple((address, tuple(shards)) for address, shards in found["shares"]))
+
+    def hold_snapshot(self, hold_s: float, at: int) -> None:
+        """Let this node of a cluster hold a snapshot for hold_s seconds, once it has come to it.
+
+        Raises StreamError (it does not come to it), CompactedError (it has merged beyond it)."""
+        self._call("hold_snapshot", {"hold_s": hold_s, "at": at})
+
+    def graph_share(self, graph: str | None, shards: Sequence[int], at: int, timeout_s: float | None = None) -> Result:
+        """Return the triples of a graph (None: the default graph) in one share of it, as subject, predicate, object.
+
+        Raises CompactedError (the snapshot was not held so long), StreamError, QueryTimeout, BudgetExceeded."""
+        args = {"graph": _text(graph), "shards": list(shards), "at": at, "timeout_s": timeout_s}
+        return self._result("graph_share", args, timeout_s)
+
+    def _result(self, method: str, args: Mapping[str, Any], timeout_s: float | None) -> Result:
         for _ in range(REPEATS_MAX):
             limit_s = self._query_limit(timeout_s)
             answer, joined = self._connection.call(method, args, limit_s=limit_s)

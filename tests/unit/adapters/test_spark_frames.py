@@ -6,13 +6,15 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faces import served
+from tests.clusters import cluster
+from tests.faces import served, served_node
 from tests.inside import ingest_of
 from wukongs.engine import Engine
 from wukongs.settings import Settings
@@ -297,6 +299,21 @@ def test_a_query_is_a_frame(frames: SparkSession, engine: Engine, address: str) 
     assert len(_read(frames, address, graph="default", at=str(snapshot))) == 5
     assert len(_read(frames, address, graph="default")) == 6
     assert "expected one of the options 'query'" in _failure(lambda: _read(frames, address))
+
+
+def test_a_graph_of_a_cluster_is_read_from_all_nodes(frames: SparkSession) -> None:
+    triples = [(f"<http://ex/s{n}>", "<http://ex/p>", f'"{n}"') for n in range(2000)]
+    with cluster(2) as nodes, ExitStack() as stack:
+        addresses = tuple(stack.enter_context(served_node(node, Settings())) for node in nodes)
+        for node in nodes:
+            node.backend.ingest_addresses = addresses
+        lines = " ".join(f"{' '.join(triple)} ." for triple in triples)
+        nodes[0].engine.update(f"INSERT DATA {{ {lines} }}")
+        frame = frames.read.format("wukongs").options(address=addresses[0], graph="default").load()
+        assert frame.rdd.getNumPartitions() == 2
+        nodes[1].engine.update("DELETE WHERE { ?s ?p ?o }")
+        assert sorted(tuple(row) for row in frame.collect()) == sorted(triples)
+        assert _read(frames, addresses[0], graph="default") == []
 
 
 def _follow(spark: SparkSession, address: str, folder: Path, schema: str | None = None, **options: Any) -> Any:

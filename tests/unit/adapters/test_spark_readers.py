@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from collections import Counter
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from tests.faces import served
+from tests.clusters import cluster
+from tests.faces import served, served_node
 from tests.inside import ingest_of
 from wukongs.adapters.spark.cells import check_schema, typed_batch
 from wukongs.adapters.spark.frame_writers import columns_of
 from wukongs.adapters.spark.options import READ, WRITE, Options
+from wukongs.adapters.spark.query_reader import query_reader
 from wukongs.adapters.spark.table_source import WukongsDataSource
 from wukongs.adapters.spark.window_reader import BEFORE_ALL_MS, WindowReader, window_reader
 from wukongs.engine import Engine
@@ -22,6 +27,7 @@ from wukongs.settings import Settings
 
 STREAM = "http://ex/s"
 QUERY = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+TRIPLE_SCHEMA = "subject string, predicate string, object string"
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
@@ -114,6 +120,32 @@ def test_schemas_are_those_of_the_query() -> None:
         schema(query="ASK {}", graph="http://ex/g")
     with pytest.raises(SettingsError, match="column 'd': expected type string, bigint"):
         check_schema(_schema("d date"))
+
+
+@pytest.mark.parametrize("graph", ["default", "http://ex/g"])
+def test_a_graph_of_a_cluster_is_a_partition_for_each_node_of_one_snapshot(graph: str) -> None:
+    triples = [(f"<http://ex/s{n}>", "<http://ex/p>", f'"{n}"') for n in range(300)]
+    lines = " ".join(f"{' '.join(triple)} ." for triple in triples)
+    with cluster(2) as nodes, ExitStack() as stack:
+        addresses = tuple(stack.enter_context(served_node(node, Settings())) for node in nodes)
+        for node in nodes:
+            node.backend.ingest_addresses = addresses
+        into = lines if graph == "default" else f"GRAPH <{graph}> {{ {lines} }}"
+        nodes[0].engine.update(f"INSERT DATA {{ {into} }}")
+        reader = query_reader({"address": addresses[1], "graph": graph}, _schema(TRIPLE_SCHEMA))
+        parts = pickle.loads(pickle.dumps(reader.partitions()))
+        assert [part.address for part in parts] == list(addresses)
+        for number in range(100):
+            nodes[number % 2].engine.update(f"DELETE WHERE {{ <http://ex/s{number}> ?p ?o }}")
+            nodes[number % 2].engine.update(f"CLEAR {'DEFAULT' if graph == 'default' else f'GRAPH <{graph}>'}")
+        found = [
+            [tuple(row.values()) for batch in reader.read(part) for row in batch.to_pylist()]  # type: ignore[union-attr]
+            for part in parts
+        ]
+        assert all(found)
+        assert Counter(row for rows in found for row in rows) == Counter(triples)
+        newer = query_reader({"address": addresses[1], "graph": graph}, _schema(TRIPLE_SCHEMA))
+        assert not [row for part in newer.partitions() for row in newer.read(part)]
 
 
 def _reader(address: str, **options: str) -> WindowReader:

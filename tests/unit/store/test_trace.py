@@ -115,6 +115,15 @@ def test_revoke_takes_only_the_old(trace: Trace) -> None:
     assert len(young.read()) == 12
 
 
+def test_a_handle_may_have_an_age_of_its_own(trace: Trace) -> None:
+    short, long = trace.open(2, "short", age_max_s=50), trace.open(5, "long", age_max_s=5000)
+    for handle in (short, long):
+        handle.opened_at_s -= 100
+    assert trace.revoke(1000) == 1
+    assert [h.owner for h in trace.handles()] == ["long"]
+    assert trace.revoke(50) == 1
+
+
 def test_sizes_add_up(trace: Trace) -> None:
     assert len(trace) == 13
     assert trace.size_bytes == sum(batch.size_bytes for batch in trace.read(6).batches)

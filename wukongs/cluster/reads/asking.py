@@ -63,11 +63,13 @@ class Asking:
         runs = [(node, self.run_at(node, step, stored_rows(graphs), (), 1, rows_wanted=1)) for node in self.others]
         return any(length > 0 for _, length, _ in self.rows(runs))
 
-    def graph_triples(self, graph: int) -> Iterator[Triples]:
-        """Yield all triples of a graph that others answer for by their subjects, some at a time."""
+    def graph_triples(self, graph: int, wanted: BoolArray) -> Iterator[Triples]:
+        """Yield the triples of a graph that others answer for by their subjects, some at a time.
+
+        wanted : bool[SHARD_COUNT]   Triples with subjects of other shards are left out."""
         for node in self.others:
-            first, shards = 0, self.assignment.shards(node)
-            while first < SHARD_COUNT:
+            first, shards = 0, self.assignment.shards(node) & wanted
+            while first < SHARD_COUNT and shards.any():
                 fields = {"sn": self._sn, "graph": graph, "first": first, "timeout_s": time_left_s()}
                 [(_, answer)] = self._ask([(node, Packet(requests.TRIPLES, fields, {"shards": shards}))])
                 columns, after = requests.checked(node, answer, _triples)

@@ -20,6 +20,7 @@ from wukongs.store.dtypes import IN, OUT, BoolArray, Int64Array
 from wukongs.store.graph_change import GraphChange
 from wukongs.store.quads import Quads, graph_quads, joined
 from wukongs.store.tombstones import Difference
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
 
 
 class FetchedGraph:
@@ -145,12 +146,11 @@ class FetchedGraph:
             self.fetch(subjects[(graphs == graph) & (predicates == predicate)], OUT, predicate, (graph,))
         return self.snapshot
 
-    def triples(self, graph: int) -> Iterator[Triples]:
-        """Yield all triples of a graph of the snapshot, each once, some at a time."""
-        for subjects, predicate, objects in self.base.triples(graph):
-            rows = np.flatnonzero(self.answers_for(subjects))
-            yield subjects[rows], np.full(len(rows), predicate, np.int64), objects[rows]
-        yield from self.asking.graph_triples(graph)
+    def triples(self, graph: int, wanted: BoolArray | None = None) -> Iterator[Triples]:
+        """Yield all triples of a graph of the snapshot, each once, some at a time. wanted: as graph_triples."""
+        wanted = np.ones(SHARD_COUNT, np.bool_) if wanted is None else wanted
+        yield from triples_in(self.base, graph, wanted & self.assignment.shards(self.assignment.me))
+        yield from self.asking.graph_triples(graph, wanted)
 
     def graph_names(self) -> Int64Array:
         """Return the ids of all graphs with a stored triple, sorted."""
@@ -167,3 +167,10 @@ class FetchedGraph:
         """Whether nothing is left of a graph when some of its triples have gone."""
         self.fetch_all(None, (graph,))
         return len(graph_quads(self.snapshot, graph)[0]) == int((gone.triples()[0] == graph).sum())
+
+
+def triples_in(stored: BatchSet, graph: int, shards: BoolArray) -> Iterator[Triples]:
+    """Yield the triples of a graph whose subjects are in some shards, some at a time. shards : bool[SHARD_COUNT]"""
+    for subjects, predicate, objects in stored.triples(graph):
+        rows = np.flatnonzero(shards[shards_of(subjects)])
+        yield subjects[rows], np.full(len(rows), predicate, np.int64), objects[rows]
