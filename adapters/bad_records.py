@@ -77,11 +77,13 @@ OnBadRows = Callable[[BadRows, bool], None]
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """The records of a source partition in one run; is_finished: it is at its end."""
+    """The records of a source partition in one run; is_finished: it is at its end; waiting: what it had beside, when it
+    was looked at last."""
 
     good: int = 0
     bad: int = 0
     is_finished: bool = False
+    waiting: int = 0
 
 
 @dataclass(slots=True)

@@ -76,9 +76,10 @@ class RunProgress:
     def state_line(self) -> str:
         """Say how much came in, in how many seconds, up to which event time, and what came of it."""
         streamed_s = time.monotonic() - self._began_s if self._began_s else 0.0
-        reached = self.report.complete_ms
+        reached, waiting = self.report.complete_ms, self.report.waiting
         return (
             f"{streamed_s:.0f} s: {self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
+            f"{f'{waiting:,} records waiting, ' if waiting else ''}"
             f"{'' if reached is None else f'up to {event_time(reached)}, '}{self.windows():,} windows reported, "
             f"{self.stored():,} triples stored"
         )

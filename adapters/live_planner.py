@@ -112,7 +112,7 @@ class LivePlanner:
         return LivePosition(*(tuple(value[name]) for name in _PARTS))
 
     def taken(self, stats: PushStats) -> None:
-        """Note what a worker says about the rows that it has sent."""
+        """Note what a worker says about the rows that it has sent, and add how many wait behind them."""
         place = self._places[stats.stream, stats.partition]
         with self._lock:
             track = self._tracks[place]
@@ -121,6 +121,7 @@ class LivePlanner:
             track.sent = max(track.sent, stats.sent_offset)
             if stats.end_offset > track.ends[-1][1]:
                 track.ends.append((track.newest_ms, stats.end_offset))
+            stats.waiting = max(0, track.end_row - stats.end_offset)
         self._feeds[place].release(stats.sent_offset)
 
     def follow(self, position: LivePosition, released: threading.Event, wait_s: float) -> LivePosition:

@@ -61,7 +61,8 @@ class WorkItem:
 class PushStats:
     """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire. good_rows: rows that
     gave tuples; newest_ms: the latest time among the rows of the item that move time on or give tuples (NO_TIME: none
-    do); sent_offset: up to where the nodes have the rows."""
+    do); sent_offset: up to where the nodes have the rows; waiting: rows of a live source that were there behind these,
+    which its planner adds."""
 
     stream: str = ""
     partition: str = ""
@@ -80,6 +81,7 @@ class PushStats:
     good_rows: int = 0
     newest_ms: int = NO_TIME
     sent_offset: int = 0
+    waiting: int = 0
 
     def note(self, rows: Rows) -> None:
         if len(rows.offsets):

@@ -58,6 +58,7 @@ class PipelineReport:
         counts.good += stats.good_rows
         counts.bad += stats.malformed + stats.backwards
         counts.is_finished |= stats.finished
+        counts.waiting = stats.waiting
         if self.complete_ms is None or stats.complete_ms > self.complete_ms:
             self.complete_ms = stats.complete_ms
 
@@ -65,6 +66,11 @@ class PipelineReport:
         """Whether the partition of bad rows has had good ones in the items that are counted."""
         counts = self.partitions.get((part.stream, part.partition))
         return counts is not None and counts.good > 0
+
+    @property
+    def waiting(self) -> int:
+        """Rows of live sources that were there and not sent yet: how far the run lags behind."""
+        return sum(counts.waiting for counts in self.partitions.values())
 
     @property
     def set_aside(self) -> int:

@@ -219,6 +219,15 @@ def test_a_later_run_goes_on_where_the_nodes_are(
     assert node.repeats == 0
 
 
+def test_what_waits_is_counted(broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path) -> None:
+    name, waiting = topic(2), list[int]()
+    produce(broker.bootstrap, name, [(one % 2, record(one, one), {}) for one in range(50)])
+    config = loaded(tmp_path, "[pipeline]\nrows_per_epoch = 20\n" + run_text(broker.bootstrap, name))
+    address = listen(RecordingNode(s=StreamSettings(100)))
+    run(config, address, on_progress=lambda report: waiting.append(report.waiting))
+    assert waiting == [30, 10, 0]
+
+
 def test_the_end_is_the_start_of_a_first_run_only(
     broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path
 ) -> None:
