@@ -5,7 +5,9 @@ the latest time (PushStats), and a feed is complete up to just before that, less
 
 * Fairness: an epoch takes at most rows_per_epoch rows, in equal parts of the feeds that have any. A feed that is ahead
   of the slowest one in event time, and has sent AHEAD_EPOCHS times that many rows since, waits: so what waits in the
-  engine is bounded whatever event time does. With align_ms, it also waits if it is further ahead than that.
+  engine is bounded whatever event time does. With align_ms, it also waits if it is further ahead than that. The
+  slowest one is among those that have rows, are cut off from their source, or never count as idle: windows wait for
+  these. One that is about to be idle is waited for no longer than that.
 * Silence: a feed that has had nothing for idle_ms, and is not cut off from its source, closes the stream batch of its
   newest row and then follows the slowest feed that is not idle. Rows that come before that later are late.
 * A LivePosition holds all that the workers' answers depend on, so a repeated epoch is the same.
@@ -17,12 +19,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from wukongs.adapters.epochs import balanced
-from wukongs.adapters.feeds.feed import Feed
+from wukongs.adapters.feeds.feed import Feed, Look
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import NO_TIME
@@ -74,9 +76,17 @@ class _Track:
 
 
 class LivePlanner:
-    """Plans from where the nodes are, which have answered with `opened`; takes up the feeds there."""
+    """Plans from where the nodes are, which have answered with `opened`; takes up the feeds there. say: shows a line to
+    the user."""
 
-    def __init__(self, feeds: Sequence[Feed], opened: Sequence[Opened], epoch: int, config: PipelineConfig) -> None:
+    def __init__(
+        self,
+        feeds: Sequence[Feed],
+        opened: Sequence[Opened],
+        epoch: int,
+        config: PipelineConfig,
+        say: Callable[[str], None] = log.info,
+    ) -> None:
         self.opened = tuple(opened)
         self.epoch = epoch
         self.setups = tuple(
@@ -85,7 +95,8 @@ class LivePlanner:
             )
             for feed, node in zip(feeds, opened, strict=True)
         )
-        self._feeds, self._config = feeds, config
+        self._feeds, self._config, self._say = feeds, config, say
+        self._said: set[str] = set()
         self._places = {(one.stream, one.source.partition): place for place, one in enumerate(self.setups)}
         self._lock = threading.Lock()
         now_s = time.monotonic()
@@ -145,7 +156,7 @@ class LivePlanner:
             for track, look, count in zip(self._tracks, looks, waiting, strict=True):
                 if count or look.end_row != track.end_row or not look.is_heard:
                     track.end_row, track.quiet_since_s = look.end_row, now_s
-            rows = [row + count for row, count in zip(position.rows, self._admitted(position, waiting), strict=True)]
+            rows = [row + count for row, count in zip(position.rows, self._admitted(position, looks), strict=True)]
             ended = [not look.is_open and look.end_row == row for look, row in zip(looks, rows, strict=True)]
             complete = self._beats(position, ended, now_s)
             if rows == list(position.rows) and ended == list(position.ended) and complete == list(position.complete_ms):
@@ -211,14 +222,20 @@ class LivePlanner:
             return track.newest_ms
         return max(track.newest_ms, track.complete_ms + 1 + lateness_ms)
 
-    def _admitted(self, position: LivePosition, waiting: Sequence[int]) -> list[int]:
+    def _admitted(self, position: LivePosition, looks: Sequence[Look]) -> list[int]:
         """Return how many rows of each feed go in the next epoch."""
-        behind = [track.newest_ms for track, count in zip(self._tracks, waiting, strict=True) if count]
-        slowest_ms = min(behind, default=NO_TIME)
-        wants = [
-            count if count and self._may_go(place, position.rows[place], slowest_ms) else 0
-            for place, count in enumerate(waiting)
+        waiting = [look.end_row - row for look, row in zip(looks, position.rows, strict=True)]
+        awaited = [
+            place
+            for place, (feed, look, count) in enumerate(zip(self._feeds, looks, waiting, strict=True))
+            if count or (look.is_open and not (look.is_heard and feed.waits.idle_ms))
         ]
+        slowest = min(awaited, key=lambda place: self._tracks[place].newest_ms, default=0)
+        slowest_ms = self._tracks[slowest].newest_ms if awaited else NO_TIME
+        may_go = [self._may_go(place, position.rows[place], slowest_ms) for place in range(len(looks))]
+        if not waiting[slowest] and any(count and not may for count, may in zip(waiting, may_go, strict=True)):
+            self._say_holds(slowest, looks[slowest])
+        wants = [count if may else 0 for count, may in zip(waiting, may_go, strict=True)]
         admitted, left = [0] * len(wants), self._config.rows_per_epoch
         while left and any(wants):
             share = max(1, left // sum(count > 0 for count in wants))
@@ -229,13 +246,22 @@ class LivePlanner:
                 left -= taken
         return admitted
 
+    def _say_holds(self, place: int, look: Look) -> None:
+        """Say, the first time, that others wait for a feed which has no rows."""
+        reason = "silent, with idle_ms = 0" if look.is_heard else "cut off from its source"
+        setup = self.setups[place]
+        text = f"{setup.stream}, {setup.source.partition}: {reason}; the others are far ahead, and wait for it"
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
     def _may_go(self, place: int, row: int, slowest_ms: int) -> bool:
         track, span_ms = self._tracks[place], self._config.align_ms
         while len(track.ends) > 1 and track.ends[1][0] <= slowest_ms:
             track.ends.popleft()
         if track.newest_ms <= slowest_ms:
             return True
-        if span_ms and track.newest_ms - slowest_ms > span_ms:
+        if span_ms and slowest_ms > NO_TIME and track.newest_ms - slowest_ms > span_ms:
             return False
         return row - track.ends[0][1] < AHEAD_EPOCHS * self._config.rows_per_epoch
 

@@ -111,7 +111,7 @@ def opened_plan(
                     f"stream {feed.stream}: lateness_ms = {feed.waits.lateness_ms}: expected 0, since the nodes of a "
                     "cluster take the rows of a pipeline in the order of their stream batches only"
                 )
-        return LivePlanner(feeds, opened, epoch, config)
+        return LivePlanner(feeds, opened, epoch, config, say)
     except BaseException:
         for feed in feeds:
             feed.close()

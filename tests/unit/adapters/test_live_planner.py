@@ -205,15 +205,15 @@ class World:
 
     def plan(self) -> LivePosition:
         """Return where the next epoch ends, and check that it is as long as it may be."""
-        waiting = [feed.arrived - row for feed, row in zip(self.feeds, self.position.rows, strict=True)]
-        for feed, model, count in zip(self.feeds, self.models, waiting, strict=True):
+        far_ahead = self.far_ahead()
+        for feed, model, count in zip(self.feeds, self.models, self.waiting, strict=True):
             if count or not feed.is_heard:
                 model.busy_s = self.now_s
         end = self.planner.next(self.position, self.now_s)
         taken = [last - first for first, last in zip(self.position.rows, end.rows, strict=True)]
         assert min(taken) >= 0
         assert sum(taken) <= self.config.rows_per_epoch
-        self._check_nobody_is_far_ahead(waiting, taken)
+        assert not any(is_far and count for is_far, count in zip(far_ahead, taken, strict=True))
         self._check_what_is_complete(end)
         return end
 
@@ -222,19 +222,30 @@ class World:
         idle_ms = self.feeds[place].waits.idle_ms
         return idle_ms > 0 and self.now_s - self.models[place].busy_s >= idle_ms / 1000
 
-    def _check_nobody_is_far_ahead(self, waiting: list[int], taken: list[int]) -> None:
+    @property
+    def waiting(self) -> list[int]:
+        """How many rows of each feed are there and not planned."""
+        return [feed.arrived - row for feed, row in zip(self.feeds, self.position.rows, strict=True)]
+
+    def far_ahead(self) -> list[bool]:
+        """Whether each feed is too far ahead of the slowest one that windows wait for."""
+        waiting = self.waiting
         newest = [live_planner.NO_TIME if one.known_ms is None else one.known_ms for one in self.models]
-        slowest = min((ms for ms, count in zip(newest, waiting, strict=True) if count), default=0)
+        waited_for = [
+            count > 0 or (feed.is_open and not (feed.is_heard and feed.waits.idle_ms))
+            for feed, count in zip(self.feeds, waiting, strict=True)
+        ]
+        slowest = min((ms for ms, is_one in zip(newest, waited_for, strict=True) if is_one), default=0)
+        found = []
         for place, model in enumerate(self.models):
-            if not waiting[place]:
-                continue
-            if newest[place] <= slowest:  # it is the slowest now: whatever comes, it gets ahead from here
+            if waiting[place] and newest[place] <= slowest:  # whatever comes, it gets ahead from here
                 del model.levels[:-1]
-            if not taken[place] or newest[place] <= slowest:
-                continue
             level = max((row for ms, row in model.levels if ms is None or ms <= slowest), default=model.levels[0][1])
-            assert self.position.rows[place] - level < AHEAD_EPOCHS * self.config.rows_per_epoch
-            assert not self.config.align_ms or newest[place] - slowest <= self.config.align_ms
+            is_far = self.position.rows[place] - level >= AHEAD_EPOCHS * self.config.rows_per_epoch
+            if self.config.align_ms and slowest > live_planner.NO_TIME:
+                is_far = is_far or newest[place] - slowest > self.config.align_ms
+            found.append(is_far and newest[place] > slowest)
+        return found
 
     def _check_what_is_complete(self, end: LivePosition) -> None:
         """Nothing is declared for silence beyond a feed's own newest stream batch and the slowest that is not idle."""
@@ -413,13 +424,15 @@ def test_the_node_has_what_the_rule_lets_in(
         if still > 3:
             break
     assert still > 3, "it comes to rest"
-    assert world.position.rows == tuple(len(feed.source.rows) for feed in feeds), "all rows are sent"
+    far_ahead = world.far_ahead()
+    for place, count in enumerate(world.waiting):
+        assert not count or far_ahead[place], "all rows are sent that nobody holds back"
     assert world.position.ended == tuple(not feed.is_open for feed in feeds)
     for place, (feed, model) in enumerate(zip(feeds, world.models, strict=True)):
         part = world.part(feed)
         assert part.is_finished or feed.is_open
         if part.complete_ms is not None:
-            assert part.end == len(feed.source.rows)
+            assert part.end == world.position.rows[place]
         if feed.is_open and world.is_idle(place):
             own = -1 if model.known_ms is None else -(-model.known_ms // BATCH_MS) * BATCH_MS
             assert own == -1 or (part.complete_ms is not None and part.complete_ms >= own)
@@ -493,6 +506,52 @@ def test_epochs_without_rows_are_not_kept() -> None:
             pass
     assert (world.part(silent).complete_ms or 0) > 1900
     assert len(world.planner._tracks[0].ends) <= 2
+
+
+@pytest.mark.parametrize("had_rows", [True, False])
+@pytest.mark.parametrize("idle_ms", [0, 500])
+def test_a_feed_that_is_waited_for_bounds_how_far_others_go(idle_ms: int, had_rows: bool) -> None:
+    """It is cut off, or never counts as idle. Others go on by themselves when it is heard again, or has a row."""
+    world = world_of([(5, 1), (5000, 1)], [(ms, 1) for ms in range(5, 2000, 10)], idle_ms=idle_ms, rows_per_epoch=10)
+    awaited, busy = world.feeds
+    said = list[str]()
+    world.planner._say = said.append
+    if had_rows:
+        awaited.arrived = 1
+    while world.step():
+        pass
+    awaited.is_heard = not idle_ms
+    busy.arrived = 190
+    for _ in range(100):
+        world.now_s += 1.0
+        world.step()
+    assert world.part(busy).end == AHEAD_EPOCHS * 10
+    reason = "cut off from its source" if idle_ms else "silent, with idle_ms = 0"
+    assert said == [f"http://ex/0, part-0: {reason}; the others are far ahead, and wait for it"]
+    awaited.arrived, awaited.is_heard = 2, True
+    for _ in range(100):
+        world.now_s += 1.0
+        world.step()
+    assert world.part(busy).end == 190
+    assert len(said) == 1
+
+
+def test_a_feed_at_its_end_is_not_waited_for() -> None:
+    world = world_of([(5, 1)], [(ms, 1) for ms in range(5, 2000, 10)], idle_ms=0, rows_per_epoch=10)
+    done, busy = world.feeds
+    done.arrived, done.is_open, busy.arrived = 1, False, 190
+    while world.step():
+        pass
+    assert world.part(busy).end == 190
+
+
+def test_nobody_is_aligned_with_a_feed_that_has_had_no_row() -> None:
+    world = world_of([(500, 1)], [(ms, 1) for ms in range(5, 2000, 10)], idle_ms=0, rows_per_epoch=10, align_ms=10)
+    _, busy = world.feeds
+    busy.arrived = 190
+    while world.step():
+        pass
+    assert world.part(busy).end == AHEAD_EPOCHS * 10
 
 
 class Spark:
