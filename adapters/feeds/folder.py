@@ -3,6 +3,10 @@
 Files are read in the order of their last change. A file is known by its number on the file system and by its first
 bytes, so one that was renamed is read on, and one that took the place of another, or was cut, is read anew. The rest
 of a file that has no line end counts as a line once the file has not changed for a while.
+
+Rotation may copy a file and cut it then, or pack it and remove it then. A new file that holds all that was read of one
+that was cut or is gone is its copy, and is read on. One that may still become such a copy waits until it has not
+changed for a while: then it is a file of its own.
 """
 
 from __future__ import annotations
@@ -11,10 +15,12 @@ import gzip
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from time import monotonic
 from typing import Any, BinaryIO
 
 from wukongs.adapters.feeds.feed import Inlet, Kind
@@ -27,6 +33,9 @@ LOOK_S = 0.1
 READ_BYTES = 1 << 20
 HEAD_BYTES = 1024
 BEGUN = "begun"
+CUT = ":cut"
+"""Behind the key of a file: how far it was read when it was found cut, for the look that comes next."""
+_UNREADABLE = (OSError, EOFError, zlib.error)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -72,8 +81,8 @@ class _File:
 
 @dataclass(slots=True)
 class _Entry:
-    """How far a file is read: byte of the unpacked file, line (from 1); head: a checksum of its first head_bytes bytes.
-    seen: size and time of change when it was read to its end."""
+    """How far a file is read: byte of the unpacked file, line (from 1); head: a checksum of its first head_bytes bytes;
+    whole: one of all that is read. seen: size and time of change when it was read to its end."""
 
     byte: int = 0
     line: int = 1
@@ -81,16 +90,17 @@ class _Entry:
     head_bytes: int = 0
     columns: tuple[str, ...] = ()
     seen: tuple[int, float] = (-1, 0.0)
+    whole: int = 0
 
     def to_state(self) -> list[Any]:
-        return [self.byte, self.line, self.head, self.head_bytes, list(self.columns), list(self.seen)]
+        return [self.byte, self.line, self.head, self.head_bytes, list(self.columns), list(self.seen), self.whole]
 
     @staticmethod
     def of(state: list[Any] | None) -> _Entry:
         if state is None:
             return _Entry()
-        byte, line, head, head_bytes, columns, seen = state
-        return _Entry(byte, line, head, head_bytes, tuple(columns), (seen[0], seen[1]))
+        byte, line, head, head_bytes, columns, seen, *whole = state
+        return _Entry(byte, line, head, head_bytes, tuple(columns), (seen[0], seen[1]), *whole)
 
 
 class FolderReader:
@@ -99,27 +109,110 @@ class FolderReader:
     def __init__(self, options: FolderOptions, csv: Csv | None) -> None:
         self._options, self._csv = options, csv
         self._told: set[str] = set()
-        self._missed: set[str] = set()
-        """Keys that the last look at the folder did not find; a look may miss a file that is renamed meanwhile."""
         self._failed: set[tuple[str, int, float]] = set()
         """Files that could not be read as they were: key, size, time of change."""
+        self._alike: dict[str, tuple[int, float, float]] = {}
+        """New files that wait, since they may become copies: size and time of change, and since when they are so."""
+        self._gone: set[str] = set()
+        """Files that were missing at the last look, which may miss one that is renamed meanwhile."""
 
     def run(self, inlet: Inlet) -> None:
         if self._options.from_end and BEGUN not in inlet.state:
             inlet.lines(b"", {BEGUN: 1, **self._ends()})
         while not inlet.is_stopped:
-            files = self._files(inlet)
-            is_read = [self._read(one, inlet) for one in files if not inlet.is_stopped]
-            known = {one.key for one in files}
-            if inlet.is_heard:
-                missed = {key for key in inlet.state if key != BEGUN and key not in known}
-                if gone := missed & self._missed:
-                    inlet.lines(b"", dict.fromkeys(gone))
-                self._missed = missed - gone
-            if not any(is_read):
+            if not self.look(inlet):
                 if not self._options.follow:
                     return
                 inlet.wait(LOOK_S)
+
+    def look(self, inlet: Inlet) -> bool:
+        """Read what the files have more than at the last look; tell whether there was anything."""
+        files = self._files(inlet)
+        were_cut = [key for key in inlet.state if key.endswith(CUT)]
+        held = self._take_up_copies(files, inlet)
+        is_read = [self._read(one, inlet) for one in files if not (inlet.is_stopped or one.key in held)]
+        if inlet.is_heard and not inlet.is_stopped:
+            gone = inlet.state.keys() - {one.key for one in files} - {BEGUN}
+            gone = {key for key in gone if not key.endswith(CUT)}
+            dropped = (gone & self._gone) | (inlet.state.keys() & were_cut)  # a copy would have been there by now
+            if dropped:
+                inlet.lines(b"", dict.fromkeys(dropped))
+            self._gone = gone
+        return any(is_read)
+
+    def _take_up_copies(self, files: Sequence[_File], inlet: Inlet) -> set[str]:
+        """Let new files that are copies go on where their originals were. Return the keys of those that may become
+        copies, and are not to be read yet."""
+        present, held, heads = {one.key: one for one in files}, set[str](), dict[bytes, _File]()
+        for file in files:
+            if not file.size or _Entry.of(inlet.state.get(file.key)).byte:
+                continue
+            head = _begin_of(file.path, HEAD_BYTES)
+            for key, entry in self._alike_in(inlet.state, head):
+                original = present.get(key)
+                if original is not None and self._is_as_read(original, entry):
+                    if self._may_become(file, original):
+                        held.add(file.key)
+                elif (read := self._read_of_copy(file, entry)) is not None:
+                    inlet.lines(b"", {file.key: read.to_state(), key: None})
+                    inlet.say(f"{file.path.name} is a copy of a file that was read up to byte {read.byte:,}")
+                    held.discard(file.key)
+                    break
+            if head and (other := heads.setdefault(head, file)) is not file and self._may_become(file, other):
+                held.add(file.key)  # both are new: the next look knows how far the other one was read
+        self._alike = {key: value for key, value in self._alike.items() if key in held}
+        return held
+
+    @staticmethod
+    def _alike_in(state: Mapping[str, Any], head: bytes) -> list[tuple[str, _Entry]]:
+        """Return the entries, the furthest first, of files that begin like a new one."""
+        found, sums = [], dict[int, int]()
+        for key, value in state.items():
+            if key == BEGUN or not 0 < value[3] <= len(head):
+                continue
+            entry = _Entry.of(value)
+            if entry.head_bytes not in sums:
+                sums[entry.head_bytes] = zlib.crc32(head[: entry.head_bytes])
+            if sums[entry.head_bytes] == entry.head:
+                found.append((key, entry))
+        return sorted(found, key=lambda one: -one[1].byte)
+
+    def _is_as_read(self, file: _File, entry: _Entry) -> bool:
+        """Tell whether a file still is the one that was read."""
+        try:
+            with opened(file.path) as content:
+                return self._is_same(content, entry)
+        except FileNotFoundError:
+            return False
+        except _UNREADABLE:
+            return True
+
+    def _may_become(self, file: _File, original: _File) -> bool:
+        """Tell whether a file may be the beginning of a copy of another one, or one that is to be cut or removed."""
+        is_longer = file.size > original.size and file.is_packed == original.is_packed
+        if is_longer or not self._options.follow:
+            return False
+        begin = _begin_of(file.path, READ_BYTES)
+        if _begin_of(original.path, len(begin)) != begin:
+            return False
+        size, changed_s, since_s = self._alike.get(file.key, (-1, 0.0, 0.0))
+        if (size, changed_s) != (file.size, file.changed_s):
+            since_s = monotonic()
+            self._alike[file.key] = file.size, file.changed_s, since_s
+        return monotonic() - since_s < self._options.settle_ms / 1000
+
+    def _read_of_copy(self, file: _File, entry: _Entry) -> _Entry | None:
+        """Return how far a file is read as a copy of one that was read so far; None if it is none."""
+        read = _Entry(columns=entry.columns)
+        try:
+            with opened(file.path) as content:
+                while data := content.read(min(READ_BYTES, entry.byte - read.byte)):
+                    read = _behind(read, data)
+        except _UNREADABLE:
+            return None
+        is_whole = read.byte == entry.byte and read.whole == entry.whole
+        # one that waited as a copy, and is shorter: what came between the copy and the cut was read from the original
+        return read if is_whole or (read.byte < entry.byte and file.key in self._alike) else None
 
     def _files(self, inlet: Inlet) -> list[_File]:
         """Return the files that are there, the one that was changed first in front."""
@@ -179,6 +272,7 @@ class FolderReader:
                     inlet.wait(LOOK_S)
                     return True
                 if not self._is_same(content, entry):
+                    inlet.lines(b"", {file.key + CUT: entry.to_state()})
                     entry = _Entry()
                 found = False
                 for data, before in self._parts(file, content, entry):
@@ -267,12 +361,22 @@ def _behind(entry: _Entry, data: bytes) -> _Entry:
         zlib.crc32(head, entry.head),
         entry.head_bytes + len(head),
         entry.columns,
+        whole=zlib.crc32(data, entry.whole),
     )
 
 
 def _key(facts: os.stat_result) -> str:
     """Return how the state names a file: by its number on the file system."""
     return f"{facts.st_dev}:{facts.st_ino}"
+
+
+def _begin_of(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, unpacked; of one that is being packed what can be read."""
+    found = bytearray()
+    with suppress(*_UNREADABLE), opened(path) as content:
+        while len(found) < size and (data := content.read(min(HEAD_BYTES, size - len(found)))):
+            found += data
+    return bytes(found)
 
 
 def _size(content: BinaryIO) -> int:
