@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -87,7 +88,7 @@ def _check_feeds(stream: StreamConfig, source: LiveSource, folder: Path, out: Te
     if isinstance(kind, Kind) and not kind.can_look:
         print(f"  {source.kind}: not looked at, a run would not find again what was read", file=out)
         return False
-    feeds = open_feeds([stream], PipelineConfig(), folder, lambda text: print(f"  {text}", file=out))
+    feeds = open_feeds([stream], PipelineConfig(), folder, lambda text: print(f"  {text}", file=out), threading.Event())
     is_bad = False
     try:
         for feed in feeds:

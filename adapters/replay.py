@@ -18,7 +18,7 @@ from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
 from wukongs.adapters.run_config import LiveSource, PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
-from wukongs.errors import SettingsError
+from wukongs.errors import DataError, SettingsError
 from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
 
@@ -90,10 +90,12 @@ def opened_plan(
     folder: Path,
     epoch: int,
     say: Callable[[str], None],
+    stop: threading.Event,
     ahead_s: float = 0.0,
 ) -> Planner[Any]:
     """Open every source partition, here and at the nodes, and plan from where the nodes are. folder: for what is needed
-    during this run only; say: shows a line to the user; ahead_s: how far beyond the clock of a replay epochs reach.
+    during this run only; say: shows a line to the user; stop: set when the run is to stop; ahead_s: how far beyond the
+    clock of a replay epochs reach.
 
     Raises: DataError, SettingsError (a source); StreamError (an unknown stream, a newer writer); NodeUnavailable."""
     from wukongs.adapters.feeds.opening import open_feeds
@@ -102,7 +104,7 @@ def opened_plan(
 
     if not any(isinstance(stream.source, LiveSource) for stream in streams):
         return _plan_replay(prepare(streams, folder), link, config, epoch, ahead_s)
-    feeds = open_feeds(streams, config, folder, say)
+    feeds = open_feeds(streams, config, folder, say, stop)
     try:
         opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]
         for feed, node in zip(feeds, opened, strict=True):
@@ -154,14 +156,20 @@ def replay(
     report, began = PipelineReport(), time.monotonic()
     stop = stop or threading.Event()
     with ScratchFolder("replay") as folder:
-        planner = opened_plan(streams, link, config, folder, writer_epoch() if epoch is None else epoch, say)
+        run_epoch = writer_epoch() if epoch is None else epoch
+        planner = opened_plan(streams, link, config, folder, run_epoch, say, stop)
         with closing(planner):
             position = planner.start
             while not position.finished and not stop.is_set():
                 following = planner.follow(position, stop, WAIT_S)
                 if following == position:
                     continue
-                _push_epoch(planner, position, following, link, report, on_bad)
+                try:
+                    _push_epoch(planner, position, following, link, report, on_bad)
+                except DataError:
+                    if stop.is_set():  # a source waited for what did not come: the next run goes on where the nodes are
+                        break
+                    raise
                 position = following
                 report.seconds, report.finished = time.monotonic() - began, position.finished
                 if on_progress is not None:

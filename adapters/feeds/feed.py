@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -188,6 +189,7 @@ class Opening:
     waits: Waits
     decoder: Callable[[str], MessageDecoder]
     say: Callable[[str], None]
+    stop: threading.Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import threading
 import time
@@ -36,6 +37,7 @@ from wukongs.settings.toml_reader import TableReader
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
+log = logging.getLogger("wukongs")
 LOOK_S = 0.02
 """How often the broker is asked where the partitions end."""
 ANSWER_S = 2.0
@@ -43,8 +45,9 @@ LOST_S = 1.0
 """A broker that does not answer for so long is said to be lost."""
 OPEN_S = 10.0
 """So long the broker may take to answer at the start."""
-READ_S = 60.0
-"""So long a worker waits for messages that are there."""
+READ_S = 30.0
+"""So long a worker waits for messages that are there before it asks whether the broker answers. If it does, it has as
+long once more; if not, it is waited for, and that is told after 1, 2, 4, ... times as long."""
 PARTITIONS_S = 30.0
 """How often the topic is asked for new partitions."""
 RANGE_ROWS = 1 << 14
@@ -298,11 +301,13 @@ class KafkaFeed:
 
     def close(self) -> None:
         self._topic.close()
+        STOPS.pop(self._source.options, None)
         _forget(self._source.key(self.stream.encode()))
 
 
 def _feeds(opening: Opening) -> list[Feed]:
     options: KafkaOptions = opening.options
+    STOPS[options] = opening.stop
     topic = _Topic(options, lambda text: opening.say(f"{opening.stream}, {text}"))
     sources = [
         KafkaSource(options, number, opening.decoder(f"{opening.name or options.topic}/{number}"))
@@ -443,8 +448,7 @@ class _Cursor:
         at = self._at if self._at is not None and 0 <= first - self._at <= SKIPPED_MAX else self._go(first)
         found: list[Message] = []
         lost: list[tuple[int, int]] = []
-        reason = "the broker does not answer"
-        came_s = time.monotonic()
+        waiting = _Waiting(self._options, self._number, first, end)
         while at < end:
             batch = self._came or self._consumer.consume(min(end - at, TAKEN_MAX), TAKE_S)
             self._came = []
@@ -462,18 +466,17 @@ class _Cursor:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     at = max(at, offset or 0)
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    low = self._low(at)
+                    low = self._low(at, waiting)
                     lost.append((max(at, first), min(low, end)))
                     at = self._go(low)
                     break
-                else:
-                    reason = error.str()
-                    if _is_final(error):
-                        raise self._missing(at, end, reason)
+                elif _is_final(error):
+                    raise waiting.missing(at, error.str())
             if at > before:
-                came_s = time.monotonic()
-            elif time.monotonic() - came_s >= READ_S:
-                raise self._missing(at, end, f"{reason} for {READ_S:.0f} s")
+                waiting.begin()
+            elif waiting.is_over(at):
+                self._low(at, waiting)
+                waiting.answered(at)
         self._at = at
         return found, [(low, high) for low, high in lost if low < high]
 
@@ -484,36 +487,81 @@ class _Cursor:
         self._consumer.assign([TopicPartition(self._options.topic, self._number, offset)])
         return offset
 
-    def _low(self, at: int) -> int:
-        """Return the first offset that the broker still has, where it has not that one.
+    def _low(self, at: int, waiting: _Waiting) -> int:
+        """Return the first offset from there on that the broker still has; wait until it says so.
 
-        Raises: DataError (it ends before, or does not answer)."""
+        Raises: DataError (it ends before)."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        deadline = time.monotonic() + READ_S
         while True:
             try:
                 bounds = self._consumer.get_watermark_offsets(
                     TopicPartition(self._options.topic, self._number), timeout=ANSWER_S
                 )
             except KafkaException as error:
-                if time.monotonic() >= deadline:
-                    raise self._missing(at, at + 1, _reason(error)) from None
+                if _is_final(error.args[0]):
+                    raise waiting.missing(at, _reason(error)) from None
+                waiting.unanswered(at, _reason(error))
+                time.sleep(LOOK_S)
                 continue
             if bounds is None or bounds[1] < at:
-                raise self._missing(at, at + 1, "it ends before them: was it made anew?")
+                raise waiting.missing(at, "it ends before them: was it made anew?")
             return max(bounds[0], at)
-
-    def _missing(self, at: int, end: int, reason: str) -> DataError:
-        return DataError(
-            f"offsets {at:,} to {end - 1:,} cannot be read ({reason}). Start the run again: it goes on there",
-            f"{self._options.where}, partition {self._number}",
-        )
 
     def close(self) -> None:
         self._consumer.close()
 
 
+class _Waiting:
+    """What a cursor waits for: offsets [first, end) of a partition; how long, and what is told of it."""
+
+    def __init__(self, options: KafkaOptions, number: int, first: int, end: int) -> None:
+        self._where, self._end = f"{options.where}, partition {number}", end
+        self._stop = STOPS.get(options)
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait anew: something came."""
+        self._began_s = self._asked_s = time.monotonic()
+        self._told_s, self._is_answered = READ_S, False
+
+    def is_over(self, at: int) -> bool:
+        """Tell whether it is time to ask if the broker answers. Raises: DataError (the run is stopped)."""
+        if self._stop is not None and self._stop.is_set():
+            raise self.missing(at, "the run is stopped")
+        return time.monotonic() - self._asked_s >= READ_S
+
+    def answered(self, at: int) -> None:
+        """Raises: DataError (it answers, but what is waited for does not come)."""
+        if self._is_answered:
+            raise self.missing(at, f"the broker does not send them for {READ_S:.0f} s")
+        self._asked_s, self._is_answered = time.monotonic(), True
+
+    def unanswered(self, at: int, reason: str) -> None:
+        """Raises: DataError (the run is stopped)."""
+        self.is_over(at)
+        self._is_answered = False
+        waited_s = time.monotonic() - self._began_s
+        if waited_s >= self._told_s:
+            self._told_s *= 2
+            log.warning(
+                "%s: no answer (%s) for %.0f s; offsets %d to %d are waited for",
+                self._where,
+                reason,
+                waited_s,
+                at,
+                self._end - 1,
+            )
+
+    def missing(self, at: int, reason: str) -> DataError:
+        return DataError(
+            f"offsets {at:,} to {self._end - 1:,} cannot be read ({reason}). Start the run again: it goes on there",
+            self._where,
+        )
+
+
+STOPS: dict[KafkaOptions, threading.Event] = {}
+"""What tells readers in this process that their run is to stop; Spark ends its workers."""
 _Key = tuple[int, KafkaOptions, int, bytes]
 _kept: dict[_Key, _Cursor] = {}
 """The consumers of this process; those of a process that it was forked from are not ours to use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,17 +23,21 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def open_feeds(
-    streams: Sequence[StreamConfig], config: PipelineConfig, folder: Path, say: Callable[[str], None]
+    streams: Sequence[StreamConfig],
+    config: PipelineConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: threading.Event,
 ) -> list[Feed]:
     """Open the sources of the streams, without reading yet. folder: of this run, for spools where the configuration
-    names none, and for unpacked copies.
+    names none, and for unpacked copies; stop: set when the run is to stop.
 
     Raises: SettingsError (two source partitions of one name, a spool that another process has open); DataError."""
     feeds: list[Feed] = []
     try:
         for stream in streams:
             if isinstance(stream.source, LiveSource):
-                feeds += _live(stream.iri, stream.source, config, folder, say)
+                feeds += _live(stream.iri, stream.source, config, folder, say, stop)
             else:
                 feeds += [FileFeed(one) for one in prepare([stream], folder)]
         check_names([(feed.stream, feed.source.partition) for feed in feeds])
@@ -44,14 +49,19 @@ def open_feeds(
 
 
 def _live(
-    stream: str, source: LiveSource, config: PipelineConfig, folder: Path, say: Callable[[str], None]
+    stream: str,
+    source: LiveSource,
+    config: PipelineConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    stop: threading.Event,
 ) -> list[Feed]:
     def decoder(partition: str) -> Decoder:
         return Decoder(partition, partition, source.format, source.waits.lateness_ms)
 
     kind = KINDS[source.kind]
     if isinstance(kind, FeedKind):
-        return kind.feeds(Opening(stream, source.options, source.name, source.waits, decoder, say))
+        return kind.feeds(Opening(stream, source.options, source.name, source.waits, decoder, say, stop))
     partition = source.name or kind.name(source.options)
     spools = Path(config.spool) if config.spool else folder
     own = f"{_ODD.sub('-', partition)[:60]}-{zlib.crc32(f'{stream} {partition}'.encode()):08x}"

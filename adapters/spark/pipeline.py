@@ -71,7 +71,7 @@ def run_pipeline(
         (folder / "plain").mkdir()
         with IngestLink(addresses, timeout_s=timeout_s) as link:
             run_epoch = writer_epoch() if epoch is None else epoch
-            planner = opened_plan(streams, link, config, folder / "plain", run_epoch, say, AHEAD_S)
+            planner = opened_plan(streams, link, config, folder / "plain", run_epoch, say, stop, AHEAD_S)
         found = session or (active_session() if starting is None else None)
         if found is None:
             starting = starting or StartingSession(config.parallelism)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +40,8 @@ class Log:
     def __init__(self, offsets: set[int], end: int, low: int = 0, portions: Iterator[int] | None = None) -> None:
         self.offsets, self.end, self.low = offsets, end, low
         self.portions = portions
-        self.is_answering = True
+        self.is_answering, self.is_mute = True, False
+        self.answers_from_s, self.asked_count = inf, 0
         self.asked: list[int] = []
 
     def consumer(self, settings: dict[str, str]) -> FakeConsumer:
@@ -54,7 +59,7 @@ class FakeConsumer:
 
     def consume(self, count: int, timeout_s: float) -> list[Said]:
         log, found = self._log, list[Said]()
-        if not log.is_answering or self._is_out:
+        if not log.is_answering or log.is_mute or self._is_out:
             return []
         if self._at < log.low or self._at > log.end:
             self._is_out = True
@@ -72,6 +77,11 @@ class FakeConsumer:
         return found
 
     def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
+        log = self._log
+        log.asked_count += 1
+        log.is_answering = log.is_answering or time.monotonic() > log.answers_from_s
+        if not log.is_answering:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return self._log.low, self._log.end
 
     def close(self) -> None:
@@ -139,9 +149,36 @@ def test_deleted_offsets_are_told_and_passed(cursor_of: Consumers, low: int, los
 
 def test_what_is_not_there_any_more_or_does_not_come_is_named(cursor_of: Consumers) -> None:
     cursor = cursor_of(Log(set(range(5)), 5))
-    with pytest.raises(DataError, match=r"topic t at h:1, partition 0: offsets 8 to 8 .*was it made anew"):
+    with pytest.raises(DataError, match=r"topic t at h:1, partition 0: offsets 8 to 9 .*was it made anew"):
         cursor.read(8, 10)
     log = Log(set(range(5)), 5)
-    log.is_answering = False
-    with pytest.raises(DataError, match=r"partition 0: offsets 2 to 4 cannot be read \(the broker does not answer for"):
+    log.is_mute = True
+    with pytest.raises(DataError, match=r"partition 0: offsets 2 to 4 cannot be read \(the broker does not send them"):
         cursor_of(log).read(2, 5)
+
+
+@pytest.mark.parametrize("low", [0, 3])
+def test_a_broker_that_does_not_answer_is_waited_for_and_told_less_and_less(
+    cursor_of: Consumers, caplog: pytest.LogCaptureFixture, low: int
+) -> None:
+    log = Log(set(range(5)), 5, low)
+    log.is_answering, log.answers_from_s = False, time.monotonic() + 1.0
+    messages, _ = cursor_of(log).read(2, 5)
+    assert [one.offset() for one in messages] == list(range(max(2, low), 5))
+    lines = [one.getMessage() for one in caplog.records]
+    assert 3 <= len(lines) <= 5 < log.asked_count, "after 1, 2, 4, 8 and 16 times READ_S"
+    where = "topic t at h:1, partition 0"
+    assert all(re.match(f"{where}: no answer .* for .* s; offsets 2 to 4 are waited for", one) for one in lines), lines
+
+
+def test_a_run_that_is_stopped_waits_for_no_broker(cursor_of: Consumers) -> None:
+    log, stop = Log(set(range(5)), 5), threading.Event()
+    log.is_answering = False
+    cursor = cursor_of(log)
+    kafka.STOPS[cursor._options] = stop
+    threading.Timer(0.3, stop.set).start()
+    try:
+        with pytest.raises(DataError, match="the run is stopped"):
+            cursor.read(2, 5)
+    finally:
+        del kafka.STOPS[cursor._options]

@@ -311,6 +311,35 @@ def test_a_broker_that_goes_and_comes_back(broker: Broker, topic: NewTopic, list
     assert len(said) == 2
 
 
+def test_a_run_ends_when_it_is_told_to_in_the_middle_of_an_epoch_without_a_broker(
+    broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, node, stop = topic(1), RecordingNode(s=StreamSettings(100)), threading.Event()
+    produce(broker.bootstrap, name, [(0, record(1, 1), {})])
+    config, address = loaded(tmp_path, run_text(broker.bootstrap, name, "")), listen(node)
+
+    class Silent:
+        def consume(self, count: int, timeout_s: float) -> list[Any]:
+            stop.set()
+            return []
+
+        def assign(self, partitions: Any) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    read = kafka._Cursor.read
+
+    def silent(cursor: Any, first: int, end: int) -> Any:
+        cursor._consumer = Silent()
+        return read(cursor, first, end)
+
+    monkeypatch.setattr(kafka._Cursor, "read", silent)
+    report = run(config, address, stop=stop)
+    assert (report.finished, report.rows, had(node)) == (False, 0, Counter())
+
+
 def test_what_the_broker_has_let_go_of_is_told(broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path) -> None:
     name, said = topic(1), list[str]()
     node = RecordingNode(s=StreamSettings(100))
