@@ -513,7 +513,7 @@ class _Cursor:
 
 
 class _Waiting:
-    """What a cursor waits for: offsets [first, end) of a partition; how long, and what is told of it."""
+    """Offsets [first, end) of a partition that a cursor waits for: how long, and when that is told."""
 
     def __init__(self, options: KafkaOptions, number: int, first: int, end: int) -> None:
         self._where, self._end = f"{options.where}, partition {number}", end
@@ -561,7 +561,7 @@ class _Waiting:
 
 
 STOPS: dict[KafkaOptions, threading.Event] = {}
-"""What tells readers in this process that their run is to stop; Spark ends its workers."""
+"""Set when a run in this process is to stop, by its options; Spark ends its workers itself."""
 _Key = tuple[int, KafkaOptions, int, bytes]
 _kept: dict[_Key, _Cursor] = {}
 """The consumers of this process; those of a process that it was forked from are not ours to use."""
