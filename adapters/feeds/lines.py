@@ -25,10 +25,14 @@ def opened(path: str | Path) -> BinaryIO:
 def header_in(csv: Csv, data: bytes, path: str) -> tuple[tuple[str, ...], int] | None:
     """Return the names of the columns and where the first record begins; None if the header is not whole yet.
 
-    Raises: DataError (no header that can be read)."""
+    Raises: DataError (no header that can be read, or one that has a column of csv.columns twice)."""
     if csv.header and b"\n" not in data:
         return None
-    return read_header(csv, np.frombuffer(data, np.uint8), path)
+    names, first = read_header(csv, np.frombuffer(data, np.uint8), path)
+    for name in csv.columns:
+        if names.count(name) > 1:
+            raise DataError(f"expected one column {name!r} in the header, found several", path, 1)
+    return names, first
 
 
 class LineCutter:

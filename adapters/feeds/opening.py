@@ -6,6 +6,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from wukongs.adapters.feeds.decoder import Decoder
@@ -71,8 +72,10 @@ def _live(
 
 
 def _csv(source: LiveSource) -> Csv | None:
-    """Return how lines are written that have names for their fields, None for other formats."""
+    """Return how lines are written that have names for their fields, None for other formats. With a header its columns
+    are those that the mapping reads."""
     format = source.format
     if not isinstance(format, RecordSource) or format.kind not in ("csv", "tsv"):
         return None
-    return format.mapping.csv or Csv(delimiters="\t" if format.kind == "tsv" else ",")
+    csv = format.mapping.csv or Csv(delimiters="\t" if format.kind == "tsv" else ",")
+    return replace(csv, columns=format.mapping.columns) if csv.header else csv

@@ -122,7 +122,7 @@ class Lookup:
 class Csv:
     """How a CSV file is written. Each character of delimiters ends a field. quote "": fields are not quoted.
 
-    columns: the names of the columns, for files without a header."""
+    columns: the names of the columns, for files without a header; for live sources with one, those that are read."""
 
     delimiters: str = ","
     quote: str = '"'

@@ -113,7 +113,8 @@ def read_records(data, bounds, classes, wanted, starts, begins, ends, has_quotes
 
     Parameters
     ----------
-    bounds : int64[n_rows + 1]      Record k is data[bounds[k]:bounds[k + 1]]; empty: they follow each other.
+    bounds : int64[n_rows + 1]      Record k is data[bounds[k]:bounds[k + 1]], blank lines behind it left out; empty:
+                                    they follow each other.
     starts : int64[n_rows]; counts : int64[n_rows]; status : uint8[n_rows]; places : int64[n_rows]      Filled.
     begins, ends : int64[n_wanted, n_rows]; has_quotes : bool[n_wanted, n_rows]     Filled; 0 for a missing field.
 
@@ -133,6 +134,8 @@ def read_records(data, bounds, classes, wanted, starts, begins, ends, has_quotes
             p, end = bounds[row], bounds[row + 1]
         starts[row] = p
         p, counts[row], status[row], places[row] = read_record(data, p, end, classes, wanted, begin, stop, doubled)
+        while is_bounded and p < end and classes[data[p]] == LINE_END:
+            p += 1
         if is_bounded and p < end:
             status[row], places[row] = SECOND_RECORD, p
         for k in range(width):

@@ -51,6 +51,23 @@ def test_records_have_their_numbers_their_times_and_their_cells() -> None:
     assert [(one.file, one.line, one.row) for one in rows.malformed] == [("t/0, offset 7", 1, 7)]
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n\r\n", "\n\r\n\n"])
+def test_blank_lines_behind_a_record_of_csv_are_no_second_one(end: str) -> None:
+    table = {
+        "subject": "http://ex/s",
+        "csv": {"header": False, "columns": ["a", "b"]},
+        "time": {"column": "_time", "format": "epoch_ms"},
+        "triple": [{"predicate": "http://ex/p", "value": "{a}{b}"}],
+    }
+    mapping = mapping_in(TableReader(table, "m", "", {}, TomlPlaces("")))
+    messages = f"1,2{end}", f'"3","4{end}"{end}', f"5,6{end}7,8", f"9,10{end}"
+    rows = _rows(RecordSource(kind="csv", paths=(), mapping=mapping), _frame(*messages))
+    assert rows.offsets.tolist() == [4, 7, 20]
+    assert [(one.row, one.reason) for one in rows.malformed] == [
+        (8, "expected one record in a message, found another line")
+    ]
+
+
 def test_a_line_of_text_is_a_cell() -> None:
     csv = {"header": False, "columns": ["value"], "quote": "", "delimiter": "\u001f"}
     table = {

@@ -297,6 +297,23 @@ def test_a_server_of_lines_that_goes_away_is_found_again(tmp_path: Path) -> None
             assert not found
 
 
+def test_a_header_with_a_column_twice_is_told_and_its_file_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "twice.csv").write_text("id,t,v,v\n1,10,a,b\n")
+    (tmp_path / "in" / "other.csv").write_text("id,x,x,t,v\n2,20,1,2,c\n")
+    config_of(tmp_path, 'kind = "folder"\npath = "in"\nfollow = false')
+    text = (tmp_path / "run.toml").read_text().replace('"jsonl"', '"csv"')
+    (tmp_path / "run.toml").write_text(text)
+    config, said = load_run_config(tmp_path / "run.toml"), list[str]()
+    with wukongs.Engine() as engine, IngestLink([engine.listen()]) as link:
+        engine.stream("http://ex/s", batch_ms=100)
+        report = replay(config.streams, link, config.pipeline, say=said.append)
+    assert (report.triples, report.set_aside) == (1, 0)
+    (line,) = said
+    assert "twice.csv, line 1: expected one column 'v' in the header, found several" in line
+    assert line.endswith("it is passed over until it is changed")
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
