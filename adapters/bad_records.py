@@ -28,6 +28,7 @@ from wukongs.errors import DataError, StorageError
 FIRST_RECORDS = 1000
 SHOWN_MAX = 5
 COUNTED_EVERY_S = 5.0
+LATE = "their times are before that of an earlier record"
 PART_ROWS = 500
 PART_CHARACTERS = 1 << 20
 
@@ -128,7 +129,7 @@ class BadRecords:
         self._write(part)
         self._show(part.rows)
         taken.example = taken.example or part.rows[0]
-        taken.reasons.update(one.reason for one in part.rows)
+        taken.reasons.update(one.reason if one.time_ms is None else LATE for one in part.rows)
         taken.leading += 0 if had_good else part.leading
         if taken.leading >= FIRST_RECORDS and self._share_max < 1:
             raise self._unreadable(taken.example, taken)
@@ -199,7 +200,7 @@ class BadRecords:
 
     @staticmethod
     def _most_frequent(taken: _Taken) -> str:
-        reasons = [f"{count:,} times: {reason}" for reason, count in taken.reasons.most_common(3)]
+        reasons = [f"{count:,} of them: {reason}" for reason, count in taken.reasons.most_common(3)]
         return f". Reasons: {'; '.join(reasons)}" if reasons else ""
 
     def _where(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,17 @@ def test_the_first_records_of_a_partition_all_bad_end_the_run() -> None:
     records = Said().records()
     records.take(_part(0, FIRST_RECORDS - 1), False)
     with pytest.raises(
-        DataError, match=r"s\.nt: the first 1,000 .* 1,000 times: expected a subject\. .* s\.nt, line 1,"
+        DataError, match=r"s\.nt: the first 1,000 .* 1,000 of them: expected a subject\. .* s\.nt, line 1,"
     ):
         records.take(_part(FIRST_RECORDS, 1), False)
+
+
+def test_late_records_are_one_reason_whatever_their_times() -> None:
+    records = Said().records()
+    late = [replace(_bad(row), reason=f"its time {row} ms is before 9 ms", time_ms=row) for row in range(3)]
+    records.take(BadRows(STREAM, "s.nt", 0, 0, 0, (*late, _bad(3))), True)
+    error = records.past_rate({(STREAM, "s.nt"): PartitionCounts(1, 4, True)})
+    assert "Reasons: 3 of them: their times are before that of an earlier record; 1 of them: expected" in str(error)
 
 
 def test_a_good_record_before_or_a_rate_of_one_lets_it_go_on() -> None:
