@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
@@ -184,6 +185,8 @@ def mapping_in(reader: TableReader) -> Mapping:
     for name in own.names():
         prefixes[name] = own.text(name)
     subject = reader.optional_text("subject")
+    if subject is None and (near := get_close_matches("subject", reader.names(), 1)):
+        raise reader.error(near[0], "the key subject", f"the unknown key {near[0]!r}")
     graph = reader.optional_text("graph")
     mapping = Mapping(
         file=reader.file,

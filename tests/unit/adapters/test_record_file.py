@@ -518,6 +518,10 @@ def test_headers(data: str | bytes, mapping: str, error: type[Exception], messag
             "a subject here, or one for all triples at the top, found neither",
         ),
         (
+            "subjct='http://x'\n[[triple]]\npredicate='a'\nobject='a'",
+            "line 1, subjct: expected the key subject, found the unknown key 'subjct'",
+        ),
+        (
             "subject='http://x'\n[[triple]]\npredicate='_:x'\nvalue=''",
             "line 3, .*predicate: expected an IRI, found '_:x'",
         ),
