@@ -28,7 +28,7 @@ HOLD_S = 600
 
 @dataclass
 class Share(InputPartition):
-    """What lies on one node of a graph at a snapshot."""
+    """A share of a graph at a snapshot: the triples of one node."""
 
     address: str
     shards: tuple[int, ...]
