@@ -25,6 +25,7 @@ from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
+from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, named, push_many
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
@@ -68,6 +69,7 @@ class Engine:
     def _put_together(self, core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> None:
         self._core, self._injector, self._prepared, self._backend = core, injector, prepared, backend
         self._sockets: list[ClientSocket] = []
+        self._reads = StoredReads(core)
         self._streams: dict[str, Stream] = {}
         """The streams that were declared by this object."""
 
@@ -162,11 +164,15 @@ class Engine:
         prepared = self._one_shot(text, base)
         query, memo, given = prepared.query, prepared.memo, None
         if bindings:
-            texts = {name.lstrip("?$"): canonical(value) for name, value in bindings.items()}
-            names = tuple(sorted(name for name in texts if name in prepared.variables))
+            found = {name.lstrip("?$"): canonical(value) for name, value in bindings.items()}
+            names = tuple(sorted(name for name in found if name in prepared.variables))
             if names:
-                bound, memo = prepared.bound(names)
-                query, given = bound.query, partial(bound.given, [texts[name] for name in names])
+                plans, texts = prepared.bound(names), [found[name] for name in names]
+                if at is None and self._core.reach is None:
+                    with self._core.lock:
+                        if (result := self._reads.answer(plans, texts)) is not None:
+                            return result
+                query, memo, given = plans.bound.query, plans.memo, partial(plans.bound.given, texts)
         owner = f"query {text[:40]!r}"
         return self._until_answered(
             lambda limits: ask(self._core, query, memo, limits, owner, at, given=given)[0], timeout_s, started_s

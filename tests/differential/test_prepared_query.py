@@ -68,3 +68,33 @@ def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:
         assert sum(part.num_rows for part in parts) == found.num_rows
         numbers = [number for part in parts for number in part.column("argument").to_pylist()]
         assert numbers == found.column("argument").to_pylist()
+
+
+@settings(fuzzed(60))
+@given(st.data(), st.sampled_from([4, 10, 62]))
+def test_while_the_graph_changes(draw: st.DataObject, hash_bits: int) -> None:
+    """Few bits let terms clash, so that the ids of terms change as others come."""
+    names = st.sampled_from([f"<http://e/{number}>" for number in range(40)])
+    triples = st.lists(st.tuples(names, st.sampled_from(["<http://e/p>", "<http://e/q>"]), names), max_size=8)
+    texts = [
+        "SELECT ?y { ?x <http://e/p> ?y }",
+        "SELECT ?x ?z { ?x <http://e/p> ?y . ?y <http://e/q> ?z }",
+        "SELECT ?y { <http://e/1> <http://e/p> ?y . ?y <http://e/q> ?x }",
+        "SELECT ?x ?y { ?x ?r ?y FILTER(?y != <http://e/2>) }",
+        "SELECT ?y { GRAPH ?g { ?x <http://e/p> ?y } }",
+    ]
+    with wukongs.Engine(settings=wukongs.Settings(hash_bits=hash_bits)) as engine:
+        prepared = [engine.prepare(text) for text in texts]
+        for _ in range(draw.draw(st.integers(1, 6))):
+            verb, rows = draw.draw(st.sampled_from(["INSERT", "DELETE"])), draw.draw(triples)
+            block = " ".join(f"{s} {p} {o} ." for s, p, o in rows)
+            graph = draw.draw(st.sampled_from(["%s", "GRAPH <http://e/g> { %s }"])) % block
+            engine.update(f"{verb} DATA {{ {graph} }}")
+            for one, text in zip(prepared, texts, strict=True):
+                given = draw.draw(st.lists(names, min_size=1, max_size=5))
+                answers = [Counter(alone(engine, text, {"x": x}).texts()) for x in given]
+                assert Counter(one(x=given[0]).texts()) == answers[0], (text, given)
+                found = one.many([{"x": x} for x in given])
+                rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+                for number, answer in enumerate(answers):
+                    assert Counter(row[1:] for row in rows if row[0] == number) == answer, (text, given, number)

@@ -25,10 +25,13 @@ SCOPE = b"bindings"
 
 
 def filled_table(arguments: Arguments, what: str) -> pyarrow.Table:
-    """Return the same as argument_table; an empty one is a SettingsError, too."""
+    """Return the same as argument_table. Raises also SettingsError for an empty one, and DataError for what is no term,
+    naming row and column."""
     table = argument_table(arguments, what)
     if not table.num_rows:
         raise SettingsError(f"{what}: expected a table with a column and a row at least: each row is a query")
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        encode_term_column(name, column, scope=SCOPE)
     return table
 
 
@@ -36,8 +39,7 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
     """Return arguments as a table: names without question marks, one chunk of strings a column. what: the parameter,
     for messages.
 
-    Raises SettingsError (no columns, a name twice), DataError (naming row and column: a term that is none, a missing
-    one)."""
+    Raises SettingsError (no columns, a name twice), DataError (naming row and column: a missing term)."""
     import pyarrow as pa
 
     table = arguments if isinstance(arguments, pa.Table) else _table_of(arguments, what)
@@ -56,7 +58,6 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             raise DataError(f"{what}: column {name!r}: expected strings, found {kind}")
         columns.append(pa.array(column.cast(pa.large_string()).combine_chunks(), pa.large_string()))
-        encode_term_column(name, columns[-1], scope=SCOPE)
     return pa.table(columns, names)
 
 

@@ -122,6 +122,9 @@ class EngineWindows:
         self._nothing = self._table.add()
         self._sn: int | None = None
         """The snapshot number at which the stored graph stands in the table."""
+        now = WindowTable()
+        self.now = Windows(now, now.add(), {})
+        """The newest stored graph, in a table that one-shot queries alone read, with the engine's lock held."""
         self._known: dict[tuple[StreamState, int, int], EngineWindow] = {}
         self._memberships: dict[tuple[StreamState, int, int], Membership] = {}
         self._stored_since: dict[int, StoredSince] = {}
@@ -176,8 +179,15 @@ class EngineWindows:
             self._table.set(self._stored, self._arrangement.trace.read(sn))
             self._sn = sn
 
+    def write_now(self) -> None:
+        """Write down the stored graph as of the newest snapshot."""
+        trace = self._arrangement.trace
+        self.now.table.set(self.now.stored, trace.read(trace.upper))
+
     def tidy(self) -> None:
         """Forget the windows that nobody reads, and look ahead again: batches that were merged go."""
+        if self.now.table.batches(self.now.stored).batches:
+            self.write_now()
         for key, window in list(self._known.items()):
             if not window.users:
                 del self._known[key]

@@ -15,7 +15,7 @@ from wukongs.csparql.algebra import Query
 from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
-from wukongs.live.argument_tables import Arguments, argument_table
+from wukongs.live.argument_tables import SCOPE, Arguments, argument_table
 from wukongs.live.core import Core
 from wukongs.live.reading import reading
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows
@@ -23,6 +23,10 @@ from wukongs.query.execution.prepared import Prepared, bindable
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import canonical
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoder import encode_term_column
+from wukongs.store.term_ids import decimal_parts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -144,19 +148,32 @@ def ask_rows(
 
     owner, at: as for reading.reading. Raises as PreparedQuery.many."""
     names = tuple(sorted(table.column_names))
-    bound, memo = prepared.bound(names)
+    plans = prepared.bound(names)
+    bound = plans.bound
     with reading(core, bound.query.dataset, limits, owner, at) as read:
         with limits:
-            columns = [read.terms.ids([canonical(text) for text in table.column(name).to_pylist()]) for name in names]
+            columns = [_ids_of(table.column(name), name, read.terms, core.registry.hash_bits) for name in names]
         rows = ArgumentRows(bound, columns, table.num_rows)
-        found = rows.answer(read.dataset, read.terms, limits, memo)
+        found = rows.answer(read.dataset, read.terms, limits, plans.memo)
     return Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
+
+
+def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bits: int) -> Int64Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_blank = pc.starts_with(column, "_:").to_numpy()
+    if not is_blank.any():
+        return terms.ids_of(encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits))
+    ids = np.empty(len(column), np.int64)
+    ids[~is_blank] = _ids_of(column.filter(pa.array(~is_blank)), name, terms, hash_bits)
+    ids[is_blank] = terms.ids([canonical(text) for text in column.filter(pa.array(is_blank)).to_pylist()])
+    return ids
 
 
 def _as_arrow(result: Result) -> pyarrow.Table:
     import pyarrow as pa
 
-    table = result.arrow()
-    numbers = [int(text[1 : text.index('"', 1)]) for text in table.column(0).to_pylist()]
-    columns = [column.dictionary_encode() for column in table.columns[1:]]
-    return pa.table([pa.array(np.array(numbers, np.int64)), *columns], table.column_names)
+    numbers, _ = decimal_parts(result.ids(0, len(result))[0])
+    table = result.arrow(dictionary=True)
+    return table.set_column(0, ARGUMENT, pa.array(numbers))

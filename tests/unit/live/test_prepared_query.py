@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import rdflib
@@ -14,6 +15,7 @@ import wukongs
 from tests.unit.remote.served import connected, served
 from wukongs import DataError, QuerySyntaxError, SettingsError, StreamError, UnsupportedFeatureError
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.store.batch import build_batch
 
 KNOWS = "SELECT ?o { ?s <http://e/knows> ?o }"
 DATA = "".join(f"<http://e/{s}> <http://e/knows> <http://e/{o}> .\n" for s, o in ["ab", "ac", "bc", "ca"])
@@ -128,6 +130,25 @@ def test_plans_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         prepared.many([{"s": f"<http://e/{name}>"} for name in "abc"])
     assert len(made) == 2, "those of the text, and those of ?s"
     assert sum(memo.planned_count for memo in made) <= 4, "of one row, of many, and with ?s left free"
+
+
+def test_a_look_up_runs_no_executor_and_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with wukongs.Engine() as own:
+        own.load(io.BytesIO(DATA.encode()), format="nt")
+        look_up, other = own.prepare(KNOWS), own.prepare(KNOWS + " LIMIT 1")
+        monkeypatch.setattr("wukongs.engine.ask", lambda *_, **__: pytest.fail("the usual way"))
+        assert texts(look_up(s="<http://e/a>")) == ["b", "c"]
+        assert len(look_up(s="<http://e/nobody>")) == 0
+        with pytest.raises(pytest.fail.Exception, match="the usual way"):
+            other(s="<http://e/a>")
+        assert not own.stats()["handles"]
+        with own._core.lock:
+            own._core.arrangement.trace.seal(own._core.next_sn, build_batch(*(np.arange(9) for _ in range(4))))
+            own._core.arrangement.trace.merge_all()
+            own._core.windows.tidy()
+            held = own._core.windows.now.table.batches(0).batches
+            assert held == own._core.arrangement.trace.read(own._core.sn).batches
+            assert len(held) == 1
 
 
 def _noting(made: list[PlanMemo]) -> Any:

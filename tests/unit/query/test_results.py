@@ -14,7 +14,7 @@ from tests.unit.query.result_rows import ListReader, ask, columns_of, construct,
 from wukongs.csparql.terms import XSD
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.decoding import terms_of_ids
-from wukongs.query.terms.rdf_terms import canonical_of, from_ntriples, terms_of
+from wukongs.query.terms.rdf_terms import canonical_of, from_ntriples, terms_of, to_ntriples
 from wukongs.store.dtypes import UNBOUND
 
 ROWS: list[tuple[str | None, str | None]] = [
@@ -137,6 +137,37 @@ def test_arrow_of_a_graph_and_of_an_ask() -> None:
     assert table.num_rows == 2
     assert ask(True).arrow().to_pydict() == {"ask": [True]}
     assert select("a b", []).arrow().schema.names == ["a", "b"]
+
+
+ODD = [
+    '(<http://ex/a> <http://ex/p> "x\ny")',
+    '"right"@ar--rtl',
+    '"tab\tand \\ and "',
+    "<http://ex/\u00e9>",
+    '"\U0001f600"',
+]
+
+
+@pytest.mark.parametrize("rows", [ROWS, [(one, two) for one in ODD for two in (None, "<http://ex/a>")], []])
+def test_arrow_dictionaries_hold_each_term_once(rows: list[tuple[str | None, str | None]]) -> None:
+    result = select("who what", rows)
+    table = result.arrow(dictionary=True)
+    assert [field.type for field in table.schema] == [pyarrow.dictionary(pyarrow.int32(), pyarrow.string())] * 2
+    texts = [[None if cell is None else to_ntriples(cell) for cell in row] for row in rows]
+    assert table.to_pydict() == {"who": [one for one, _ in texts], "what": [two for _, two in texts]}
+    assert table.to_pydict() == result.arrow().to_pydict()
+    if rows:
+        dictionary = table.column(0).chunk(0).dictionary
+        assert sorted(dictionary.to_pylist()) == sorted({cell for row in texts for cell in row if cell is not None})
+        assert table.column(1).chunk(0).dictionary.equals(dictionary)
+
+
+def test_a_result_is_an_arrow_stream() -> None:
+    result = select("who what", ROWS)
+    assert pyarrow.table(result).equals(result.arrow())
+    assert pyarrow.table(ask(True)).to_pydict() == {"ask": [True]}
+    asked = pyarrow.schema([("who", pyarrow.large_string()), ("what", pyarrow.large_string())])
+    assert pyarrow.RecordBatchReader.from_stream(result, asked).schema == asked
 
 
 def test_pandas_holds_python_values() -> None:

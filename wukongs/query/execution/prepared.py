@@ -30,27 +30,35 @@ BOUND_MAX = 16
 """Plans are kept for so many sets of given variables of one text."""
 
 
+@dataclass(slots=True)
+class BoundPlans:
+    """A query for given terms of some variables, and its plans. compiled: its plan as whoever runs it keeps it."""
+
+    bound: BoundQuery
+    memo: PlanMemo = field(default_factory=PlanMemo)
+    compiled: object = None
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A parsed and rewritten query, and its plans. _bound: by the given variables."""
 
     query: Query
     memo: PlanMemo = field(default_factory=PlanMemo)
-    _bound: dict[tuple[str, ...], tuple[BoundQuery, PlanMemo]] = field(default_factory=dict)
+    _bound: dict[tuple[str, ...], BoundPlans] = field(default_factory=dict)
 
     @cached_property
     def variables(self) -> frozenset[str]:
         """The names of the variables that terms can be given for."""
         return bindable(self.query)
 
-    def bound(self, names: tuple[str, ...]) -> tuple[BoundQuery, PlanMemo]:
-        """Return the query for given terms of some variables, and its plans."""
+    def bound(self, names: tuple[str, ...]) -> BoundPlans:
+        """Return the query for given terms of some variables, with its plans."""
         found = self._bound.get(names)
         if found is None:
             if len(self._bound) >= BOUND_MAX:
                 self._bound.clear()
-            made = BoundQuery(self.query, tuple(map(Variable, names))), PlanMemo()
-            found = self._bound.setdefault(names, made)
+            found = self._bound.setdefault(names, BoundPlans(BoundQuery(self.query, tuple(map(Variable, names)))))
         return found
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import numbered
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
-from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
 if TYPE_CHECKING:
@@ -110,6 +109,8 @@ class Result:
 
     def texts(self) -> list[tuple[str | None, ...]]:
         """Return the rows (or triples) as canonical texts, None where unbound."""
+        if self._rows * len(self._columns) <= _FEW_CELLS and self._columns:
+            return list(zip(*_decoded(self._columns, self.reader.texts), strict=True))
         chunks = self._rows_of(self.reader.texts)
         return list(chain.from_iterable(chunks))
 
@@ -160,16 +161,21 @@ class Result:
             graph.add(cast("tuple[RdfTerm, RdfTerm, RdfTerm]", triple))
         return graph
 
-    def arrow(self) -> pyarrow.Table:
+    def arrow(self, *, dictionary: bool = False) -> pyarrow.Table:
         """Return an Arrow table of strings: one column per variable, terms as N-Triples, null where unbound.
 
-        A graph has the columns subject, predicate and object, so that it can go back into `push_arrow`; an ask has one
+        dictionary: the columns are dictionary-encoded, all with one dictionary, in which each distinct term is once. A
+        graph has the columns subject, predicate and object, so that it can go back into `push_arrow`; an ask has one
         boolean column named `ask`.
         """
         import pyarrow
 
         schema, batches = self.batches()
-        return pyarrow.Table.from_batches(list(batches), schema)
+        if not dictionary or self.kind == "ask":
+            return pyarrow.Table.from_batches(list(batches), schema)
+        from wukongs.query.output.arrow_columns import dictionary_columns
+
+        return pyarrow.table(dictionary_columns(self._columns, self.reader), schema.names)
 
     def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
         """Return the schema of arrow(), and an iterator over its rows as record batches, made as they are asked for."""
@@ -179,12 +185,23 @@ class Result:
             one = pyarrow.record_batch([pyarrow.array([bool(self.boolean)])], ["ask"])
             return one.schema, iter((one,))
         names = _TRIPLE_COLUMNS if self.is_graph else self._variables
+        from wukongs.query.output.arrow_columns import dictionary_columns
+
         schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
-        chunks = self.cell_chunks([to_ntriples] * len(names))
         return schema, (
-            pyarrow.record_batch([pyarrow.array(column, pyarrow.string()) for column in columns], schema=schema)
-            for columns, _ in chunks
+            pyarrow.record_batch(
+                [column.dictionary_decode() for column in dictionary_columns(columns, self.reader)], schema=schema
+            )
+            for columns, _ in self.id_chunks()
         )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Give batches() to whoever takes Arrow data, such as polars.DataFrame(result): the Arrow PyCapsule interface.
+
+        A consumer that asks for another schema gets the columns cast to it, if that can be."""
+        import pyarrow
+
+        return pyarrow.RecordBatchReader.from_batches(*self.batches()).__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame of Python values: numbers, booleans, dates and times for literals that are such, strings
@@ -305,12 +322,12 @@ class WindowResult(Result):
         self.latency_us = latency_us
         self.is_stream = is_stream
 
-    def arrow(self) -> pyarrow.Table:
+    def arrow(self, *, dictionary: bool = False) -> pyarrow.Table:
         """Do the same as Result.arrow; the triples of a stream have timestamp_ms beside them, as `Stream.push_arrow`
         takes it."""
         import pyarrow
 
-        table = super().arrow()
+        table = super().arrow(dictionary=dictionary)
         if not self.is_stream:
             return table
         return table.append_column("timestamp_ms", pyarrow.array([self.end_ms] * len(self), pyarrow.int64()))

@@ -14,10 +14,12 @@ from functools import cache, lru_cache
 from json.encoder import encode_basestring
 
 from wukongs.errors import DataError
-from wukongs.query.output.row_text import Form, Forms, RowFormat
+from wukongs.query.output.row_text import Form, Forms, RowFormat, written_terms
 from wukongs.query.output.row_text_kernels import BODY_THEN_TAIL, TAIL_THEN_BODY
+from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.store.canonical import triple_parts
+from wukongs.store.dtypes import Int64Array, UInt8Array
 
 _RESULTS_NAMESPACE = "http://www.w3.org/2005/sparql-results#"
 _ITS_NAMESPACE = "http://www.w3.org/2005/11/its"
@@ -214,6 +216,11 @@ def _tsv(variables: Sequence[str]) -> RowFormat:
 def _ntriples(variables: Sequence[str]) -> RowFormat:
     prefixes = [""] * len(variables)
     return RowFormat("", prefixes, to_ntriples, _ntriples_forms(), False, "", "", " ", " .\n", "", "")
+
+
+def ntriples_terms(ids: Int64Array, reader: Utf8Reader) -> tuple[UInt8Array, Int64Array]:
+    """Return each term as N-Triples writes it: (text uint8[n_bytes], offsets int64[n + 1])."""
+    return written_terms(ids, reader, _ntriples_forms(), to_ntriples)
 
 
 @cache

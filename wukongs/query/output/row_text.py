@@ -17,6 +17,7 @@ from wukongs.errors import DataError
 from wukongs.query.output import row_text_kernels as kernels
 from wukongs.query.rows import numbered
 from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.store.dictionary import join_texts
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
 Cell = Callable[[str], str]
@@ -119,15 +120,45 @@ class RowFormat:
         places, firsts = numbered([flat], len(flat))
         distinct = flat[firsts]
         bound = np.flatnonzero(distinct != UNBOUND)
-        text, offsets = reader.gather(distinct[bound])
-        cells, ends, odd = kernels.write_terms(text, offsets, *self.forms.tables)
         starts, sizes = np.full(len(distinct), -1, np.int64), np.zeros(len(distinct), np.int64)
-        starts[bound], sizes[bound] = ends[:-1], np.diff(ends)
-        if odd.any():
-            rows = np.flatnonzero(odd)
-            bounds = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
-            more, places_of_more = packed([self.term(text[start:stop].tobytes().decode()) for start, stop in bounds])
-            starts[bound[rows]] = len(cells) + places_of_more[:, 0]
-            sizes[bound[rows]] = places_of_more[:, 1] - places_of_more[:, 0]
-            cells = np.concatenate((cells, more))
+        cells, starts[bound], sizes[bound] = _written(distinct[bound], reader, self.forms, self.term)
         return places.reshape(len(columns), count), cells, starts, sizes
+
+
+def _written(
+    ids: Int64Array, reader: Utf8Reader, forms: Forms, term: Cell
+) -> tuple[UInt8Array, Int64Array, Int64Array]:
+    """Write each term once: their texts, where each starts, its size."""
+    cells, ends, odd = _by_tables(ids, reader, forms, term)
+    starts, sizes = ends[:-1].copy(), np.diff(ends)
+    if odd:
+        more, places = packed(list(odd.values()))
+        rows = list(odd)
+        starts[rows], sizes[rows] = len(cells) + places[:, 0], places[:, 1] - places[:, 0]
+        cells = np.concatenate((cells, more))
+    return cells, starts, sizes
+
+
+def written_terms(ids: Int64Array, reader: Utf8Reader, forms: Forms, term: Cell) -> tuple[UInt8Array, Int64Array]:
+    """Write each term once, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
+    cells, ends, odd = _by_tables(ids, reader, forms, term)
+    if not odd:
+        return cells, ends
+    bounds = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+    texts = [odd[row] if row in odd else cells[a:b].tobytes().decode() for row, (a, b) in enumerate(bounds)]
+    return join_texts(texts)
+
+
+def _by_tables(
+    ids: Int64Array, reader: Utf8Reader, forms: Forms, term: Cell
+) -> tuple[UInt8Array, Int64Array, dict[int, str]]:
+    """Write terms by the tables: their texts one after the other, where each starts and the last one ends, and the
+    texts of those that do not fit into the tables, by row."""
+    text, offsets = reader.gather(ids)
+    cells, ends, is_odd = kernels.write_terms(text, offsets, *forms.tables)
+    if not is_odd.any():
+        return cells, ends, {}
+    rows = np.flatnonzero(is_odd)
+    bounds = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
+    texts = (term(text[start:stop].tobytes().decode()) for start, stop in bounds)
+    return cells, ends, dict(zip(rows.tolist(), texts, strict=True))

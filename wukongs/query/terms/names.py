@@ -11,6 +11,8 @@ from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.encoder import canonical_term
 
 _STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")
+_PLAIN_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
+"""An IRI without escapes: it is its own canonical form."""
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 
 
@@ -30,6 +32,8 @@ def canonical(value: Any) -> str:
 
     A blank node means the one that a result has reported under this very label.
     """
+    if type(value) is str and _PLAIN_IRI.fullmatch(value):
+        return value
     text = from_python(value)
     return text if _STORED_BLANK.fullmatch(text) else canonical_term(text, b"bindings")
 

@@ -1,0 +1,44 @@
+"""Columns of ids as Arrow arrays: each distinct term is written once, as N-Triples has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from wukongs.query.output.row_formats import ntriples_terms
+from wukongs.query.rows import numbered
+from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.store.dtypes import UNBOUND, Int64Array
+
+_STRING_BYTES_MAX = (1 << 31) - 1
+
+
+def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> list[pa.DictionaryArray]:
+    """Return columns as dictionary-encoded strings, all with the same dictionary, null for UNBOUND. columns[i] :
+    int64[n]; texts of 2 GiB or more together are large strings."""
+    if not columns:
+        return []
+    count, flat = len(columns[0]), np.concatenate(columns)
+    places, firsts = numbered([flat], len(flat))
+    distinct = flat[firsts]
+    is_bound = distinct != UNBOUND
+    is_null = None
+    if not is_bound.all():
+        is_null = ~is_bound[places]
+        places = (np.cumsum(is_bound) - 1)[places]
+        distinct = distinct[is_bound]
+    text, offsets = ntriples_terms(distinct, reader)
+    if offsets[-1] <= _STRING_BYTES_MAX:
+        terms = pa.StringArray.from_buffers(len(distinct), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text))
+    else:
+        terms = pa.LargeStringArray.from_buffers(len(distinct), pa.py_buffer(offsets), pa.py_buffer(text))
+    numbers = places.astype(np.int32)
+    return [
+        pa.DictionaryArray.from_arrays(
+            pa.array(numbers[start : start + count], mask=None if is_null is None else is_null[start : start + count]),
+            terms,
+        )
+        for start in range(0, len(columns) * count, count or 1)
+    ] or [pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), terms) for _ in columns]
