@@ -86,7 +86,7 @@ class EpochPlanner:
         )
         self._config = config
         self._clock: ReplayClock | None = None
-        self._began_s, self._began_rows = 0.0, 0
+        self._began_s, self._began_rows, self._has_sent = 0.0, 0, False
         of_rate = max(1, round(config.rate * RATE_EPOCH_S)) if config.rate else config.rows_per_epoch
         self._rows_per_epoch = min(config.rows_per_epoch, of_rate)
         self._step_ms = math.lcm(*(setup.batch_ms for setup in self.setups)) if self.setups else 1
@@ -160,7 +160,10 @@ class EpochPlanner:
         return self.next(position, None if limit_ms is None else limit_ms + ahead_ms)
 
     def taken(self, stats: PushStats) -> None:
-        """Note that rows are sent: no news, since all was planned from what the files hold."""
+        """Note that rows are sent: a rate counts from the first ones, since Spark takes seconds from its first plan to
+        its first task. All else was planned from what the files hold."""
+        if not self._has_sent:
+            self._has_sent, self._began_s = True, time.monotonic() - stats.seconds
 
     def close(self) -> None:
         """Let go of the sources."""

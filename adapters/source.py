@@ -21,6 +21,7 @@ NO_TIME = -(1 << 62)
 """Stands for the time of a row that has none, and for the time before the first row."""
 TEXT_MAX = 4096
 """So many characters of a row that is set aside are kept."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SHOWN_CHARACTERS = 200
 
 

@@ -15,6 +15,7 @@ from tests.fuzz import fuzzed
 from wukongs.adapters import planner as planner_module
 from wukongs.adapters.epochs import balanced
 from wukongs.adapters.planner import CHUNK_ROWS, EpochPlanner, ReplayClock, ReplayPosition
+from wukongs.adapters.push import PushStats
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, SourceIndex
 from wukongs.errors import StreamError
@@ -295,3 +296,22 @@ def test_a_rate_begins_an_epoch_when_all_rows_before_it_are_due(monkeypatch: pyt
     assert sum(begun) == 1000
     assert max(begun) <= 25
     assert 9.5 <= now_s - 1000.0 <= 10.0
+
+
+def test_a_rate_counts_from_when_the_first_rows_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark takes some seconds from the first plan to the first task: the rows of these seconds do not come at once."""
+    planner = _planner([list(range(1000))], PipelineConfig(rate=100))
+    now_s = 1000.0
+    monkeypatch.setattr(planner_module.time, "monotonic", lambda: now_s)
+    position = planner.follow(planner.start, threading.Event(), 0.0)
+    sent = sum(position.rows)
+    now_s = 1003.0
+    for seconds in (0.1, 0.2):  # two reports, of which only the first one counts
+        planner.taken(PushStats(seconds=seconds))
+    while now_s < 1006.0:
+        following = planner.follow(position, threading.Event(), 0.0)
+        assert sum(position.rows) <= 100 * (now_s - 1002.9) + 25
+        if following == position:
+            now_s += 0.125
+        position = following
+    assert sent + 280 <= sum(position.rows) <= sent + 330
