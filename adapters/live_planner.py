@@ -72,7 +72,6 @@ class _Track:
     end_row: int
     quiet_since_s: float
     ends: deque[tuple[int, int]]
-    is_idle: bool = False
 
 
 class LivePlanner:
@@ -268,15 +267,18 @@ class LivePlanner:
     def _beats(self, position: LivePosition, ended: Sequence[bool], now_s: float) -> list[int]:
         """Return up to where each feed is declared complete for want of rows."""
         found = list(position.complete_ms)
-        active = []
-        for place, (track, feed) in enumerate(zip(self._tracks, self._feeds, strict=True)):
-            idle_ms = feed.waits.idle_ms
-            track.is_idle = bool(idle_ms) and not ended[place] and now_s - track.quiet_since_s >= idle_ms / 1000
-            if not track.is_idle and not ended[place]:
-                active.append(track.complete_ms)
+        idle = [
+            bool(feed.waits.idle_ms) and not is_ended and now_s - track.quiet_since_s >= feed.waits.idle_ms / 1000
+            for track, feed, is_ended in zip(self._tracks, self._feeds, ended, strict=True)
+        ]
+        active = [
+            track.complete_ms
+            for track, is_idle, is_ended in zip(self._tracks, idle, ended, strict=True)
+            if not (is_idle or is_ended)
+        ]
         others_ms = min(active, default=NO_TIME)
         for place, (track, setup) in enumerate(zip(self._tracks, self.setups, strict=True)):
-            if not track.is_idle:
+            if not idle[place]:
                 continue
             own_ms = NO_TIME if track.newest_ms == NO_TIME else -(-track.newest_ms // setup.batch_ms) * setup.batch_ms
             beat = max(own_ms, others_ms)

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from wukongs.errors import DataError
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded, TermCutter
 
 NO_TIME = -(1 << 62)
@@ -118,6 +118,11 @@ class PreparedSource:
     stream: str
     source: StreamSource
     index: SourceIndex
+
+
+def text_start(data: bytes | memoryview | UInt8Array) -> int:
+    """Return where the text of a file begins: behind its byte order mark, if it has one."""
+    return len(BYTE_ORDER_MARK) if bytes(data[:3]) == BYTE_ORDER_MARK else 0
 
 
 def running_max(times: Int64Array) -> Int64Array:

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 from wukongs.adapters.feeds.feed import Inlet, Kind
 from wukongs.adapters.feeds.lines import LINE_BYTES_MAX, header_in, opened
 from wukongs.adapters.mapping.mapping import Csv
+from wukongs.adapters.source import text_start
 from wukongs.errors import DataError
 from wukongs.settings.toml_reader import TableReader
 
@@ -36,7 +37,6 @@ BEGUN = "begun"
 CUT = ":cut"
 """Behind the key of a file: how far it was read when it was found cut, for the look that comes next."""
 _UNREADABLE = (OSError, EOFError, zlib.error)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ class FolderReader:
     def _put(self, file: _File, data: bytes, entry: _Entry, inlet: Inlet) -> None:
         after = _behind(entry, data)
         after.seen = entry.seen if not data else (-1, 0.0)
-        skipped = 3 if entry.byte == 0 and data.startswith(_BYTE_ORDER_MARK) else 0
+        skipped = 0 if entry.byte else text_start(data)
         inlet.lines(
             data[skipped:],
             {file.key: after.to_state()},

@@ -10,11 +10,11 @@ import numpy as np
 
 from wukongs.adapters.feeds.feed import Inlet
 from wukongs.adapters.mapping.mapping import Csv
+from wukongs.adapters.source import text_start
 from wukongs.adapters.sources.csv_records import read_header
 from wukongs.errors import DataError
 
 LINE_BYTES_MAX = 64 << 20
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def opened(path: str | Path) -> BinaryIO:
@@ -58,8 +58,8 @@ class LineCutter:
                 return
             self._columns, first = found
             data = data[first:]
-        elif not self._rest and data.startswith(_BYTE_ORDER_MARK):
-            data = data[3:]
+        elif not self._rest:
+            data = data[text_start(data) :]
         end = len(data) if is_end else data.rfind(b"\n") + 1
         self._rest = data[end:]
         if len(self._rest) > LINE_BYTES_MAX:

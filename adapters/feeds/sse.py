@@ -32,6 +32,7 @@ from wukongs.adapters.feeds.contact import (
 )
 from wukongs.adapters.feeds.feed import Inlet, Kind
 from wukongs.adapters.mapping.mapping import Csv
+from wukongs.adapters.source import BYTE_ORDER_MARK
 from wukongs.errors import DataError, SettingsError
 from wukongs.settings.toml_reader import TableReader
 
@@ -41,7 +42,6 @@ MEDIA_TYPE = "text/event-stream"
 LAST_ID = "id"
 _MOVED = (301, 302, 303, 307, 308)
 _TRY_AGAIN = (408, 425, 429)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,9 @@ class EventParser:
             data, self._is_after_return = data.removeprefix(b"\n"), False
         self._rest += data
         if self._is_first:
-            if _BYTE_ORDER_MARK.startswith(self._rest) and self._rest != _BYTE_ORDER_MARK:
+            if BYTE_ORDER_MARK.startswith(self._rest) and self._rest != BYTE_ORDER_MARK:
                 return []
-            self._rest, self._is_first = self._rest.removeprefix(_BYTE_ORDER_MARK), False
+            self._rest, self._is_first = self._rest.removeprefix(BYTE_ORDER_MARK), False
         found: list[Event] = []
         if b"\n" in data or b"\r" in data:
             *lines, rest = bytes(self._rest).splitlines(keepends=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.mapping.triples import Table
-from wukongs.adapters.source import changed
+from wukongs.adapters.source import changed, text_start
 from wukongs.adapters.sources import csv_kernels as kernels
 from wukongs.errors import DataError
 from wukongs.query.terms.arrow_texts import TEXT
@@ -22,7 +22,6 @@ _FAULTS = {
     kernels.SECOND_RECORD: "expected one record in a message, found another line",
 }
 _UNKNOWN = np.empty(0, np.int64)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class CsvRecords:
 
 def read_header(csv: Csv, data: UInt8Array, path: str) -> tuple[tuple[str, ...], int]:
     """Return the names of the columns and where the records begin. Raises: DataError (no header that can be read)."""
-    first = 3 if data[:3].tobytes() == _BYTE_ORDER_MARK else 0
+    first = text_start(data)
     if not csv.header:
         return csv.columns, first
     room = 1 << 14

@@ -29,6 +29,7 @@ from wukongs.adapters.source import (
     plain_copy,
     read_bytes,
     running_max,
+    text_start,
 )
 from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
@@ -232,7 +233,7 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages
         raise SettingsError(f"{path}: expected one of {', '.join(FORMATS)} at the end of its name: give `format`")
     plain = plain_copy(path, folder)
     data = map_file(plain, path).data
-    first = 3 if bytes(data[:3]) == b"\xef\xbb\xbf" else 0
+    first = text_start(data)
     prologue_end = first
     if format in ("ttl", "trig"):
         while prologue_end < len(data) and (match := _PROLOGUE.match(data, prologue_end)):

@@ -23,6 +23,7 @@ from wukongs.adapters.source import (
     plain_copy,
     read_bytes,
     running_max,
+    text_start,
 )
 from wukongs.adapters.sources import rows_kernels
 from wukongs.adapters.sources.csv_records import CsvRecords, read_header
@@ -133,7 +134,7 @@ def prepare_records(
     first_byte, first_line = 0, 1
     if config.kind == "jsonl":
         records = JsonRecords()
-        first_byte = 3 if data[:3].tobytes() == b"\xef\xbb\xbf" else 0
+        first_byte = text_start(data)
         starts = row_starts(data, first_byte)
     else:
         csv = mapping.csv or Csv(delimiters="\t" if config.kind == "tsv" else ",")

@@ -22,6 +22,7 @@ from wukongs.adapters.source import (
     read_bytes,
     rows_of,
     running_max,
+    text_start,
 )
 from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.errors import DataError
@@ -107,7 +108,7 @@ def prepare_timestamped(
     """Open a file and index its rows; .gz is unpacked into the folder. Raises: DataError (it cannot be read)."""
     plain = plain_copy(path, folder)
     data = map_file(plain, path)
-    first = 3 if data[:3].tobytes() == b"\xef\xbb\xbf" else 0
+    first = text_start(data)
     starts, times = scan(data, first, timestamps)
     return TimestampedFile(path, plain, timestamps), SourceIndex(running_max(times), starts)
 
