@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-FACTORS = {"fast": 0.25, "ci": 1.0, "all": 5.0}
+FACTORS = {"fast": 0.2, "ci": 1.0, "all": 5.0}
 TIER = os.environ.get("WUKONGS_TIER", "fast")
 if TIER not in FACTORS:
     raise ValueError(f"WUKONGS_TIER = {TIER!r}: expected one of {', '.join(FACTORS)}")

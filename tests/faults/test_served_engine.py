@@ -177,6 +177,7 @@ def test_ctrl_c_ends_a_client_that_waits(tmp_path: Path) -> None:
         assert (watching.returncode, err) == (130, "")
 
 
+@pytest.mark.slow
 def test_a_node_without_descriptors_serves_who_is_there_and_others_once_it_has_some(tmp_path: Path) -> None:
     with node(tmp_path, files_max=96) as (process, address), wukongs.connect(address, silence_s=5) as client:
         client.update("INSERT DATA { <s:0> <p:p> 1 }")

@@ -16,6 +16,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 from websockets.sync.server import ServerConnection
 
+from tests.fuzz import first_and_slow
 from tests.golden.run_output import WINDOW
 from tests.processes import child
 from tests.unit.adapters import test_sse, test_websocket
@@ -93,7 +94,7 @@ def sse() -> Iterator[tuple[str, Callable[[], None]]]:
         yield f'kind = "sse"\nurl = "{base}/"', lambda: None
 
 
-@pytest.mark.parametrize("serve", [mqtt, websocket, sse])
+@pytest.mark.parametrize("serve", first_and_slow([websocket, mqtt, sse]))
 def test_a_run_has_the_windows_of_its_messages_until_it_is_interrupted(
     tmp_path: Path, serve: Callable[[], object]
 ) -> None:

@@ -37,6 +37,7 @@ def test_what_must_hold_holds(first: int) -> None:
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())
 
 
+@pytest.mark.slow
 def test_rows_out_of_order_are_sealed_whole() -> None:
     failed = {seed: failure for seed in range(MIXED_FROM + 40, MIXED_FROM + 60) if (failure := run.failure(seed))}
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())

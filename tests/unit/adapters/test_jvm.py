@@ -69,6 +69,7 @@ def test_an_environment_that_is_reached_by_a_link_has_the_same_archive(
     assert archive_path() == here
 
 
+@pytest.mark.slow
 def test_an_archive_that_does_not_fit_is_passed_over(no_archive: Path, tmp_path: Path) -> None:
     no_archive.write_text("no archive")
     started = Jvm(command_for(SETTINGS), tmp_path / "log")

@@ -391,6 +391,7 @@ def pushed(folder: Path, text: str, *options: str) -> subprocess.CompletedProces
     return subprocess.run([*command, *options], input=text, text=True, capture_output=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_pipes_that_follow_each_other_push_to_one_stream(tmp_path: Path) -> None:
     first = pushed(tmp_path, timed([(1, 100), (2, 250)]), "--batch-ms", "100", "-")
     assert first.returncode == 0, first.stderr

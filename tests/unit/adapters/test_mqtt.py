@@ -181,6 +181,7 @@ def _readable(pipe: Any, seconds: float) -> bool:
     return bool(select.select([pipe], [], [], seconds)[0])
 
 
+@pytest.mark.slow
 def test_a_message_is_confirmed_on_its_own_connection_only(
     tmp_path: Path, subscribed: list[int], acks: list[int]
 ) -> None:
@@ -202,6 +203,7 @@ def test_a_message_is_confirmed_on_its_own_connection_only(
     assert any("has forgotten us" in text for text in one.said)
 
 
+@pytest.mark.slow
 def test_a_broker_that_goes_away_and_comes_back_is_said_once(tmp_path: Path, subscribed: list[int]) -> None:
     port = free_port()
     with spooled(tmp_path / "spool", reader(port)) as one:

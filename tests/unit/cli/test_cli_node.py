@@ -53,6 +53,7 @@ def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, sta
         assert engine.query("ASK { ?s ?p ?o }")
 
 
+@pytest.mark.slow
 def test_what_a_killed_node_has_acknowledged_is_there_when_it_is_started_again(tmp_path: Path) -> None:
     file = config(tmp_path, 'data_dir = "db"')
     with running("node", "--config", file) as (process, (address,)), wukongs.connect(address) as client:
@@ -137,6 +138,7 @@ def test_a_cluster_of_one_serves_and_ends_its_node(tmp_path: Path, number: int, 
         assert engine.query("ASK { ?s ?p ?o }")
 
 
+@pytest.mark.slow
 def test_clients_of_several_nodes_work_on_one_graph_and_one_stream(ran: Ran) -> None:
     with running("cluster", "--nodes", "2", lines=2) as (process, addresses):
         nodes = nodes_of(process)

@@ -193,6 +193,7 @@ def test_a_client_of_another_node_alters_a_query_and_its_readers_go_on() -> None
         assert [one.source.text for one in nodes[1].engine.queries()] == [register_text(WIDE)]
 
 
+@pytest.mark.slow
 def test_a_change_is_in_the_log_when_the_node_of_the_query_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its node has the record, and is killed before it has carried it out."""
     with cluster(3, 2) as nodes:

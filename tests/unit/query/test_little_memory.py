@@ -44,6 +44,7 @@ engine.close()
 """
 
 
+@pytest.mark.slow
 def test_an_engine_goes_on_after_a_query_that_got_no_memory() -> None:
     run = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
