@@ -27,6 +27,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, named, push_many
+from wukongs.live.table_change import TableChange
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of
@@ -143,6 +144,26 @@ class Engine:
 
         limits = limits_of(self._core.settings, timeout_s or 0)
         return self._backend.update(parse_update(text, base).operations, limits)
+
+    def apply(
+        self,
+        inserts: pyarrow.Table | None = None,
+        deletes: pyarrow.Table | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Let the triples of one table go, then those of another come, as one more snapshot; return its SN, once that
+        is stable. It is an update: serial with others, all of it or nothing. A triple in both stays, or comes.
+
+        Tables have the columns subject, predicate, object and, for triples of a named graph, graph: N-Triples strings,
+        dictionary-encoded or not. Repeats, triples that are there already and some that are not there are allowed. A
+        blank node is the one that a result has reported under its label, or a new one of this call. timeout_s: None for
+        no limit.
+
+        Raises SettingsError (no table), DataError (a column; row and column of what is no term or does not fit there),
+        QueryTimeout, BudgetExceeded, StorageError."""
+        operations = [] if inserts is deletes is None else [TableChange.of(inserts, deletes)]
+        return self._backend.update(operations, limits_of(self._core.settings, timeout_s or 0))
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 

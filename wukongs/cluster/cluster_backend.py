@@ -26,7 +26,6 @@ from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
-from wukongs.csparql.updates import Operation
 from wukongs.errors import (
     CompactedError,
     NodeUnavailable,
@@ -49,6 +48,7 @@ from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import terms_of
 from wukongs.live.stream import Stream
 from wukongs.live.stream_state import StreamState
+from wukongs.live.table_change import Change
 from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
@@ -115,7 +115,7 @@ class ClusterBackend:
         chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
         return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
 
-    def update(self, operations: Sequence[Operation], limits: Limits) -> int:
+    def update(self, operations: Sequence[Change], limits: Limits) -> int:
         """A request is evaluated here, and again if another update came first."""
         core = self._core
         core.check_is_open()
@@ -137,7 +137,7 @@ class ClusterBackend:
                     raise
         return self._shown(sn)
 
-    def _evaluate_and_stage(self, operations: Sequence[Operation], limits: Limits) -> Sn:
+    def _evaluate_and_stage(self, operations: Sequence[Change], limits: Limits) -> Sn:
         """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""
         core = self._core
         with evaluated(core, operations, limits) as (_, read_sn, change):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
-from wukongs.csparql.updates import Operation
 from wukongs.live.continuous import QuerySource
 from wukongs.live.lateness import LateTuples
 from wukongs.live.stream import Stream
+from wukongs.live.table_change import Change
 from wukongs.live.window_log import Cursor, WindowLog
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import WindowResult
@@ -69,7 +69,7 @@ class Backend(Protocol):
         """number: of the load, as bulk_load.open_file has counted it; graph: that of triples without one of their own;
         on_malformed: is told each malformed line, None: the first one is an error."""
 
-    def update(self, operations: Sequence[Operation], limits: Limits) -> int: ...
+    def update(self, operations: Sequence[Change], limits: Limits) -> int: ...
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         """options: as stream_options has made them; late: is given the late tuples."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
-from wukongs.csparql.updates import Operation
 from wukongs.errors import StorageError, StreamError
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import QuerySource
@@ -32,6 +31,7 @@ from wukongs.live.journal import DataFolder
 from wukongs.live.lateness import LateTuples
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
+from wukongs.live.table_change import Change
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.query.execution.prepared import PreparedQueries
@@ -83,7 +83,7 @@ class EmbeddedBackend:
 
         return load(self._core, self._injector, number, reader, graph, strict=on_malformed is None, on_run=report)
 
-    def update(self, operations: Sequence[Operation], limits: Limits) -> int:
+    def update(self, operations: Sequence[Change], limits: Limits) -> int:
         from wukongs.live.update import update
 
         return update(self._core, self._injector, operations, limits)

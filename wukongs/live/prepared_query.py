@@ -164,7 +164,8 @@ def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bit
 
     is_blank = pc.starts_with(column, "_:").to_numpy()
     if not is_blank.any():
-        return terms.ids_of(encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits))
+        encoded = encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits)
+        return terms.ids_of(encoded, encoded.objects)[0]
     ids = np.empty(len(column), np.int64)
     ids[~is_blank] = _ids_of(column.filter(pa.array(~is_blank)), name, terms, hash_bits)
     ids[is_blank] = terms.ids([canonical(text) for text in column.filter(pa.array(is_blank)).to_pylist()])

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from wukongs.csparql.updates import Operation
 from wukongs.live.core import STEP_ROWS, Core, expect, pay_for_merges
 from wukongs.live.injector import Injector
+from wukongs.live.table_change import Change
 from wukongs.live.update_request import UpdateRequest
 from wukongs.query.limits import Limits
 from wukongs.store.dtypes import Int64Array
@@ -35,7 +35,7 @@ class Evaluated(NamedTuple):
 
 
 @contextmanager
-def evaluated(core: Core, operations: Sequence[Operation], limits: Limits) -> Iterator[Evaluated]:
+def evaluated(core: Core, operations: Sequence[Change], limits: Limits) -> Iterator[Evaluated]:
     """Evaluate the operations of a request over the newest snapshot, each also over what those before it change. The
     snapshot is held until the block ends; nothing is stored. Raises as Engine.update."""
     with core.lock:
@@ -67,7 +67,7 @@ def cleared_names(
     return [None, *names] if default_graph in change.cleared else names
 
 
-def update(core: Core, injector: Injector, operations: Sequence[Operation], limits: Limits) -> int:
+def update(core: Core, injector: Injector, operations: Sequence[Change], limits: Limits) -> int:
     """Apply a request; return its SN, which is one more snapshot unless it has no operation. Raises as Engine.update;
     nothing was applied then."""
     with core.update_turn:

@@ -11,10 +11,11 @@ from functools import cached_property
 
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.terms import Term, Variable
-from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Operation, Transfer
+from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Transfer
 from wukongs.errors import DataError, UpdateError
 from wukongs.live.core import Core
 from wukongs.live.reading import ids_of, terms_of
+from wukongs.live.table_change import Change, TableChange, deleted, inserted
 from wukongs.live.update_documents import read_document
 from wukongs.live.update_templates import Solutions, data_quads, to_delete, to_insert
 from wukongs.query.execution.answer import answer
@@ -72,7 +73,7 @@ class UpdateRequest:
         """The snapshot, where this node holds only a share of it."""
         self._change = GraphChange(stored)
 
-    def run(self, place: int, operation: Operation) -> None:
+    def run(self, place: int, operation: Change) -> None:
         """Do the operation at a place of the request (from 1).
 
         Raises UpdateError, DataError (both not with SILENT), QueryTimeout, BudgetExceeded."""
@@ -93,6 +94,8 @@ class UpdateRequest:
                     self._create(graph)
                 case Transfer():
                     self._transfer(operation)
+                case TableChange():
+                    self._apply(operation, scope)
                 case Load(document=document, into=into):
                     self._change.insert(read_document(core, document, into, scope, self._limits.check))
         except (UpdateError, DataError):
@@ -144,6 +147,13 @@ class UpdateRequest:
         inserts = to_insert(operation.insert, solutions, self._ids, core.default_graph, scope)
         self._change.delete(deletes)
         self._change.insert(inserts)
+
+    def _apply(self, operation: TableChange, scope: str) -> None:
+        default, hash_bits = self._core.default_graph, self._core.registry.hash_bits
+        if operation.deletes is not None:
+            self._change.delete(deleted(operation.deletes, terms_of(self._core), default, scope, hash_bits))
+        if operation.inserts is not None:
+            self._change.insert(inserted(operation.inserts, self._ids, default, scope, hash_bits))
 
     def _clear(self, operation: Clear) -> None:
         target, view = operation.target, self._view()

@@ -53,6 +53,7 @@ class EngineLike(Protocol):
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery: ...
     def explain(self, *args: Any, **options: Any) -> str: ...
     def update(self, *args: Any, **options: Any) -> int: ...
+    def apply(self, *args: Any, **options: Any) -> int: ...
     def load(self, *args: Any, **options: Any) -> int: ...
     def dump(self, *args: Any, **options: Any) -> int: ...
     def graph_names(self) -> list[str]: ...
@@ -178,6 +179,8 @@ class Calls:
             return partial(self._push, session, args, arrays)
         if method == "push_many":
             return partial(self._push_many, session, args, arrays)
+        if method == "apply":
+            return partial(self._apply, args, arrays)
         if method in self._own:
             return partial(self._own[method], session, args)
         if method in _PLAIN:
@@ -227,6 +230,10 @@ class Calls:
         if self._node is None:
             raise StreamError("this node is in no cluster, so no shares of the graph can be asked of it: query it")
         return self._node.shares
+
+    def _apply(self, args: Args, arrays: Arrays) -> Packet:
+        tables = {name: _table(arrays, name) for name in ("inserts", "deletes") if name in arrays}
+        return _value(self._engine.apply(**tables, timeout_s=args.get("timeout_s")))
 
     def _load(self, args: Args, upload: Upload) -> Packet:
         options = {name: args[name] for name in ("graph", "base", "format", "strict", "blank_scope") if name in args}
@@ -462,9 +469,9 @@ def _feed_of(session: Session, args: Args) -> Feed:
     return found
 
 
-def _table(arrays: Arrays) -> pa.Table:
-    """Return the table that a client pushes. Raises DataError for bytes that are none."""
-    content = arrays.get("table")
+def _table(arrays: Arrays, name: str = "table") -> pa.Table:
+    """Return the table that a client sends under a name. Raises DataError for bytes that are none."""
+    content = arrays.get(name)
     if content is None or content.dtype != np.uint8:
         raise DataError("a push without a table: expected an Arrow IPC stream")
     try:

@@ -25,6 +25,7 @@ from wukongs.live.lateness import OnLate
 from wukongs.live.prepared_query import PreparedQuery, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.stream import Pushable, check_call, named
+from wukongs.live.table_change import TableChange
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -33,7 +34,7 @@ from wukongs.remote.listening import Listener
 from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
-from wukongs.remote.stream import RemoteStream, table_bytes
+from wukongs.remote.stream import RemoteStream, stream_bytes, table_bytes
 from wukongs.store.encoded import MalformedLine
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.transport import check_address
@@ -173,6 +174,21 @@ class RemoteEngine:
         """Do the same as Engine.update. After NodeUnavailable it may have been applied, which the message then says."""
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
         return int(self._call("update", args, is_write=True, limit_s=_limit(timeout_s)))
+
+    def apply(
+        self,
+        inserts: pyarrow.Table | None = None,
+        deletes: pyarrow.Table | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Do the same as Engine.apply. After NodeUnavailable it may have been applied, which the message then says."""
+        change = TableChange.of(inserts, deletes)
+        tables = {"inserts": change.inserts, "deletes": change.deletes}
+        arrays = {name: stream_bytes(table) for name, table in tables.items() if table is not None}
+        args, limit_s = {"timeout_s": timeout_s}, _limit(timeout_s)
+        answer, _ = self._connection.call("apply", args, arrays, is_write=True, limit_s=limit_s)
+        return int(answer.fields["value"])
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 

@@ -91,6 +91,13 @@ def table_bytes(stream_iri: str, pushed: Pushable) -> UInt8Array | None:
         *terms, times = columns
         texts = [pa.array(column, pa.large_string()) for column in terms]
         table = pa.table([*texts, pa.array(times)], names=list(TABLE_COLUMNS))
+    return stream_bytes(table)
+
+
+def stream_bytes(table: pyarrow.Table) -> UInt8Array:
+    """Return a table as an Arrow IPC stream."""
+    import pyarrow as pa
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -14,7 +14,7 @@ from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
 from wukongs.store.dictionary import join_texts
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import Encoded, replace_ids
 
 MANY = 16
 """So many new terms or more are looked up together. Fewer are most often constants that came before."""
@@ -146,24 +146,21 @@ class QueryTerms:
                 self._remember(text, term)
         return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
 
-    def ids_of(self, encoded: Encoded) -> Int64Array:
-        """Return the ids of encoded terms, term i in tuple i: int64[n]. Those that the data have under their hash are
+    def ids_of(self, encoded: Encoded, *columns: Int64Array) -> list[Int64Array]:
+        """Return columns of encoded tuples with the ids of their terms. Those that the data have under their hash are
         compared by their bytes, all together; the others are looked up as by ids."""
-        terms, column = encoded.terms, encoded.subjects
+        terms = encoded.terms
         is_here = self._reader.contains(terms.ids)
         here = terms if is_here.all() else terms.take(np.flatnonzero(is_here))
         text, offsets = self._reader.gather(here.ids)
         if not (np.array_equal(offsets, here.offsets) and np.array_equal(text, here.text)):
             is_here[:] = False
         if is_here.all() and not len(encoded.clashes):
-            return column
+            return list(columns)
         others = terms.take(np.flatnonzero(~is_here))
         codes = np.concatenate([others.ids, CLASH_FIRST - np.arange(len(encoded.clashes))])
         found = self.ids([*others.texts(), *encoded.clashes.texts()])
-        order = np.argsort(codes)
-        places = np.minimum(np.searchsorted(codes[order], column), len(codes) - 1)
-        is_other = codes[order][places] == column
-        return np.where(is_other, found[order][places], column)
+        return [replace_ids(column, codes, found) for column in columns]
 
     def _remember(self, text: str, term: int) -> None:
         salt = 0
