@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-nodes scale soak lock clean test-kafka faults faults-pipeline fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka faults faults-pipeline fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
 	@echo 'make bench-paced from tuple to answer at the rates of the paper; MINUTES=20 for one long run with 50 aggregates'
+	@echo 'make bench-interactive  look-ups, hops and paths on 6.4 M edges that change, one at a time and many at once'
 	@echo 'make bench-nodes L1-L6 and S1-S6 on clusters of 1, 2, 4 and 8 processes here (10 minutes)'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
 	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
@@ -127,6 +128,10 @@ bench-continuous: $(READY)
 
 bench-paced: $(READY)
 	@$(PY) -m wukongs.bench paced --report build/paced $(if $(MINUTES),--minutes $(MINUTES))
+
+# About four minutes: 1 M nodes, 6.4 M edges.
+bench-interactive: $(READY)
+	@$(PY) -m wukongs.bench interactive --report build/interactive
 
 bench-nodes: $(READY)
 	@$(PY) -m wukongs.bench nodes --report build/nodes

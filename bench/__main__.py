@@ -17,6 +17,7 @@ BENCHMARKS = (
     "store",
     "citybench",
     "oneshot",
+    "interactive",
     "overshoot",
     "wire",
     "nodes",
@@ -94,6 +95,10 @@ def run(
         from wukongs.bench.oneshot.run import main as run_oneshot
 
         return run_oneshot(report, data, quick)
+    if name == "interactive":
+        from wukongs.bench.interactive.run import main as run_interactive
+
+        return run_interactive(report, quick)
     if name == "overshoot":
         from wukongs.bench.oneshot.overshoot import main as run_overshoot
 
