@@ -15,7 +15,6 @@ import numpy as np
 from wukongs.csparql.updates import Operation
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
-from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns, rename_terms
 from wukongs.store.quads import Quads
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 COLUMNS = ("subject", "predicate", "object")
-_REPORTED = r"s[0-9a-f]{16}x.+"
+_REPORTED = re.compile("s[0-9a-f]{16}x.+")
 """The label, behind `_:`, under which results report a stored blank node."""
 
 
@@ -104,12 +103,11 @@ def _encoded(table: pyarrow.Table, what: str, scope: str, hash_bits: int) -> Enc
 def _with_reported(encoded: Encoded, scope: str, hash_bits: int) -> Encoded:
     """Let labels under which results report stored blank nodes stand for these."""
     prefix = blank_node(scope.encode(), "")
-    made = re.compile(re.escape(prefix).encode() + _REPORTED.encode())
-    if made.search(encoded.terms.text.tobytes()) is None and not len(encoded.clashes):
+    if encoded.terms.text.tobytes().find(f"{prefix}s".encode()) < 0 and not len(encoded.clashes):
         return encoded
     texts = [*encoded.terms.texts(), *encoded.clashes.texts()]
-    own = re.compile(re.escape(prefix) + _REPORTED)
-    rows: Int64Array = np.array([row for row, text in enumerate(texts) if own.fullmatch(text)], np.int64)
-    if not len(rows):
+    own = {row: text.removeprefix(prefix) for row, text in enumerate(texts) if text.startswith(prefix)}
+    reported = {row: f"_:{label}" for row, label in own.items() if _REPORTED.fullmatch(label)}
+    if not reported:
         return encoded
-    return rename_terms(encoded, rows, ["_:" + texts[row].removeprefix(prefix) for row in rows.tolist()], hash_bits)
+    return rename_terms(encoded, np.array(list(reported), np.int64), list(reported.values()), hash_bits)
