@@ -424,22 +424,27 @@ def test_the_node_has_what_the_rule_lets_in(
         if still > 3:
             break
     assert still > 3, "it comes to rest"
-    far_ahead = world.far_ahead()
-    for place, count in enumerate(world.waiting):
+    far_ahead, waiting = world.far_ahead(), world.waiting
+    for place, count in enumerate(waiting):
         assert not count or far_ahead[place], "all rows are sent that nobody holds back"
-    assert world.position.ended == tuple(not feed.is_open for feed in feeds)
+    assert world.position.ended == tuple(
+        not (feed.is_open or count) for feed, count in zip(feeds, waiting, strict=True)
+    )
+    is_idle = [world.is_idle(place) and not count for place, count in enumerate(waiting)]
     for place, (feed, model) in enumerate(zip(feeds, world.models, strict=True)):
         part = world.part(feed)
-        assert part.is_finished or feed.is_open
+        assert part.is_finished or feed.is_open or waiting[place]
         if part.complete_ms is not None:
             assert part.end == world.position.rows[place]
-        if feed.is_open and world.is_idle(place):
+        if feed.is_open and is_idle[place]:
             own = -1 if model.known_ms is None else -(-model.known_ms // BATCH_MS) * BATCH_MS
             assert own == -1 or (part.complete_ms is not None and part.complete_ms >= own)
-    active = [world.part(one).complete_ms for at, one in enumerate(feeds) if one.is_open and not world.is_idle(at)]
+    active = [
+        world.part(one).complete_ms for at, one in enumerate(feeds) if (one.is_open or waiting[at]) and not is_idle[at]
+    ]
     if active and None not in active:
         for place, feed in enumerate(feeds):
-            if feed.is_open and world.is_idle(place):
+            if feed.is_open and is_idle[place]:
                 closed = world.part(feed).complete_ms
                 assert closed is not None
                 assert closed >= min(ms for ms in active if ms is not None), "it holds nobody back"
