@@ -115,7 +115,8 @@ class Reader:
         try:
             while not self._is_closed.is_set():
                 try:
-                    for window in self._query.results(0.2, group=self._group):
+                    # A reader of a group is one call: it is told no window twice, the one of the next call may be.
+                    for window in self._query.results(0.2 if self._group is None else None, group=self._group):
                         self.windows.append((window.end_ms, sorted(short(row) for row in window)))
                 except NodeUnavailable:
                     self.silences += 1
@@ -124,7 +125,10 @@ class Reader:
 
     def close(self) -> None:
         self._is_closed.set()
+        if self._group is not None:
+            self._client.close()
         self._thread.join(60)
+        assert not self._thread.is_alive()
         self._client.close()
 
     def read_all(self, rows: dict[str, list[Row]]) -> list[tuple[int, list[tuple[str, ...]]]]:

@@ -182,6 +182,8 @@ class RemoteQuery:
     def confirm(self) -> None:
         """Say that the last window was read, without asking for the next: else it waits for another reader when the
         connection is closed."""
+        if self._connection.is_closed:
+            return
         joined = self._connection.joined()
         with self._fetching, contextlib.suppress(SessionLost):
             if self._number[0].token == joined.token:

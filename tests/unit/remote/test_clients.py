@@ -200,6 +200,20 @@ def test_a_closed_connection_refuses_all_work(wire: Wire) -> None:
             work()
 
 
+def test_readers_end_with_their_connection(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire):
+        client = connected(wire)
+        stream = client.stream(A, batch_ms=100)
+        query = client.register(register_text("RANGE 100ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        stream.advance(100)
+        of_group = query.results(group="g")
+        assert next(of_group).end_ms == 100
+        client.close()
+        assert list(of_group) == []
+        assert list(query.results()) == []
+
+
 def test_a_node_that_closes_ends_its_clients(embedded: wukongs.Engine) -> None:
     with served(embedded) as (_, wire):
         client = connected(wire, silence_s=0.2)
