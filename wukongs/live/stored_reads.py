@@ -48,7 +48,8 @@ class StoredReads:
         core.check_is_open()
         core.finish_tick()
         core.windows.write_now()
-        columns = read.run([core.registry.resolve(text) for text in texts])
+        rows_max = min(ROWS_MAX, core.settings.rows_max)
+        columns = read.run([core.registry.resolve(text) for text in texts], rows_max)
         if columns is None:
             return None
         core.query_count += 1
@@ -85,14 +86,14 @@ class _Read:
         compiled = CompiledQuery(query.dataset, variables, wanted, seeds, windows, noted, memo, workspace)
         return _Read(query.variables, compiled, constants, resolve)
 
-    def run(self, ids: Sequence[int]) -> Columns | None:
+    def run(self, ids: Sequence[int], rows_max: int) -> Columns | None:
         """Return the columns of the answer for some terms; None if it has to be found in another way."""
         query = self.query
         assert query is not None
         if any(self.resolve(term) != known for term, known in self.constants.items()):
             self.constants.clear()
             query.forget()
-        return query.run_once(ids, ROWS_MAX)
+        return query.run_once(ids, rows_max)
 
 
 def _patterns(bound: BoundQuery) -> tuple[FilteredBgp, tuple[Variable, ...]] | None:

@@ -13,7 +13,7 @@ import rdflib
 
 import wukongs
 from tests.unit.remote.served import connected, served
-from wukongs import DataError, QuerySyntaxError, SettingsError, StreamError, UnsupportedFeatureError
+from wukongs import BudgetExceeded, DataError, QuerySyntaxError, SettingsError, StreamError, UnsupportedFeatureError
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch import build_batch
 
@@ -149,6 +149,16 @@ def test_a_look_up_runs_no_executor_and_holds_nothing(monkeypatch: pytest.Monkey
             held = own._core.windows.now.table.batches(0).batches
             assert held == own._core.arrangement.trace.read(own._core.sn).batches
             assert len(held) == 1
+
+
+def test_rows_max_holds_for_a_look_up_too() -> None:
+    with wukongs.Engine(settings=wukongs.Settings(rows_max=2)) as own:
+        own.load(io.BytesIO(DATA.encode()), format="nt")
+        own.update("INSERT DATA { <http://e/c> <http://e/knows> <http://e/b>, <http://e/d> }")
+        prepared = own.prepare(KNOWS)
+        assert texts(prepared(s="<http://e/a>")) == ["b", "c"]
+        with pytest.raises(BudgetExceeded, match="rows_max = 2"):
+            prepared(s="<http://e/c>")
 
 
 def _noting(made: list[PlanMemo]) -> Any:
