@@ -24,6 +24,7 @@ from wukongs.query.output.results import Result
 from wukongs.query.plans.compiled import Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.conditions import conditions_of
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.store.dtypes import NO_MATCH
 
 ROWS_MAX = 1 << 12
 """A plan that makes more rows, by its estimates or in truth, is not run with the lock held."""
@@ -49,7 +50,9 @@ class StoredReads:
         core.finish_tick()
         core.windows.write_now()
         rows_max = min(ROWS_MAX, core.settings.rows_max)
-        columns = read.run([core.registry.resolve(text) for text in texts], rows_max)
+        ids = [core.registry.resolve(text) for text in texts]
+        # To the kernel this is no term but a free place. The usual way gives such a term an id of its own.
+        columns = None if NO_MATCH in ids else read.run(ids, rows_max)
         if columns is None:
             return None
         core.query_count += 1

@@ -161,6 +161,15 @@ def test_rows_max_holds_for_a_look_up_too() -> None:
             prepared(s="<http://e/c>")
 
 
+@pytest.mark.parametrize("given", ["s", "p", "o", "g"])
+def test_a_term_that_clashes_with_one_of_the_data_matches_nothing(given: str) -> None:
+    with wukongs.Engine(settings=wukongs.Settings(hash_bits=2)) as own:
+        own.update("INSERT DATA { GRAPH <http://e/g> { <http://e/a> <http://e/knows> <http://e/b> } }")
+        prepared = own.prepare("SELECT ?s ?p ?o { GRAPH ?g { ?s ?p ?o } }")
+        assert len(prepared()) == 1
+        assert not any(len(prepared({given: f"<http://e/none{number}>"})) for number in range(20))
+
+
 def _noting(made: list[PlanMemo]) -> Any:
     init = PlanMemo.__init__
 
