@@ -88,7 +88,7 @@ def text_table(text: str, what: str) -> pyarrow.Table:
 def _table_of(rows: Sequence[Mapping[str, Any]], what: str) -> pyarrow.Table:
     import pyarrow as pa
 
-    if isinstance(rows, str | bytes | Mapping) or not all(isinstance(row, Mapping) for row in rows):
+    if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
         raise SettingsError(f"{what}: expected an Arrow table, or a list of dictionaries: variable -> term")
     names = dict.fromkeys(name for row in rows for name in row)
     columns = ([_text(row.get(name), what, at, name) for at, row in enumerate(rows)] for name in names)
