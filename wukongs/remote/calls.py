@@ -206,8 +206,8 @@ class Calls:
         return _sent(session, self._engine.query(**options))
 
     def _query_many(self, session: Session, args: Args) -> Packet:
-        prepared = self._engine.prepare(args["text"], args.get("base"))
-        table = text_table(args["arguments"], "arguments")
+        prepared = self._engine.prepare(**{name: args[name] for name in ("text", "base") if name in args})
+        table = text_table(args.get("arguments", ""), "arguments")
         return _sent(session, prepared.answer_many(table, timeout_s=args.get("timeout_s"), at=args.get("at")))
 
     def _graph_shares(self, session: Session, args: Args) -> Packet:
@@ -472,13 +472,14 @@ def _feed_of(session: Session, args: Args) -> Feed:
 def _table(arrays: Arrays, name: str = "table") -> pa.Table:
     """Return the table that a client sends under a name. Raises DataError for bytes that are none."""
     content = arrays.get(name)
+    without = "a push without a table" if name == "table" else f"{name} without a table"
     if content is None or content.dtype != np.uint8:
-        raise DataError("a push without a table: expected an Arrow IPC stream")
+        raise DataError(f"{without}: expected an Arrow IPC stream")
     try:
         with pa.ipc.open_stream(pa.py_buffer(content)) as reader:
             table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         first_line = str(error).partition("\n")[0]
-        raise DataError(f"a push without a table: expected an Arrow IPC stream, found: {first_line}") from None
+        raise DataError(f"{without}: expected an Arrow IPC stream, found: {first_line}") from None
     return table

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import wukongs
@@ -156,6 +157,25 @@ def test_a_push_of_no_table_is_refused(engine: RemoteEngine, wire: Wire) -> None
     wire.on_ask = lambda packet: packet.arrays.update(table=np.ones(9, np.uint8))  # type: ignore[attr-defined]
     with pytest.raises(DataError, match="expected an Arrow IPC stream, found: "):
         stream.push([at("a", 50)])
+
+
+def test_a_change_of_no_table_is_refused(engine: RemoteEngine, wire: Wire) -> None:
+    change = pa.table({name: [A] for name in ("subject", "predicate", "object")})
+    wire.on_ask = lambda packet: packet.arrays.update(inserts=np.ones(9, np.uint8))  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match="inserts without a table: expected an Arrow IPC stream, found: "):
+        engine.apply(change)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "error", "said"),
+    [("text", TypeError, "text"), ("arguments", DataError, "arguments: expected an Arrow IPC stream in base64")],
+)
+def test_many_rows_without_a_part_are_refused_by_its_name(
+    engine: RemoteEngine, wire: Wire, left_out: str, error: type[Exception], said: str
+) -> None:
+    wire.on_ask = lambda packet: packet.fields.get("args", {}).pop(left_out, None) and None
+    with pytest.raises(error, match=said):
+        engine.prepare("SELECT ?o { ?s ?p ?o }").many([{"s": "<http://e/a>"}])
 
 
 def test_sessions_are_bounded(embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
