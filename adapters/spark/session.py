@@ -37,6 +37,8 @@ _scratch: dict[str, ScratchFolder] = {}
 """The folders of sessions that run, by path."""
 _early: dict[str, subprocess.Popen[bytes]] = {}
 """Their early daemons, by the same paths."""
+_folders: dict[int, str] = {}
+"""Their paths, by the identity of their contexts."""
 
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _SETTINGS = {
@@ -165,6 +167,7 @@ class StartingSession:
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         context.setLogLevel("OFF")
         session = SparkSession(context)
+        _folders[id(context)] = self._folder
         if self._jvm is not None and self._settings["spark.master"].startswith("local["):
             # Sooner it would take from the JVM what time it gains.
             path = self._settings["spark.executorEnv.PYTHONPATH"]
@@ -184,15 +187,18 @@ def active_session() -> SparkSession | None:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop Spark, end its JVM and remove its folder."""
+    """Stop Spark, end its JVM and remove its folder; also if the JVM was killed."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
-    folder = session.conf.get("spark.local.dir")
-    gateway = SparkContext._gateway
-    session.stop()
+    gateway, folder = SparkContext._gateway, _folders.pop(id(session.sparkContext), None)
+    for stop in (session.stop, session.sparkContext.stop):  # without its JVM the first one stops half way
+        with suppress(Py4JError, OSError):
+            stop()
     if gateway is not None:
         SparkContext._gateway = SparkContext._jvm = None
-        gateway.shutdown()
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
         process = getattr(gateway, "proc", None)
         if process is not None:
             process.stdin.close()

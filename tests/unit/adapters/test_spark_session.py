@@ -179,3 +179,34 @@ def test_a_jvm_that_is_killed_while_spark_starts_is_named(monkeypatch: pytest.Mo
     starting = StartingSession()
     with pytest.raises(StreamError, match=r"Spark's JVM has ended, with status -9\. Start it again: it resumes"):
         starting.session()
+
+
+KILLED = """
+import glob, os, signal, tempfile
+from pyspark import SparkContext
+from wukongs.adapters.spark.session import start_session, stop_session
+session = start_session()
+assert session.range(3).count() == 3
+process = SparkContext._gateway.proc
+process.send_signal(signal.SIGKILL)
+process.wait()
+stop_session(session)
+assert not glob.glob(os.path.join(tempfile.gettempdir(), "wukongs-scratch-*")), "its folder is gone"
+again = start_session()
+assert again.range(4).count() == 4
+stop_session(again)
+print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_a_session_whose_jvm_was_killed_is_stopped_and_another_one_started(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stdout == "ended\n", done.stderr
