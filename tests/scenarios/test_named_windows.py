@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import wukongs
@@ -137,6 +138,9 @@ def test_the_triples_of_a_stream_stand_at_the_end_of_their_window(face: Face) ->
         FROM STREAM <{A}> [RANGE 100ms STEP 100ms] WHERE {{ ?s ?p ?o }}"""
     found = answers(engine, text, LIFE, 200)
     assert found[100].is_stream
+    assert pa.RecordBatchReader.from_stream(found[200]).read_all() == found[200].arrow()
+    assert pa.ipc.open_stream(found[200].serialize("arrow")).read_all() == found[200].arrow()
+    assert found[200].arrow(dictionary=True).to_pylist() == found[200].arrow().to_pylist()
     assert found[200].arrow().to_pylist() == [
         {"subject": f"<{EX}b>", "predicate": f"<{EX}seen>", "object": f"<{EX}o>", "timestamp_ms": 200}
     ]

@@ -35,6 +35,7 @@ Kind: TypeAlias = Literal["select", "ask", "construct", "describe"]
 Triple: TypeAlias = tuple[str, str, str]
 _Cell = TypeVar("_Cell")
 
+_TIME_COLUMN = "timestamp_ms"
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
 _FEW_CELLS = 64
@@ -170,12 +171,12 @@ class Result:
         """
         import pyarrow
 
-        schema, batches = self.batches()
         if not dictionary or self.kind == "ask":
+            schema, batches = self.batches()
             return pyarrow.Table.from_batches(list(batches), schema)
         from wukongs.query.output.arrow_columns import dictionary_columns
 
-        return pyarrow.table(dictionary_columns(self._columns, self.reader), schema.names)
+        return pyarrow.table(dictionary_columns(self._columns, self.reader), self._names)
 
     def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
         """Return the schema of arrow(), and an iterator over its rows as record batches, made as they are asked for."""
@@ -184,16 +185,19 @@ class Result:
         if self.kind == "ask":
             one = pyarrow.record_batch([pyarrow.array([bool(self.boolean)])], ["ask"])
             return one.schema, iter((one,))
-        names = _TRIPLE_COLUMNS if self.is_graph else self._variables
         from wukongs.query.output.arrow_columns import dictionary_columns
 
-        schema = pyarrow.schema([(name, pyarrow.string()) for name in names])
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in self._names])
         return schema, (
             pyarrow.record_batch(
                 [column.dictionary_decode() for column in dictionary_columns(columns, self.reader)], schema=schema
             )
             for columns, _ in self.id_chunks()
         )
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return _TRIPLE_COLUMNS if self.is_graph else self._variables
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Give batches() to whoever takes Arrow data, such as polars.DataFrame(result): the Arrow PyCapsule interface.
@@ -230,7 +234,7 @@ class Result:
         return frame
 
     def _text_columns(self) -> tuple[tuple[str, ...], list[list[str | None]]]:
-        names = _TRIPLE_COLUMNS if self.is_graph else self._variables
+        names = self._names
         columns: list[list[str | None]] = [[] for _ in names]
         for chunk, _ in self.id_chunks():
             for column, cells in zip(columns, _decoded(chunk, self.reader.texts), strict=True):
@@ -328,9 +332,22 @@ class WindowResult(Result):
         import pyarrow
 
         table = super().arrow(dictionary=dictionary)
-        if not self.is_stream:
+        if not (self.is_stream and dictionary):
             return table
-        return table.append_column("timestamp_ms", pyarrow.array([self.end_ms] * len(self), pyarrow.int64()))
+        return table.append_column(_TIME_COLUMN, pyarrow.array([self.end_ms] * len(self), pyarrow.int64()))
+
+    def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
+        """Do the same as Result.batches, with the columns of arrow()."""
+        import pyarrow
+
+        schema, batches = super().batches()
+        if not self.is_stream:
+            return schema, batches
+        schema = schema.append(pyarrow.field(_TIME_COLUMN, pyarrow.int64()))
+        return schema, (
+            pyarrow.record_batch([*batch.columns, pyarrow.array([self.end_ms] * len(batch), pyarrow.int64())], schema)
+            for batch in batches
+        )
 
     def _summary(self) -> str:
         partial = ", partial" if self.partial else ""
