@@ -48,6 +48,7 @@ def in_time(call: Callable[[], T]) -> T:
 
 
 @pytest.mark.parametrize("lost", [0, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (1, 2))])
+@pytest.mark.slow
 def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: int) -> None:
     with cluster(3, 2) as nodes:
         left = [node for node in nodes if node.me.node != lost]

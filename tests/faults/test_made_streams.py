@@ -13,7 +13,6 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 from tests.engine_helpers import EX, A, at, names
 from tests.faults.test_lost_nodes import in_time, wait_until_out
-from tests.fuzz import first_and_slow
 from wukongs.cluster import cluster_backend, made_feeds, writing
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.host import Host
@@ -57,7 +56,8 @@ def of_an_engine(made: str, times: list[int], end_ms: int) -> dict[int, list[str
         return read(query, {})
 
 
-@pytest.mark.parametrize("lost", first_and_slow(["its home", "its writer"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["its home", "its writer"])
 def test_nothing_is_lost_and_nothing_comes_twice_when_a_node_goes(lost: str) -> None:
     with cluster(3, 2) as nodes:
         made = name_written_by(nodes, 2 if lost == "its writer" else 0)

@@ -85,6 +85,7 @@ def declare(engine: Any) -> None:
 
 
 @pytest.mark.parametrize("lost", first_and_slow([1, 2]))
+@pytest.mark.slow
 def test_a_writer_that_goes_in_the_middle_of_push_many(lost: int) -> None:
     rng = random.Random((SEED or 0) + lost)
     with cluster(3, 2) as nodes:

@@ -1,4 +1,4 @@
-"""The broker of these tests: the mock cluster in this process; with WUKONGS_KAFKA=real (`make test-kafka`) another."""
+"""The broker of these tests: the mock cluster of librdkafka; with WUKONGS_KAFKA=real (`make test-kafka`) another."""
 
 from __future__ import annotations
 

@@ -64,6 +64,6 @@ def test_wrong_arguments_are_named(engine: wukongs.Engine) -> None:
     with pytest.raises(DataError, match="row 1"):
         prepared.many([{"x": "<http://e/1>"}, {"x": "<http://e/1"}])
     with pytest.raises(wukongs.QueryTimeout):
-        engine.prepare("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }").many(
+        engine.prepare("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r }").many(
             [{"a": "<http://e/1>"}] * 3, timeout_s=0.05
         )

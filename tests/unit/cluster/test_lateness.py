@@ -11,7 +11,6 @@ import wukongs
 from tests.clusters import PATIENT, cluster, start_again
 from tests.engine_helpers import EX, at, names, register_text, subjects, windows
 from tests.faults.test_lost_nodes import in_time, wait_until_out
-from tests.fuzz import first_and_slow
 from tests.oracles.lateness import Arrivals
 from tests.unit.cluster.test_idleness import of_stream, soon
 from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
@@ -95,7 +94,8 @@ def test_windows_that_count_have_the_newest_times() -> None:
         assert [sorted(names(window)) for window in query.results(timeout_s=0)][-1] == ["c", "d"]
 
 
-@pytest.mark.parametrize("loses_the_writer", first_and_slow([True, False]))
+@pytest.mark.slow
+@pytest.mark.parametrize("loses_the_writer", [True, False])
 def test_what_waits_survives_the_loss_of_a_node_and_one_that_joins(loses_the_writer: bool) -> None:
     draw, arrivals = random.Random(7), Arrivals(LATENESS_MS)
     all_calls = calls(draw, 30)
