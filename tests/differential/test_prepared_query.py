@@ -82,6 +82,8 @@ def test_while_the_graph_changes(draw: st.DataObject, hash_bits: int) -> None:
         "SELECT ?y { <http://e/1> <http://e/p> ?y . ?y <http://e/q> ?x }",
         "SELECT ?x ?y { ?x ?r ?y FILTER(?y != <http://e/2>) }",
         "SELECT ?y { GRAPH ?g { ?x <http://e/p> ?y } }",
+        "SELECT ?y { GRAPH ?x { ?z <http://e/p> ?y } }",
+        "SELECT ?y ?z { ?y ?x ?z }",
     ]
     with wukongs.Engine(settings=wukongs.Settings(hash_bits=hash_bits)) as engine:
         prepared = [engine.prepare(text) for text in texts]
