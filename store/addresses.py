@@ -111,9 +111,29 @@ def _type_prefetch(context):
 def _lower_prefetch(context, builder, signature, arguments):
     array = make_array(signature.args[0])(context, builder, arguments[0])
     place = context.cast(builder, arguments[1], signature.args[1], types.intp)
+    _fetch(builder, builder.bitcast(builder.gep(array.data, [place]), cgutils.voidptr_t), for_writing=1)
+    return context.get_dummy_value()
+
+
+def fetch_ahead(address):
+    """Let the cache line at an address be fetched for reading, without waiting for it. Any address will do; plain
+    Python does nothing."""
+
+
+@type_callable(fetch_ahead)
+def _type_fetch_ahead(context):
+    return lambda address: types.none
+
+
+@lower_builtin(fetch_ahead, types.Integer)
+def _lower_fetch_ahead(context, builder, signature, arguments):
+    address = context.cast(builder, arguments[0], signature.args[0], types.int64)
+    _fetch(builder, builder.inttoptr(address, cgutils.voidptr_t), for_writing=0)
+    return context.get_dummy_value()
+
+
+def _fetch(builder, line, for_writing):
     byte, flag, ir = cgutils.voidptr_t, cgutils.int32_t, cgutils.ir
     kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-    line = builder.bitcast(builder.gep(array.data, [place]), byte)
-    builder.call(function, [line, flag(1), flag(3), flag(1)])  # to write; keep it in all caches; data
-    return context.get_dummy_value()
+    builder.call(function, [line, flag(for_writing), flag(3), flag(1)])  # keep it in all caches; data

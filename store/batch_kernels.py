@@ -7,6 +7,7 @@ import numpy as np
 
 from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.layout import FENCE_DENSE_MAX, FENCE_KEYS_MIN, NO_FENCE
+from wukongs.store.lookup_kernels import lower_bound
 
 FENCE_ENTRIES_PER_FUEL = 4
 """Entries and keys of a fence that take as long as one merged value."""
@@ -264,6 +265,30 @@ def build_fences(keys, key_starts):
     fences = np.empty(starts[starts.size - 1], np.int32)
     fill_fences(keys, key_starts, starts, shifts, fences, np.zeros(3, np.int64), np.int64(1) << 56)
     return starts, shifts, fences
+
+
+@njit
+def count_vertices_below(limit, out_key_starts, out_keys, in_key_starts, in_keys):
+    """Count the distinct keys below a limit, inlined literals of the in side left out. Cost: a sort of these keys."""
+    size = 0
+    for starts, keys in ((out_key_starts, out_keys), (in_key_starts, in_keys)):
+        for r in range(starts.size - 1):
+            size += lower_bound(keys, starts[r], starts[r + 1], limit) - starts[r]
+    found = np.empty(size, np.int64)
+    at = 0
+    for direction, starts, keys in ((0, out_key_starts, out_keys), (1, in_key_starts, in_keys)):
+        for r in range(starts.size - 1):
+            i = starts[r]
+            while i < starts[r + 1] and keys[i] < limit:
+                if direction == 0 or keys[i] & 1 == 0:
+                    found[at] = keys[i]
+                    at += 1
+                i += 1
+    found = np.sort(found[:at])
+    count = min(at, 1)
+    for i in range(1, at):
+        count += found[i] != found[i - 1]
+    return count
 
 
 @njit

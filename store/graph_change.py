@@ -17,7 +17,7 @@ import numpy as np
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.quads import Quads, graph_quads, is_held, joined, taken, without_held
+from wukongs.store.quads import Quads, graph_quads, is_held, joined, only, taken, without_held
 from wukongs.store.tombstones import Difference
 
 _NOTHING = joined(())
@@ -34,6 +34,8 @@ class GraphChange:
         self._deleted = _NOTHING
         self._steps: list[tuple[bool, Quads]] = []
         """Not in _gone and _come yet: (whether they come, quads)."""
+        self._coming: Batch | None = None
+        """What comes as a batch, if that was made."""
         self._difference: Difference | None = None
 
     def see(self, stored: BatchSet) -> None:
@@ -64,6 +66,7 @@ class GraphChange:
         if len(ids):
             self._fold()
             self._gone, self._come = (taken(part, ~np.isin(part[0], ids)) for part in (self._gone, self._come))
+            self._coming = None
             self._cleared = np.union1d(self._cleared, ids)
             self._difference = None
 
@@ -77,10 +80,15 @@ class GraphChange:
         if not self._steps:
             return
         steps = [(False, self._gone), (True, self._come), *self._steps]
-        self._steps = []
+        self._steps, self._coming = [], None
         self._gone = joined([quads for comes, quads in steps if not comes])
         self._come = joined([quads for comes, quads in steps if comes])
-        if len(self._gone[0]) and len(self._come[0]) and (both := is_held(_read_of(self._come), self._gone)).any():
+        if not len(self._gone[0]) or not len(self._come[0]):
+            return
+        self._coming = build_batch(*self._come)
+        both = is_held(BatchSet.of((self._coming,), disjoint=True), self._gone)
+        if both.any():
+            self._coming = None
             disputed = _read_of(taken(self._gone, both))
             self._gone = taken(self._gone, ~both)
             self._come = taken(self._come, ~is_held(disputed, self._come))
@@ -113,17 +121,23 @@ class GraphChange:
         """Return the change over the snapshot. tombstones: None if nothing has gone."""
         if self._difference is None:
             self._fold()
-            stays = _read_of(self._come)
-            is_there = is_held(self._stored, self._gone)
-            self._deleted = taken(self._gone, is_there & ~np.isin(self._gone[0], self._cleared))
-            parts = [self._deleted]
-            for graph in self._cleared.tolist():
-                held = graph_quads(self._stored, graph)
-                parts.append(taken(held, ~is_held(stays, held)))
-            gone = joined(parts)
-            come = build_batch(*taken(self._come, ~is_held(self._stored, self._come)))
-            self._difference = Difference(come, build_batch(*gone) if len(gone[0]) else None)
+            come = build_batch(*self._come) if self._coming is None else self._coming
+            gone = self._held(build_batch(*self._gone))
+            self._deleted = gone.triples()
+            if len(self._cleared):
+                stays, parts = BatchSet.of((come,), disjoint=True), [self._deleted]
+                for graph in self._cleared.tolist():
+                    held = graph_quads(self._stored, graph)
+                    parts.append(taken(held, ~is_held(stays, held)))
+                gone = build_batch(*joined(parts))
+            come = only(come, ~is_held(self._stored, come.triples()))
+            self._difference = Difference(come, gone if len(gone) else None)
         return self._difference
+
+    def _held(self, gone: Batch) -> Batch:
+        """Return what the snapshot holds of what goes, but for graphs that are cleared."""
+        quads = gone.triples()
+        return only(gone, is_held(self._stored, quads) & ~np.isin(quads[0], self._cleared))
 
     def beside(self, since: Sequence[Batch]) -> tuple[Difference, Quads]:
         """Return the difference now that others have sealed these additions after the snapshot, and those additions

@@ -46,6 +46,13 @@ def key_bits(hashed):
 
 
 @njit_uncounted
+def filter_word_at(filter_at, hashed):
+    """Return the address of the word of the filter at an address that a hash is in."""
+    mask = np.uint64(int64_array(filter_at, 1)[0])
+    return filter_at + 8 * np.int64(_ONE + ((hashed >> _WORD) & mask))
+
+
+@njit_uncounted
 def may_have_key(filter_at, hashed, bits):
     """Tell whether the filter at an address lets a key pass. hashed, bits : uint64, of hash_key and key_bits."""
     if filter_at == 0:

@@ -192,13 +192,6 @@ def row_has_edge(descriptor, row, subject, object_):
     return edge_position(descriptor, row, subject, object_) >= 0
 
 
-@njit_uncounted
-def has_edge(descriptor, graph, predicate, subject, object_):
-    """Tell whether a batch holds a triple in a graph. Cost: directory, key and value look-ups, each logarithmic."""
-    row = directory_row(descriptor, predicate, graph)
-    return row >= 0 and row_has_edge(descriptor, row, subject, object_)
-
-
 @njit
 def count_edges(descriptors, graph, predicate):
     """Return (triples, out keys, in keys) of a (graph, predicate) over batches: sums, so keys are an upper bound."""
@@ -305,20 +298,3 @@ def raise_to_newest(descriptors, graph, subjects, predicates, objects, newest):
                 at = edge_position(descriptor, row, subjects[i], objects[i])
                 if at >= 0:
                     newest[i] = max(newest[i], int64_array(descriptor[TIMES], at + 1)[at])
-
-
-@njit
-def mark_new(descriptors, graphs, predicates, subjects, objects):
-    """Mark the tuples that no batch holds yet. bool[n]; cost: n look-ups in each batch.
-
-    One batch after the other: neighbours of one predicate share its directory row, and their look-ups overlap."""
-    new = np.ones(subjects.size, np.bool_)
-    for b in range(descriptors.shape[0]):
-        descriptor = descriptors[b]
-        row = np.int64(-1)
-        for i in range(subjects.size):
-            if i == 0 or predicates[i] != predicates[i - 1] or graphs[i] != graphs[i - 1]:
-                row = directory_row(descriptor, predicates[i], graphs[i])
-            if row >= 0 and new[i] and row_has_edge(descriptor, row, subjects[i], objects[i]):
-                new[i] = False
-    return new

@@ -9,8 +9,7 @@ import numpy as np
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
-from wukongs.store.lookup_kernels import mark_new
-from wukongs.store.tombstone_kernels import mark_visible
+from wukongs.store.held_kernels import mark_held
 
 Quads = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 """Graphs, subjects, predicates, objects: int64[n] ids each."""
@@ -37,11 +36,8 @@ def taken(quads: Quads, mask: BoolArray) -> Quads:
 def is_held(read: BatchSet, quads: Quads) -> BoolArray:
     """Mark the tuples that a read sees. bool[n]"""
     graphs, subjects, predicates, objects = quads
-    found: BoolArray = ~mark_new(read.descriptors, graphs, predicates, subjects, objects)
-    if read.tombstones:
-        some = np.flatnonzero(found)
-        found[some] = mark_visible(read.descriptors, graphs[some], predicates[some], subjects[some], objects[some])
-    return found
+    held: BoolArray = mark_held(read.descriptors, graphs, predicates, subjects, objects)
+    return held
 
 
 def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:

@@ -11,11 +11,13 @@ import numpy as np
 
 from wukongs.store.addresses import int32_array, int64_array
 from wukongs.store.jit import njit, njit_uncounted
+from wukongs.store.key_filter_kernels import hash_key, key_bits, may_have_key
 from wukongs.store.layout import (
     CODE_STARTS,
     DESCRIPTOR_WIDTH,
     DIRECTORY_SIZE,
     GRAPHS,
+    KEY_FILTER,
     NOTHING_HIDDEN,
     PREDICATES,
     TOMBSTONE_COUNT,
@@ -28,7 +30,6 @@ from wukongs.store.lookup_kernels import (
     code_at,
     directory_row,
     find_key,
-    has_edge,
     key_range,
     keys_at,
     keys_count,
@@ -56,7 +57,11 @@ def next_hidden(descriptor, direction, row, key, value):
     graph = int64_array(descriptor[GRAPHS], n)[row]
     count = descriptor[TOMBSTONE_COUNT]
     table = int64_array(descriptor[TOMBSTONES], count * DESCRIPTOR_WIDTH)
+    hashed = hash_key(key, direction)
+    bits = key_bits(hashed)
     for t in range(count):
+        if not may_have_key(table[t * DESCRIPTOR_WIDTH + KEY_FILTER], hashed, bits):
+            continue
         tombstones = table[t * DESCRIPTOR_WIDTH : (t + 1) * DESCRIPTOR_WIDTH]
         found = directory_row(tombstones, predicate, graph)
         position = find_key(tombstones, direction, found, key) if found >= 0 else np.int64(-1)
@@ -88,23 +93,6 @@ def next_hiding_key(descriptor, direction, row, key):
             if at < hi and keys[at] < smallest:
                 smallest = keys[at]
     return smallest
-
-
-@njit
-def mark_visible(descriptors, graphs, predicates, subjects, objects):
-    """Mark the tuples that a read sees: some batch holds them, and no later tombstone hides them. bool[n]
-
-    Cost: n look-ups in each batch, and in the tombstones of those that hold the tuple.
-    """
-    visible = np.zeros(subjects.size, np.bool_)
-    for i in range(subjects.size):
-        for b in range(descriptors.shape[0]):
-            if has_edge(descriptors[b], graphs[i], predicates[i], subjects[i], objects[i]):
-                row = directory_row(descriptors[b], predicates[i], graphs[i])
-                if next_hidden(descriptors[b], 0, row, subjects[i], objects[i]) != objects[i]:
-                    visible[i] = True
-                    break
-    return visible
 
 
 @njit

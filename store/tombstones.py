@@ -68,8 +68,10 @@ def _merge_differences(older: Difference, newer: Difference, tank: Tank) -> Gene
     additions = yield from _united(older.additions, newer.tombstones, newer.additions, older.tombstones, tank)
     if additions is None:
         additions = build_batch(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
-    elif len(older.additions.key_filter) or len(newer.additions.key_filter):
+    if any(len(batch.key_filter) for batch in (*older, *newer) if batch is not None):
         additions = yield from filtered_in_steps(additions, tank)
+        if tombstones is not None:
+            tombstones = yield from filtered_in_steps(tombstones, tank)
     return Difference(additions, tombstones)
 
 

@@ -44,7 +44,7 @@ from wukongs.store.batch_kernels import FENCE_ENTRIES_PER_FUEL
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
 from wukongs.store.fuel import Fuelled, Tank
-from wukongs.store.tombstone_kernels import mark_visible
+from wukongs.store.held_kernels import mark_held
 from wukongs.store.tombstones import Difference, DifferenceMerge, subtract_in_steps
 from wukongs.store.trace import Handle, Trace
 
@@ -196,8 +196,8 @@ class UpdateMachine(RuleBasedStateMachine):
             assert len(read) == len(expected)
             assert read.graphs.tolist() == sorted({quad[0] for quad in expected})
             graphs, subjects, predicates, objects = columns(UNIVERSE)
-            visible = mark_visible(read.descriptors, graphs, predicates, subjects, objects)
-            assert visible.tolist() == [quad in expected for quad in UNIVERSE]
+            held = mark_held(read.descriptors, graphs, predicates, subjects, objects)
+            assert held.tolist() == [quad in expected for quad in UNIVERSE]
         assert len(self.arrangement) == len(self.model.read(self.model.upper))
 
 

@@ -37,13 +37,13 @@ def test_the_same_triple_in_another_graph_is_new() -> None:
 def test_new_triples_are_hardly_ever_looked_up_in_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tuple that the filter does not know is new without a look into any batch; one that it knows is looked up."""
     looked_up = []
-    real = quads_module.mark_new
+    real = quads_module.mark_held
 
     def counted(descriptors: Any, graphs: Any, *columns: Any) -> Any:
         looked_up.append(len(graphs))
         return real(descriptors, graphs, *columns)
 
-    monkeypatch.setattr(quads_module, "mark_new", counted)
+    monkeypatch.setattr(quads_module, "mark_held", counted)
     arrangement = Arrangement("g")
     for sn in range(1, 41):
         quads = [(spread(9), spread(n), spread(2), spread(n + 1)) for n in range(sn * 1000, sn * 1000 + 1000)]
@@ -155,7 +155,7 @@ def test_a_load_that_is_given_up_is_let_go() -> None:
 def test_what_came_since_is_looked_up_in_a_large_batch_not_the_other_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """A load is sealed with the engine's lock held."""
     looked_up = []
-    real = quads_module.mark_new
+    real = quads_module.mark_held
 
     def counted(descriptors: Any, graphs: Any, *columns: Any) -> Any:
         looked_up.append(len(graphs))
@@ -166,6 +166,6 @@ def test_what_came_since_is_looked_up_in_a_large_batch_not_the_other_way_round(m
     large = batch_of((spread(9), spread(n), spread(2), spread(n + 1)) for n in range(100, 5000))
     with arrangement.open(1, "load") as known:
         arrangement.absorb(2, *columns([OTHER]))
-        monkeypatch.setattr(quads_module, "mark_new", counted)
+        monkeypatch.setattr(quads_module, "mark_held", counted)
         assert arrangement.absorb_batch(3, large, known) is large
     assert looked_up == [1]

@@ -48,6 +48,13 @@ def test_an_inlined_literal_has_no_codes_as_an_object() -> None:
     assert batch.vertex_index.vertices.tolist() == sorted([spread(1), spread(3)])
 
 
+def test_vertices_of_an_unlisted_batch_are_counted_by_a_sample_of_its_keys() -> None:
+    with unlisted_up_to(16, 1 << 20):
+        batch = batch_of([(0, spread(i), P, spread(i + 3000)) for i in range(20_000)])
+    assert not batch.lists_vertices
+    assert batch.vertex_count() == pytest.approx(23_000, rel=0.1)
+
+
 def test_only_a_large_batch_or_a_large_directory_lists_its_vertices() -> None:
     of_rows = [batch_of([(0, spread(1), spread(100 + i), spread(2)) for i in range(rows)]) for rows in (16, 17)]
     assert [batch.lists_vertices for batch in of_rows] == [False, True]
