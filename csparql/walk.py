@@ -32,6 +32,7 @@ from wukongs.csparql.algebra import (
     Union,
     Values,
 )
+from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.scope import exists_patterns, node_expressions
 from wukongs.csparql.terms import Term, Variable
 
@@ -154,3 +155,9 @@ def join_all(operands: list[Node]) -> Node:
     for operand in operands[1:]:
         node = Join(node, operand)
     return node
+
+
+def per_row_function(node: object) -> str | None:
+    """Return the name of a function in a tree that draws a value for each row, such as RAND; None if there is none."""
+    ops = (getattr(part, "op", None) for part in parts_of(node))
+    return next((op for op in ops if isinstance(op, str) and op in PER_ROW), None)

@@ -134,9 +134,10 @@ class DictionaryView:
             raise KeyError(f"term id {ids[unknown]} is unknown to the dictionary")
         return text, offsets
 
-    def compare(self, terms: TermTable) -> StatusArray:
-        """Say of each term whether its id is unknown here (ADDED), has this text (EQUAL) or another (REFUSED)."""
-        rows = np.arange(len(terms))
+    def compare(self, terms: TermTable, rows: Int64Array | None = None) -> StatusArray:
+        """Say of each term, or of those in these rows, whether its id is unknown here (ADDED), has this text (EQUAL) or
+        another (REFUSED)."""
+        rows = np.arange(len(terms)) if rows is None else rows
         status: StatusArray = write_kernels.compare_terms(terms.ids, terms.offsets, terms.text, rows, *self.arrays)
         return status
 

@@ -249,6 +249,7 @@ def encode_lines(
 def encode_terms(
     data,
     starts,
+    stops,
     valid,
     role,
     classes,
@@ -269,23 +270,25 @@ def encode_terms(
 ):
     """Encode terms that stand one by one, from term state[S_POSITION] on, into column[state[S_ROWS] + term number].
 
-    data : uint8[...]; starts : int64[n + 1], term i is data[starts[i]:starts[i + 1]]; valid : bool[n], or empty if no
+    data : uint8[...]; starts, stops : int64[n], term i is data[starts[i]:stops[i]]; valid : bool[n], or empty if no
     term is missing; role : a ROLE constant. Returns DONE, the code of the full table, or FAILED with state[S_ERROR],
     S_ERROR_AT."""
-    count = len(starts) - 1
+    count = len(starts)
     while state[S_POSITION] < count:
         first = state[S_POSITION]
         size = min(count - first, 4 * BLOCK_ROWS)
+        text_size = np.int64(0)
         for j in range(size):
             i = first + j
+            text_size += stops[i] - starts[i]
             if len(valid) > 0 and not valid[i]:
                 fields[j, F_KIND] = 0
                 if role == ROLE_GRAPH:
                     continue
                 after, at = -E_NULL, starts[i]
             else:
-                after, at = read_term(data, starts[i], starts[i + 1], role, classes, fields, j, memo, offsets, text)
-                if after >= 0 and after < starts[i + 1]:
+                after, at = read_term(data, starts[i], stops[i], role, classes, fields, j, memo, offsets, text)
+                if after >= 0 and after < stops[i]:
                     after, at = -E_AFTER_TERM, after
             if after < 0:
                 state[S_POSITION] = i
@@ -294,7 +297,7 @@ def encode_terms(
                 return FAILED
         if state[S_TERMS] + size > len(slots) >> 1:
             return FULL_TERMS
-        state[S_TEXT_NEEDED] = offsets[state[S_TERMS]] + starts[first + size] - starts[first] + size * SCOPE_SIZE_MAX
+        state[S_TEXT_NEEDED] = offsets[state[S_TERMS]] + text_size + size * SCOPE_SIZE_MAX
         if state[S_TEXT_NEEDED] > len(text):
             return FULL_TEXT
         found = column[state[S_ROWS] + first : state[S_ROWS] + first + size]

@@ -300,20 +300,20 @@ def _encode_column(
     fields = _scratch_fields()
     state = builder.state
     state[kernels.S_ROWS] = 0
-    for data, starts, valid in _pieces(name, source):
+    for data, starts, stops, valid in _pieces(name, source):
         state[kernels.S_POSITION] = 0
         with np.errstate(over="ignore"):
             while True:
-                arguments = (data, starts, valid, kind, *builder.fixed, column, fields, *builder.arrays())
+                arguments = (data, starts, stops, valid, kind, *builder.fixed, column, fields, *builder.arrays())
                 full = kernels.encode_terms(*arguments)
                 if full == kernels.DONE:
                     break
                 at = int(state[kernels.S_POSITION])
                 if full == kernels.FAILED:
-                    text = data[starts[at] : starts[at + 1]].tobytes()
+                    text = data[starts[at] : stops[at]].tobytes()
                     _refuse(name, int(state[kernels.S_ROWS]) + at, state, text)
                 builder.grow(full)
-        state[kernels.S_ROWS] += len(starts) - 1
+        state[kernels.S_ROWS] += len(starts)
     return column
 
 
@@ -328,11 +328,12 @@ def _refuse(name: str, row: int, state: Int64Array, text: bytes) -> None:
 
 
 _ALL_VALID: BoolArray = np.empty(0, np.bool_)
-_Piece = tuple[UInt8Array, Int64Array, BoolArray]
+_Piece = tuple[UInt8Array, Int64Array, Int64Array, BoolArray]
+"""Bytes; where each term begins and ends in them; which terms there are, or empty: all."""
 
 
 def _pieces(name: str, source: TermColumn) -> list[_Piece]:
-    """Return a column as pieces (bytes, starts, valid) that the kernel can read."""
+    """Return a column as pieces that the kernel can read."""
     if hasattr(source, "chunks"):
         return [_arrow_piece(name, chunk) for chunk in source.chunks]
     if hasattr(source, "buffers"):
@@ -346,7 +347,7 @@ def _pieces(name: str, source: TermColumn) -> list[_Piece]:
     starts = np.zeros(len(parts) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=starts[1:])
     valid = np.array([text is not None for text in source], np.bool_) if missing else _ALL_VALID
-    return [(readonly_bytes(b"".join(parts)), starts, valid)]
+    return [(readonly_bytes(b"".join(parts)), starts[:-1], starts[1:], valid)]
 
 
 def _is_text(value: object) -> bool:
@@ -359,24 +360,27 @@ def _is_text(value: object) -> bool:
 
 
 def _arrow_piece(name: str, array: Any) -> _Piece:
+    """Return an Arrow array as a piece: its own bytes, or those of its dictionary, which is not decoded."""
     import pyarrow as pa
 
+    rows: Int64Array | slice = slice(None)
+    valid = _ALL_VALID if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_string(array.type):
-        width: type[np.signedinteger[Any]] = np.int32
-    elif pa.types.is_large_string(array.type):
-        width = np.int64
-    elif pa.types.is_null(array.type):
-        return readonly_bytes(b""), np.zeros(len(array) + 1, np.int64), np.zeros(len(array), np.bool_)
-    else:
+        if array.dictionary.null_count or array.null_count:
+            return _arrow_piece(name, array.dictionary_decode())
+        rows, array = array.indices.to_numpy(zero_copy_only=False), array.dictionary
+    if pa.types.is_null(array.type):
+        nowhere = np.zeros(len(array), np.int64)
+        return readonly_bytes(b""), nowhere, nowhere, np.zeros(len(array), np.bool_)
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         raise DataError(f"column {name!r}: expected strings, found {array.type}")
     _, offsets, text = array.buffers()
     if len(array) == 0:
-        return readonly_bytes(b""), np.zeros(1, np.int64), _ALL_VALID
-    starts = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    valid = _ALL_VALID if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
-    return readonly_bytes(memoryview(text) if text is not None else b""), starts, valid
+        return readonly_bytes(b""), _NO_TIMES, _NO_TIMES, _ALL_VALID
+    width = np.int32 if pa.types.is_string(array.type) else np.int64
+    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    starts, stops = bounds[:-1][rows].astype(np.int64), bounds[1:][rows].astype(np.int64)
+    return readonly_bytes(memoryview(text) if text is not None else b""), starts, stops, valid
 
 
 def rename_terms(encoded: Encoded, rows: Int64Array, texts: Sequence[str], hash_bits: int = HASH_BITS) -> Encoded:

@@ -58,7 +58,7 @@ def _decide(descriptor, verdict, graphs, predicates, subjects, objects, verdicts
     )
     tuples, los, his = probes[0], probes[1], probes[2]
     row = np.int64(-1)
-    known = np.int64(-1)
+    known = -1
     """The tuple that `row` is the directory row of."""
     at = 0
     while at < subjects.size:
@@ -113,8 +113,8 @@ def _decide(descriptor, verdict, graphs, predicates, subjects, objects, verdicts
         for p in range(kept):
             i = tuples[p]
             values = int64_array(values_at, his[p])
-            place = lower_bound(values, los[p], his[p], objects[i])
-            if place < his[p] and values[place] == objects[i]:
+            found = lower_bound(values, los[p], his[p], objects[i])
+            if found < his[p] and values[found] == objects[i]:
                 verdicts[i] = verdict
 
 

@@ -59,6 +59,15 @@ class TermReader:
         """Return the texts of ids as UTF-8, one after the other: (text uint8[n_bytes], offsets int64[n + 1])."""
         return self.persistent.gather(ids, self.transient)
 
+    def has(self, terms: TermTable) -> BoolArray:
+        """Tell of each term whether its id has this text here. bool[n]"""
+        found: BoolArray = self.persistent.compare(terms) == EQUAL
+        for view in (self.persistent.older, self.transient, self.transient.older):
+            if view is not None and len(view) and not found.all():
+                rest = np.flatnonzero(~found)
+                found[rest] = view.compare(terms, rest) == EQUAL
+        return found
+
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether it has a text here; an inlined literal always has."""
         found: BoolArray = self.persistent.contains(ids) | self.transient.contains(ids)

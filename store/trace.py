@@ -43,6 +43,7 @@ additions and tombstones ever sealed.
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -140,7 +141,8 @@ class Handle:
 
 
 class Trace:
-    """One writer seals and merges; readers open handles. The owner serialises all calls, also of handles (one lock).
+    """One writer seals and merges; readers open handles. The owner serialises all calls but `work_apart`, also of handles
+    (one lock).
 
     fuel_per_row: values that each merge under way is moved on by for each row sealed, DIFFERENCE_COST times as many if
     there are tombstones in it; 0: only `work` merges.
@@ -152,6 +154,8 @@ class Trace:
         self._fuel_per_row = fuel_per_row
         self._entries: list[TraceEntry] = []
         self._merges: list[MergeUnderWay] = []
+        self._working = threading.Lock()
+        """Held by whoever moves merges on. Taken after the owner's lock, if both are."""
         self._handles: set[Handle] = set()
         self._kept_from = NOTHING_KEPT
         self._owed = 0
@@ -237,7 +241,7 @@ class Trace:
             if before is not None and not before.tombstones and entry.tombstones is None:
                 self._newest = before.and_then(entry.batch, disjoint=True)
             self._start_merges()
-            self._owed = max(FUEL_MIN, self._fuel_per_row * len(entry)) if fuel is None else fuel
+            self._owed = self.owed(len(entry)) if fuel is None else fuel
 
     def pay(self, fuel: int = UNLIMITED_FUEL) -> bool:
         """Pay the newest seal's debt, at most `fuel` to each merge under way; return whether more is owed."""
@@ -264,7 +268,7 @@ class Trace:
 
     def owed(self, row_count: int) -> int:
         """Return the fuel by which a seal of so many triples and tombstones pays for its merges."""
-        return self._fuel_per_row * row_count
+        return max(FUEL_MIN, self._fuel_per_row * row_count)
 
     def is_merging(self) -> bool:
         """Tell whether merges are under way."""
@@ -375,10 +379,23 @@ class Trace:
 
     def work(self, fuel: int) -> None:
         """Move every merge under way on by `fuel`, and put the finished ones in place."""
+        self.work_apart(fuel)
+        self.put_in_place()
+
+    def work_apart(self, fuel: int) -> None:
+        """Move every merge under way on by `fuel`. The one method that may be called without the owner's lock: readers
+        and the writer see nothing of it before `put_in_place`."""
+        with self._working:
+            for under_way in list(self._merges):
+                is_double = isinstance(under_way.merge, DifferenceMerge)
+                under_way.merge.work(fuel * (DIFFERENCE_COST if is_double else 1))
+
+    def put_in_place(self) -> None:
+        """Let the outcomes of finished merges take the place of the entries that they were made of."""
         for under_way in list(self._merges):
-            under_way.merge.work(fuel * (DIFFERENCE_COST if isinstance(under_way.merge, DifferenceMerge) else 1))
-            if under_way.merge.result is not None and not self._is_held_open(under_way.older, under_way.newer):
-                self._replace(under_way, under_way.merge.result)
+            result = under_way.merge.result
+            if result is not None and not self._is_held_open(under_way.older, under_way.newer):
+                self._replace(under_way, result)
 
     def merge_all(self) -> None:
         """Merge as far as open handles allow: to one batch if there are none. Takes as long as it takes."""

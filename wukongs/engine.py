@@ -183,20 +183,32 @@ class Engine:
         """
         started_s = time.monotonic()
         prepared = self._one_shot(text, base)
-        query, memo, given = prepared.query, prepared.memo, None
-        if bindings:
-            found = {name.lstrip("?$"): canonical(value) for name, value in bindings.items()}
-            names = tuple(sorted(name for name in found if name in prepared.variables))
-            if names:
-                plans, texts = prepared.bound(names), [found[name] for name in names]
-                if at is None and self._core.reach is None:
-                    with self._core.lock:
-                        if (result := self._reads.answer(plans, texts)) is not None:
-                            return result
-                query, memo, given = plans.bound.query, plans.memo, partial(plans.bound.given, texts)
+        terms = {name.lstrip("?$"): canonical(term) for name, term in bindings.items()} if bindings else {}
+        given = {name: term for name, term in terms.items() if name in prepared.variables}
+        return self._answer(prepared, text, given, timeout_s, at, started_s)
+
+    def _answer(
+        self,
+        prepared: Prepared,
+        text: str,
+        given: Mapping[str, str],
+        timeout_s: float | None,
+        at: int | None,
+        started_s: float,
+    ) -> Result:
+        """given: canonical terms of the query's variables."""
+        query, memo, bound = prepared.query, prepared.memo, None
+        if given:
+            names = tuple(sorted(given))
+            plans, terms = prepared.bound(names), [given[name] for name in names]
+            if at is None and self._core.reach is None:
+                with self._core.lock:
+                    if (result := self._reads.answer(plans, terms)) is not None:
+                        return result
+            query, memo, bound = plans.bound.query, plans.memo, partial(plans.bound.given, terms)
         owner = f"query {text[:40]!r}"
         return self._until_answered(
-            lambda limits: ask(self._core, query, memo, limits, owner, at, given=given)[0], timeout_s, started_s
+            lambda limits: ask(self._core, query, memo, limits, owner, at, given=bound)[0], timeout_s, started_s
         )
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
@@ -205,13 +217,18 @@ class Engine:
         StreamError (a query with windows)."""
         prepared = self._one_shot(text, base)
 
+        def ask_once(bindings: Mapping[str, Any], timeout_s: float | None, at: int | None) -> Result:
+            started_s = time.monotonic()
+            given = {name: canonical(term) for name, term in bindings.items()}
+            return self._answer(prepared, text, given, timeout_s, at, started_s)
+
         def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
             started_s, owner = time.monotonic(), f"query {text[:40]!r}, {table.num_rows} rows"
             return self._until_answered(
                 lambda limits: ask_rows(self._core, prepared, table, limits, owner, at), timeout_s, started_s
             )
 
-        return PreparedQuery(prepared.query, partial(self.query, text, base=base), ask_many)
+        return PreparedQuery(prepared.query, ask_once, ask_many)
 
     def _until_answered(self, answer: Callable[[Limits], Result], timeout_s: float | None, started_s: float) -> Result:
         """Answer a query, again if a node was taken out meanwhile: the others have what it held."""

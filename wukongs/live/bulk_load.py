@@ -14,7 +14,7 @@ from os import PathLike
 from typing import IO, Any
 
 from wukongs.csparql.terms import Term
-from wukongs.live.core import Core, expect, pay_for_merges
+from wukongs.live.core import Core, expect
 from wukongs.live.injector import Injector
 from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
@@ -103,5 +103,5 @@ def load(
             known.close()
             if batch is not None:
                 core.arrangement.give_up(batch)
-    pay_for_merges(core, len(batch))
+    core.merger.pay(len(batch))
     return sn

@@ -28,6 +28,7 @@ from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
+from wukongs.live.merger import Merger
 from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import FOREVER_MS, Columns, StreamState
 from wukongs.live.window_log import UnreadBudget
@@ -232,6 +233,7 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
         self.arrangement = Arrangement("stored graph")
+        self.merger = Merger(self.lock, self.arrangement.trace)
         self.windows = EngineWindows(self.arrangement)
         self.replayed_to: int | None = None
         """The snapshot number that a replay of the log has come to; None: there is no replay.
@@ -565,7 +567,7 @@ def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
 SEALED_TOGETHER = 1 << 16
 """Stream batches with more tuples than this join the stored graph in several batches."""
 STEP_ROWS = 1 << 16
-"""Rows that the newness filter learns, and fuel for merges, in one step under the engine's lock: some milliseconds."""
+"""Rows that the newness filter learns in one step under the engine's lock: some milliseconds."""
 PAUSE_S = 0.0002
 """Between two such steps; enough for a thread that waits for the lock to get it."""
 
@@ -577,14 +579,3 @@ def expect(core: Core, batch: Batch) -> None:
             if core.arrangement.expect(batch, STEP_ROWS):
                 return
         time.sleep(PAUSE_S)
-
-
-def pay_for_merges(core: Core, row_count: int) -> None:
-    """Pay what a seal of so many triples and tombstones owes for merges. Called without the lock."""
-    trace, fuel = core.arrangement.trace, core.arrangement.trace.owed(row_count)
-    while fuel > 0 and trace.is_merging():
-        with core.lock:
-            trace.work(STEP_ROWS)
-        fuel -= STEP_ROWS
-        if fuel > 0:
-            time.sleep(PAUSE_S)

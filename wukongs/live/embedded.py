@@ -189,6 +189,7 @@ class EmbeddedBackend:
             self._core.is_closed = True
             registered = list(self._injector.queries.values())
         self._injector.stop()
+        self._core.merger.close()
         self.watch.stop()
         if self._folder is not None:
             self._folder.close()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from wukongs.csparql.algebra import Query
-from wukongs.csparql.functions import PER_ROW
-from wukongs.csparql.walk import parts_of
+from wukongs.csparql.walk import per_row_function
 from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
 from wukongs.live.argument_tables import SCOPE, Arguments, argument_table
 from wukongs.live.core import Core
@@ -35,7 +34,7 @@ BATCH_ROWS = 10_000
 
 
 class Ask(Protocol):
-    """Engine.query says it in full."""
+    """Engine.query says it in full. bindings: of variables that the query has."""
 
     def __call__(self, *, bindings: Mapping[str, Any], timeout_s: float | None, at: int | None) -> Result: ...
 
@@ -48,7 +47,8 @@ class PreparedQuery:
     """A one-shot query with its plans. Engine.prepare makes one; any thread may ask it."""
 
     def __init__(self, query: Query, ask: Ask, ask_many: AskMany) -> None:
-        self.variables = sorted(bindable(query))
+        self._names = bindable(query)
+        self.variables = sorted(self._names)
         """The names of the variables that a call may give terms for."""
         self._query, self._ask, self._ask_many = query, ask, ask_many
 
@@ -116,17 +116,15 @@ class PreparedQuery:
             )
         if ARGUMENT in self._query.variables:
             raise SettingsError(f"arguments: the query reports ?{ARGUMENT} itself: the row's number has this name")
-        for part in parts_of(self._query.pattern):
-            op = getattr(part, "op", None)
-            if isinstance(op, str) and op in PER_ROW:
-                raise UnsupportedFeatureError(f"{op}() for many rows of arguments", 1, 1, "ask for each row")
+        if (name := per_row_function(self._query.pattern)) is not None:
+            raise UnsupportedFeatureError(f"{name}() for many rows of arguments", 1, 1, "ask for each row")
         table = argument_table(arguments, "arguments")
         self._check(table.column_names)
         return table
 
     def _check(self, names: Any) -> None:
-        unknown = [name for name in names if name not in self.variables]
-        if unknown:
+        if not self._names.issuperset(names):
+            unknown = [name for name in names if name not in self._names]
             known = ", ".join(f"?{name}" for name in self.variables) or "none"
             raise SettingsError(f"arguments: ?{unknown[0]} is no variable of the query, which has: {known}")
 

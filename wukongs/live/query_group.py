@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wukongs.csparql.algebra import Query, Timestamp
-from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.walk import parts_of
+from wukongs.csparql.walk import parts_of, per_row_function
 from wukongs.errors import SettingsError, UnsupportedFeatureError
 from wukongs.live.argument_tables import SCOPE, Arguments, filled_table, table_text, text_table
 from wukongs.live.stream_state import FOREVER_MS
@@ -79,9 +78,8 @@ def check_group(query: Query, bindings: str) -> None:
     for part in parts_of(query.pattern):
         if isinstance(part, Timestamp) and part.variable.name in names:
             raise _unsupported(f"?{part.variable.name}, which timestamp() makes,", "compare it in a FILTER")
-        op = getattr(part, "op", None)
-        if isinstance(op, str) and op in PER_ROW:
-            raise _unsupported(f"{op}()", "its values belong to one query: register each query alone")
+    if (name := per_row_function(query.pattern)) is not None:
+        raise _unsupported(f"{name}()", "its values belong to one query: register each query alone")
 
 
 def _unsupported(part: str, advice: str) -> UnsupportedFeatureError:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wukongs.csparql.algebra import Bgp, PathPattern, Query, Timestamp, TripleParts, TriplePattern
-from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.terms import RDF_TYPE, Term, Variable
-from wukongs.csparql.walk import field_names, parts_of
+from wukongs.csparql.walk import field_names, parts_of, per_row_function
 
 _ENDS = ("subject", "object")
 
@@ -45,9 +44,10 @@ def shape_of(query: Query) -> Shape | None:
         return None
     if any(window.is_counted for window in query.dataset.windows):
         return None
-    for part in parts_of(query.pattern):
-        if isinstance(part, Timestamp | TripleParts) or getattr(part, "op", None) in PER_ROW:
-            return None
+    if per_row_function(query.pattern) is not None:
+        return None
+    if any(isinstance(part, Timestamp | TripleParts) for part in parts_of(query.pattern)):
+        return None
     walk = _Walk()
     pattern = walk.changed(query.pattern)
     if not walk.constants:

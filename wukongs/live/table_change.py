@@ -6,7 +6,6 @@ an update as any other: it reads a snapshot, is logged and sealed as one (update
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from wukongs.csparql.updates import Operation
 from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.names import is_reported
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns, rename_terms
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 COLUMNS = ("subject", "predicate", "object")
-_REPORTED = re.compile("s[0-9a-f]{16}x.+")
-"""The label, behind `_:`, under which results report a stored blank node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ def _with_reported(encoded: Encoded, scope: str, hash_bits: int) -> Encoded:
     if encoded.terms.text.tobytes().find(f"{prefix}s".encode()) < 0 and not len(encoded.clashes):
         return encoded
     texts = [*encoded.terms.texts(), *encoded.clashes.texts()]
-    own = {row: text.removeprefix(prefix) for row, text in enumerate(texts) if text.startswith(prefix)}
-    reported = {row: f"_:{label}" for row, label in own.items() if _REPORTED.fullmatch(label)}
+    own = {row: f"_:{text.removeprefix(prefix)}" for row, text in enumerate(texts) if text.startswith(prefix)}
+    reported = {row: text for row, text in own.items() if is_reported(text)}
     if not reported:
         return encoded
     return rename_terms(encoded, np.array(list(reported), np.int64), list(reported.values()), hash_bits)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from wukongs.live.core import STEP_ROWS, Core, expect, pay_for_merges
+from wukongs.live.core import STEP_ROWS, Core, expect
 from wukongs.live.injector import Injector
 from wukongs.live.table_change import Change
 from wukongs.live.update_request import UpdateRequest
@@ -88,6 +88,7 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
         core.journal.note_chunks(number, _encoded(core, change.come))
         if len(come) > STEP_ROWS:
             expect(core, come)
+        core.merger.catch_up()
         with core.lock:
             core.check_is_open()
             injector.catch_up()
@@ -109,7 +110,7 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
     finally:
         with core.lock:
             core.arrangement.give_up(come)
-    pay_for_merges(core, deleted + inserted)
+    core.merger.owe(deleted + inserted)
     return sn
 
 

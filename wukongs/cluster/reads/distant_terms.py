@@ -151,6 +151,10 @@ class DistantReader:
         found: BoolArray = self._own.contains(ids) | self._fetched.contains(ids)
         return found
 
+    def has(self, terms: TermTable) -> BoolArray:
+        """Tell of each term whether its id has this text on this node."""
+        return self._own.has(terms)
+
     def texts(self, ids: Int64Array) -> list[str]:
         """Return the canonical forms of ids. Raises NodeUnavailable, also for an id that no node knows."""
         return split_texts(*self.gather(ids))

@@ -35,7 +35,12 @@ def canonical(value: Any) -> str:
     if type(value) is str and _PLAIN_IRI.fullmatch(value):
         return value
     text = from_python(value)
-    return text if _STORED_BLANK.fullmatch(text) else canonical_term(text, b"bindings")
+    return text if is_reported(text) else canonical_term(text, b"bindings")
+
+
+def is_reported(text: str) -> bool:
+    """Tell whether a term is a blank node under the label under which results report a stored one."""
+    return _STORED_BLANK.fullmatch(text) is not None
 
 
 def positive(name: str, value: int, low: int, unit: str = "milliseconds") -> int:

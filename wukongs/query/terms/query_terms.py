@@ -14,7 +14,7 @@ from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
 from wukongs.store.dictionary import join_texts
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, NO_MATCH, BoolArray, Int64Array, UInt8Array
-from wukongs.store.encoded import Encoded, replace_ids
+from wukongs.store.encoded import Encoded, TermTable, replace_ids
 
 MANY = 16
 """So many new terms or more are looked up together. Fewer are most often constants that came before."""
@@ -56,6 +56,9 @@ class DataTexts(Utf8Reader, Protocol):
 
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether its text is at hand; one that is not may still be read."""
+
+    def has(self, terms: TermTable) -> BoolArray:
+        """Tell of each term whether its id is known at hand, with this text."""
 
 
 class ConstantIds:
@@ -150,11 +153,7 @@ class QueryTerms:
         """Return columns of encoded tuples with the ids of their terms. Those that the data have under their hash are
         compared by their bytes, all together; the others are looked up as by ids."""
         terms = encoded.terms
-        is_here = self._reader.contains(terms.ids)
-        here = terms if is_here.all() else terms.take(np.flatnonzero(is_here))
-        text, offsets = self._reader.gather(here.ids)
-        if not (np.array_equal(offsets, here.offsets) and np.array_equal(text, here.text)):
-            is_here[:] = False
+        is_here = self._reader.has(terms)
         if is_here.all() and not len(encoded.clashes):
             return list(columns)
         others = terms.take(np.flatnonzero(~is_here))
