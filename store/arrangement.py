@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -98,6 +98,12 @@ class Arrangement:
             self._filter.learn(self._filtered(held))
         self._filtered_to = self.trace.upper
         return held
+
+    def filter_reader(self) -> Callable[[Quads], BoolArray]:
+        """Return what tells, of quads, those that the graph may hold by now; the others it certainly does not. It needs
+        no lock."""
+        self._fill_filter()
+        return self._filter.reader()
 
     def _filtered(self, held: BatchSet) -> tuple[Batch, ...]:
         """Return the batches that have all triples of the filter."""

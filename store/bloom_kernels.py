@@ -92,6 +92,29 @@ def meet_tuples(lines, graphs, predicates, subjects, objects):
     return met
 
 
+@njit_inline
+def _holds(lines, n_lines, h):
+    """Tell whether all bits of a hash are set."""
+    first = _first_word(n_lines, h)
+    bits = h * _P3
+    found = _ONE
+    for _ in range(BITS_PER_TUPLE):
+        at = bits >> _LAST_FIELD
+        bits = bits << _FIELD
+        found &= lines[first + (at >> _WORD)] >> (at & _BIT)
+    return found == _ONE
+
+
+@njit
+def find_tuples(lines, graphs, predicates, subjects, objects):
+    """Tell which tuples a filter may hold, as meet_tuples, but leave it as it is. bool[n]"""
+    met = np.empty(subjects.size, np.bool_)
+    n_lines = np.uint64(lines.size // LINE_WORDS)
+    for i in range(subjects.size):
+        met[i] = _holds(lines, n_lines, _hash_tuple(graphs[i], predicates[i], subjects[i], objects[i]))
+    return met
+
+
 @njit
 def add_batch(lines, descriptor, place, fuel):
     """Add the triples of a batch to a filter, at most `fuel` of them, in the order of the out side.

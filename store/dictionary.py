@@ -26,9 +26,10 @@ from wukongs.store import dictionary_kernels as kernels
 from wukongs.store import dictionary_write_kernels as write_kernels
 from wukongs.store.dictionary_kernels import CHUNK_BITS, CHUNK_ENTRIES
 from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, N_COUNT, NUMBERS, REFUSED
-from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array, UInt8Array
+from wukongs.store.dtypes import HASH_SEED, BoolArray, Int32Array, Int64Array, UInt8Array
 from wukongs.store.encoded import TermTable
-from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES, is_inlined
+from wukongs.store.jit import wrapping
+from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES, hash_mask, is_inlined, readonly_bytes
 
 UInt32Array = npt.NDArray[np.uint32]
 StatusArray = npt.NDArray[np.int8]
@@ -126,7 +127,7 @@ class DictionaryView:
         more = [view for view in (self.older, then, then and then.older) if view is not None]
         assert len(more) <= 2, f"{1 + len(more)} views"
         second, third = (*more, EMPTY_VIEW, EMPTY_VIEW)[:2]
-        with np.errstate(over="ignore"):
+        with wrapping():
             text, offsets, unknown = kernels.gather_texts(
                 np.ascontiguousarray(ids), DATATYPE_NAMES, DATATYPES, self.arrays, second.arrays, third.arrays
             )
@@ -331,6 +332,15 @@ class Dictionary:
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether it has a text here; an inlined literal always has."""
         return self.view().contains(ids)
+
+    def find(self, text: str, hash_bits: int) -> tuple[int, bool | None]:
+        """Return the id of a canonical form by its hash, or inlined, and whether that has this text here; None if it is
+        unknown."""
+        data = readonly_bytes(text.encode())
+        fixed = DATATYPE_NAMES, DATATYPES, np.uint64(HASH_SEED), hash_mask(hash_bits)
+        with wrapping():
+            term, status = write_kernels.compare_text(data, *fixed, *self._published.arrays)
+        return int(term), None if status == ADDED else status == EQUAL
 
     def text_equals(self, term: int, text: str) -> bool | None:
         """Tell whether an id has this text; None if the id is unknown."""

@@ -29,6 +29,7 @@ from wukongs.store.dictionary_kernels import (
 )
 from wukongs.store.jit import njit, njit_inline
 from wukongs.store.slot_kernels import copy_bytes
+from wukongs.store.term_id_kernels import canonical_id
 
 ADDED = 0
 EQUAL = 1
@@ -75,6 +76,20 @@ def compare_terms(new_ids, new_offsets, new_text, rows, chunks, slots, number_bi
                 else:
                     status[first + j] = REFUSED_BY_DEAD if dead else REFUSED
     return status
+
+
+@njit
+def compare_text(text, names, types, seed, mask, chunks, slots, number_bits, count):
+    """Return the id of one canonical form, and what compare_terms says of it; EQUAL if it is inlined.
+
+    text, names, types, seed, mask : as for canonical_id. Nothing may be dead."""
+    term = np.int64(canonical_id(text, 0, len(text), names, types, seed, mask))
+    if term & 1 == 1:
+        return term, EQUAL
+    entry, _ = search(term, chunks, slots, number_bits, count)
+    if entry < 0:
+        return term, ADDED
+    return term, EQUAL if has_text(chunks, entry, text, 0, len(text)) else REFUSED
 
 
 @njit

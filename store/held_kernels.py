@@ -33,6 +33,8 @@ from wukongs.store.layout import (
 from wukongs.store.lookup_kernels import directory_row, lower_bound
 
 PROBES_AT_A_TIME = 32
+NEAR_WORDS = 1 << 15
+"""A filter of fewer words is in the cache soon: nothing is gained by asking for it ahead."""
 _OPEN, _HELD, _GONE = 0, 1, 2
 _INT64, _INT32 = 8, 4
 
@@ -51,6 +53,7 @@ def _decide(descriptor, verdict, graphs, predicates, subjects, objects, verdicts
     keys = int64_array(descriptor[SIDES + KEYS], starts[n_rows])
     offsets = int32_array(descriptor[SIDES + OFFSETS], starts[n_rows] + 1)
     key_filter, keys_at = descriptor[KEY_FILTER], descriptor[SIDES + KEYS]
+    is_near = key_filter != 0 and int64_array(key_filter, 1)[0] < NEAR_WORDS
     fences_at, offsets_at, values_at = (
         descriptor[SIDES + FENCES],
         descriptor[SIDES + OFFSETS],
@@ -71,17 +74,21 @@ def _decide(descriptor, verdict, graphs, predicates, subjects, objects, verdicts
             if known < 0 or predicates[i] != predicates[known] or graphs[i] != graphs[known]:
                 row = directory_row(descriptor, predicates[i], graphs[i])
                 known = i
-            if row >= 0:
-                tuples[count] = i
-                los[count] = row
-                count += 1
-                if key_filter != 0:
-                    fetch_ahead(filter_word_at(key_filter, hash_key(subjects[i], 0)))
+            if row < 0:
+                continue
+            hashed = hash_key(subjects[i], 0)
+            if is_near and not may_have_key(key_filter, hashed, key_bits(hashed)):
+                continue
+            tuples[count] = i
+            los[count] = row
+            count += 1
+            if key_filter != 0 and not is_near:
+                fetch_ahead(filter_word_at(key_filter, hashed))
         kept = 0
         for p in range(count):
             i, row_of = tuples[p], los[p]
             hashed = hash_key(subjects[i], 0)
-            if may_have_key(key_filter, hashed, key_bits(hashed)):
+            if is_near or may_have_key(key_filter, hashed, key_bits(hashed)):
                 tuples[kept] = i
                 los[kept] = row_of
                 kept += 1

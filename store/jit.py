@@ -7,11 +7,13 @@ and it is chosen here, before the first kernel is defined. Import `njit` from he
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +22,7 @@ _PACKAGE = Path(__file__).absolute().parent.parent
 _WITH_KERNELS = (".", "store", "adapters")
 _CONSTANTS = ("store/dtypes.py", "store/layout.py", "query/paths/path_layout.py", "query/plans/plan_layout.py")
 
+_NOTHING = contextlib.nullcontext()
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -56,6 +59,7 @@ KERNEL_CACHE = _cache_folder()
 os.environ["NUMBA_CACHE_DIR"] = str(KERNEL_CACHE)
 
 import numba  # noqa: E402  (the cache folder has to be set before)
+import numpy as np  # noqa: E402
 
 numba.config.CACHE_DIR = str(KERNEL_CACHE)  # numba may be imported already, and has then read the environment
 
@@ -93,3 +97,8 @@ def njit_uncounted(function: F) -> F:
 def kernels_are_cached() -> bool:
     """Tell whether an earlier run has left compiled kernels, so that this run need not compile."""
     return JIT_DISABLED or any(KERNEL_CACHE.rglob("*.nbi"))
+
+
+def wrapping() -> AbstractContextManager[object]:
+    """Return a context for calls of kernels whose integers wrap around: un-jitted, numpy would warn of each."""
+    return np.errstate(over="ignore") if JIT_DISABLED else _NOTHING

@@ -15,6 +15,7 @@ from wukongs.store.dtypes import HASH_SEED, INLINE_MARK, BoolArray, Int64Array, 
 from wukongs.store.hash_kernels import hash_id as _hash_id
 from wukongs.store.hash_kernels import xxh64 as _xxh64
 from wukongs.store.inline_kernels import integer_ids as _integer_ids
+from wukongs.store.jit import wrapping
 from wukongs.store.payload_kernels import (
     _MASK_62,
     _SHIFT,
@@ -107,7 +108,7 @@ def term_id(canonical: str, hash_bits: int = HASH_BITS) -> int:
 
     The store may know a term under another id, if two terms have the same hash: TermRegistry.resolve tells."""
     data = readonly_bytes(canonical.encode())
-    with np.errstate(over="ignore"):
+    with wrapping():
         found = _canonical_id(data, 0, len(data), DATATYPE_NAMES, DATATYPES, np.uint64(HASH_SEED), hash_mask(hash_bits))
     return int(found)
 

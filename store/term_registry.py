@@ -298,17 +298,15 @@ class TermRegistry:
     def _resolve(self, canonical: str) -> int:
         # What is inlined, has an exception or is in the persistent dictionary is so for ever. A hash that nobody has,
         # or only a transient term, may become another text's: that is looked up each time.
-        term = term_id(canonical, self.hash_bits)
+        term, same = self.persistent.find(canonical, self.hash_bits)
         exception = self.exceptions.get(canonical)
         if exception is not None:
             term = exception
-        elif term & INLINE_MARK == 0:
-            same = self.persistent.text_equals(term, canonical)
-            if same is None:
-                same = self.transient.text_equals(term, canonical)
-                return NO_MATCH if same is False else term
-            if not same:
-                return NO_MATCH
+        elif same is None:
+            same = self.transient.text_equals(term, canonical)
+            return NO_MATCH if same is False else term
+        elif not same:
+            return NO_MATCH
         if len(canonical) <= SETTLED_CHARACTERS_MAX:
             if len(self._settled) >= SETTLED_MAX:
                 self._settled.clear()

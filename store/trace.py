@@ -141,8 +141,8 @@ class Handle:
 
 
 class Trace:
-    """One writer seals and merges; readers open handles. The owner serialises all calls but `work_apart`, also of handles
-    (one lock).
+    """One writer seals and merges; readers open handles. The owner serialises all calls, also of handles (one lock);
+    not those of `work_apart`.
 
     fuel_per_row: values that each merge under way is moved on by for each row sealed, DIFFERENCE_COST times as many if
     there are tombstones in it; 0: only `work` merges.

@@ -15,11 +15,15 @@ quarter more tuples have come, and no insert waits for it. Meanwhile both are ke
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from wukongs.store.batch import Batch
-from wukongs.store.bloom_kernels import LINE_WORDS, add_batch, meet_tuples
+from wukongs.store.bloom_kernels import LINE_WORDS, add_batch, find_tuples, meet_tuples
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt64Array
+from wukongs.store.jit import wrapping
+from wukongs.store.quads import Quads
 
 FULL_BITS = 8
 GROWN_BITS = 12
@@ -44,6 +48,18 @@ class TupleFilter:
     @property
     def size_bytes(self) -> int:
         return self._lines.nbytes + (0 if self._next is None else self._next.nbytes)
+
+    def reader(self) -> Callable[[Quads], BoolArray]:
+        """Return what tells, of quads, those that may have been added by now: bool[n]. It needs no lock."""
+        lines = self._lines
+
+        def may_hold(quads: Quads) -> BoolArray:
+            graphs, subjects, predicates, objects = quads
+            with wrapping():
+                found: BoolArray = find_tuples(lines, graphs, predicates, subjects, objects)
+            return found
+
+        return may_hold
 
     def meet(
         self,

@@ -44,8 +44,8 @@ def evaluated(core: Core, operations: Sequence[Change], limits: Limits) -> Itera
         number = core.load_count
         core.finish_tick()
         handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
-    try:
         request = UpdateRequest(core, handle, number, limits)
+    try:
         with limits:
             for place, operation in enumerate(operations, 1):
                 request.run(place, operation)

@@ -59,7 +59,8 @@ class _View:
 
 
 class UpdateRequest:
-    """handle: of the snapshot that is read; number: of the request, which names its blank nodes."""
+    """handle: of the snapshot that is read; number: of the request, which names its blank nodes. Made with the core's
+    lock held."""
 
     def __init__(self, core: Core, handle: Handle, number: int, limits: Limits) -> None:
         self._core = core
@@ -71,7 +72,7 @@ class UpdateRequest:
         stored = handle.read()
         self._divided = None if core.reach is None else core.reach.graph(stored, handle.sn)
         """The snapshot, where this node holds only a share of it."""
-        self._change = GraphChange(stored)
+        self._change = GraphChange(stored, core.arrangement.filter_reader())
 
     def run(self, place: int, operation: Change) -> None:
         """Do the operation at a place of the request (from 1).

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from wukongs.query.plans.ahead_kernels import fetch_rows_ahead
 from wukongs.query.plans.emit_kernels import emit_plain, emit_values, emit_visible, write_match
 from wukongs.query.plans.plan_layout import (
     ABSENT,
@@ -102,17 +103,21 @@ def explore(step, parts, part_rows, descriptors, default_graph, source, target, 
     """
     resume = state[AT_VALUE : FUEL + 1]
     row = state[ROW]
+    fetched = row
+    probing = probed.shape[0] > 0 and probed[0, PROBED_FROM] >= 0
     while row < state[COUNT]:
         if state[FUEL] <= 0:
             state[ROW] = row
             return at, FULL
+        if row >= fetched and not probing and state[HELD] < 0:
+            fetched = fetch_rows_ahead(step, parts, part_rows, descriptors, source, row, state[COUNT], spans)
         key = known(step[KEY_KIND], step[KEY], source, row)
         predicate = known(step[PREDICATE_KIND], step[PREDICATE], source, row)
         wanted = known(step[VALUE_KIND], step[VALUE], source, row)
         graph = known(step[GRAPH_KIND], step[GRAPH], source, row)
         m = state[HELD]
         if m < 0 or step[UNION] == 1:
-            if probed.shape[0] > 0 and probed[0, PROBED_FROM] >= 0:
+            if probing:
                 m = collect_probed(probes, probed[0], step[DIRECTION], predicate, key, spans)
             else:
                 m = collect_values(step, parts, part_rows, descriptors, default_graph, key, predicate, graph, spans)
