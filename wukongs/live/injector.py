@@ -206,6 +206,8 @@ class Injector:
 
         So no earlier firing sees a load that comes after an advance. Called with the lock held."""
         core = self._core
+        # Until a stream that has been late joins by its record, the clock stands at that: behind what is stable.
+        self._wait_while(lambda: core.progress.is_behind(core))
         target_ms = core.clock_ms()
         if target_ms is None:
             return

@@ -231,6 +231,39 @@ def test_a_stream_that_begins_late_loses_nothing(engine: wukongs.Engine) -> None
     assert names(engine.query("SELECT ?s { ?s ?p ?o }")) == ["a", "a2", "b1", "b2"]
 
 
+def advance_far(a: wukongs.Stream, b: wukongs.Stream) -> None:
+    """Begin two streams, so that the second waits for the record by which it joins the stored graph, and advance both
+    past 500 more stream batches."""
+    a.advance(-1001)
+    b.advance(-1001)
+    a.push([at(f"s{number}", 100 * number) for number in range(1, 501)])
+    b.advance(60_000)
+    a.advance(50_000)
+
+
+def test_a_query_counts_from_the_last_advance_though_a_stream_has_just_begun(engine: wukongs.Engine) -> None:
+    """What its first windows lack hangs on how far the streams are, not on how far the engine has come."""
+    a, b = engine.stream(A, timing=True), engine.stream(B, batch_ms=500)
+    with engine._core.lock:  # until register waits
+        advance_far(a, b)
+        query = engine.register(register_text("RANGE TRIPLES 2"))
+    a.push([at("x", 50_001)])
+    a.advance(50_100)
+    engine.settle(timeout_s=60)
+    assert [(window.end_ms, names(window), window.partial) for window in query.results(0)] == [(50_100, ["x"], True)]
+
+
+def test_no_firing_before_the_last_advance_sees_a_load_though_a_stream_has_just_begun(engine: wukongs.Engine) -> None:
+    a, b = engine.stream(A, timing=True), engine.stream(B, batch_ms=500)
+    text = register_text("RANGE 100ms STEP 100ms", where="{ ?s ?p ?o }").replace("WHERE", f"{STORED} WHERE")
+    query = engine.register(text)
+    with engine._core.lock:  # until load waits
+        advance_far(a, b)
+        engine.load(io.BytesIO(b"<http://ex/loaded> <http://ex/p> <http://ex/o> .\n"), format="nt")
+    engine.settle(timeout_s=60)
+    assert [end_ms for end_ms, found in windows(query).items() if "loaded" in found] == []
+
+
 # --- one snapshot a time ----------------------------------------------------------------------------------------------
 
 
