@@ -9,7 +9,7 @@ from tests import strategies as make
 from tests.fuzz import fuzzed
 from tests.oracles.judge import NoVerdict, judge
 from tests.oracles.paths import Var
-from tests.oracles.query_ast import Arithmetic, Bgp, Column, Group, Query
+from tests.oracles.query_ast import Arithmetic, Bgp, Column, Compare, Filter, Group, Query
 from tests.oracles.rdf import Term, Triple, iri, literal
 from tests.oracles.sparql_oracle import Dataset, TooBig
 from tests.oracles.stream_oracle import DatasetClause, OracleStream, StreamOracle, Window
@@ -40,6 +40,16 @@ def test_one_date_less_another_has_no_meaning_whatever_pyoxigraph_says() -> None
     query = Query("select", Group((Bgp(((Var("s"), P, a),)),)), (Column(a), less))
     verdict = judge(Dataset({(iri(A), P, moment)}, {}), query, ask_rdflib=False)  # which subtracts them too
     assert verdict.fault([(moment, None)]) == ""
+
+
+def test_an_iri_has_no_order_to_itself_whatever_pyoxigraph_says() -> None:
+    """17.3: a type error. 17.3.1 would allow more comparisons."""
+    a = Var("a")
+    query = Query("select", Group((Bgp(((Var("s"), P, a),)), Filter(Compare("<=", a, a)))), (Column(a),))
+    one = literal("1", XSD + "integer")
+    verdict = judge(Dataset({(iri(A), P, iri(B)), (iri(A), P, one)}, {}), query)
+    assert verdict.fault([(one,)]) == ""
+    assert verdict.fault([(one,), (iri(B),)]) != ""
 
 
 def history() -> StreamOracle:

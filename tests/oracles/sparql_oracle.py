@@ -45,10 +45,11 @@ class Dataset:
 
 @dataclass
 class Evaluator:
-    """Evaluates one query over one dataset, in the strict or the open reading of values.py."""
+    """Evaluates one query over one dataset, in the strict or the open reading of values.py. orders_itself: as there."""
 
     dataset: Dataset
     strict: bool
+    orders_itself: bool = False
 
     def select(self, query: ast.Query) -> list[Row]:
         """All rows, before ORDER BY, LIMIT and OFFSET, after DISTINCT."""
@@ -150,7 +151,8 @@ class Evaluator:
             case ast.Bound(Var(name)):
                 return name in solution
             case ast.Compare(operator, left, right):
-                return compare(operator, self.value(left, solution), self.value(right, solution), self.strict)
+                values = self.value(left, solution), self.value(right, solution)
+                return compare(operator, *values, self.strict, self.orders_itself)
             case ast.Arithmetic(operator, left, right):
                 return calculate(operator, self.value(left, solution), self.value(right, solution))
             case ast.Logic("!", (argument,)):

@@ -105,8 +105,9 @@ def _order(kind: str, left: object, right: object) -> int:
     return int(greater) - int(less)
 
 
-def compare(operator: str, left: object, right: object, strict: bool) -> bool:
-    """One comparison of 17.3. Raises ExpressionError where it has no value."""
+def compare(operator: str, left: object, right: object, strict: bool, orders_itself: bool = False) -> bool:
+    """One comparison of 17.3. Raises ExpressionError where it has no value. orders_itself: <= and >= hold of any term
+    and itself, by an extension that 17.3.1 allows."""
     left_key, right_key = _key(left), _key(right)
     if left_key and right_key and left_key[0] == right_key[0]:
         kind = left_key[0]
@@ -120,6 +121,8 @@ def compare(operator: str, left: object, right: object, strict: bool) -> bool:
         return tests[operator]
     if operator in ("=", "!="):
         return _term_equal(operator, left, right, strict, known=bool(left_key and right_key))
+    if orders_itself and left == right:
+        return operator in ("<=", ">=")
     raise ExpressionError
 
 
