@@ -71,9 +71,10 @@ def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:
 
 
 @settings(fuzzed(60))
-@given(st.data(), st.sampled_from([4, 10, 62]))
+@given(st.data(), st.sampled_from([6, 10, 62]))
 def test_while_the_graph_changes(draw: st.DataObject, hash_bits: int) -> None:
-    """Few bits let terms clash, so that the ids of terms change as others come."""
+    """Few bits let terms clash, so that the ids of terms change as others come. With 6 there are 64 ids, for 44 terms
+    that the data may have and five that a query is given."""
     names = st.sampled_from([f"<http://e/{number}>" for number in range(40)])
     triples = st.lists(st.tuples(names, st.sampled_from(["<http://e/p>", "<http://e/q>"]), names), max_size=8)
     texts = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wukongs import Engine, Settings
+from wukongs import Engine, Settings, SettingsError
 
 COUNT = 300
 STREAM = "http://example.org/stream"
@@ -57,3 +57,26 @@ def test_terms_of_slices_are_told_apart_by_their_text(timing: bool) -> None:
         held = range(max(0, k - 1) if timing else 0, k + 1)
         assert rows == {(f"urn:s:{i}", f"urn:reading:{j}:{i}") for j in held for i in range(0, COUNT, 3)}
     assert len(found) == 4
+
+
+def test_a_term_for_which_no_id_is_left_is_refused_by_name() -> None:
+    """All 16 ids of 4 bits are taken by data. Terms that no data has need one all the same while a query runs."""
+    with Engine(settings=Settings(hash_bits=4)) as engine:
+        engine.load(io.BytesIO(LINES), format="nt")
+        told = "no id is free for <urn:never>.*hash_bits is too small for so many terms"
+        with pytest.raises(SettingsError, match=told):
+            engine.query('SELECT ?x { BIND(IRI(CONCAT("urn:", "never")) AS ?x) }')
+        prepared = engine.prepare("SELECT ?o { ?s <urn:p> ?o }")
+        assert [str(o) for (o,) in prepared(s="<urn:s:1>")] == ["urn:o:1"]
+        with pytest.raises(SettingsError, match=told):
+            prepared.many([{"s": "<urn:s:1>"}, {"s": "<urn:never>"}])
+
+
+@pytest.mark.parametrize("count", [10, 3000])
+def test_few_free_ids_are_found(count: int) -> None:
+    """count: terms that the query computes; with 12 bits there are 4096 ids, and few of them are the data's."""
+    with Engine(settings=Settings(hash_bits=12)) as engine:
+        engine.load(io.BytesIO(LINES), format="nt")
+        values = " ".join(map(str, range(count)))
+        rows = ask(engine, f'SELECT ?x {{ VALUES ?n {{ {values} }} BIND(IRI(CONCAT("urn:never:", STR(?n))) AS ?x) }}')
+        assert rows == {(f"urn:never:{number}",) for number in range(count)}

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from wukongs.csparql.terms import Term
+from wukongs.errors import SettingsError
 from wukongs.query.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.query.terms.arrow_texts import interleaved
 from wukongs.query.terms.decoding import Utf8Reader
@@ -18,6 +19,9 @@ from wukongs.store.encoded import Encoded, TermTable, replace_ids
 
 MANY = 16
 """So many new terms or more are looked up together. Fewer are most often constants that came before."""
+IDS_TRIED = 1 << 14
+"""With 62 bits the first one is free; with fewer, which are for tests, perhaps none is."""
+SHOWN_MAX = 60
 LOOKED_UP_MAX = 1 << 13
 """Between two looks at the clock."""
 
@@ -162,11 +166,23 @@ class QueryTerms:
         return [replace_ids(column, codes, found) for column in columns]
 
     def _remember(self, text: str, term: int) -> None:
-        salt = 0
-        while term == NO_MATCH or self._computed.get(term, text) != text:
+        if term == NO_MATCH or self._computed.get(term, text) != text:
             # Another term has this one's hash. No data has this term, so any free id will do for it.
-            salt += 1
-            term = self._registry.resolve(f"{text}\0{salt}")
+            term = self._free_id(text)
         self._ids[text] = term
         if term & INLINE_MARK == 0:
             self._computed[term] = text
+
+    def _free_id(self, text: str) -> int:
+        """Return an id that no other term has. Raises SettingsError (none is left)."""
+        for first in range(0, IDS_TRIED, MANY):
+            current().check()
+            tried = self._registry.resolve_all([f"{text}\0{salt}" for salt in range(first, first + MANY)])
+            for term in tried.tolist():
+                if term != NO_MATCH and term not in self._computed:
+                    return int(term)
+        shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]} ..."
+        raise SettingsError(
+            f"no id is free for {shown}, which the query gives or computes: the data or the query have other terms "
+            f"under all of {IDS_TRIED} that were tried. hash_bits is too small for so many terms: leave it at 62"
+        )
