@@ -11,7 +11,7 @@ from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.graph_change import GraphChange
-from wukongs.store.quads import Quads, is_held, only, taken, without_held
+from wukongs.store.quads import NO_QUADS, Quads, is_held, only, taken, without_held
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle, Trace
 from wukongs.store.tuple_filter import TupleFilter
@@ -39,19 +39,25 @@ class Arrangement:
         predicates: Int64Array,
         objects: Int64Array,
         *,
+        gone: Quads = NO_QUADS,
         first_sn: int | None = None,
     ) -> int:
         """Seal SN sn with the tuples that the graph does not hold yet; return how many these are.
 
-        graphs, subjects, predicates, objects : int64[n] ids, repeats allowed. first_sn: as in Trace.seal.
+        graphs, subjects, predicates, objects : int64[n] ids, repeats allowed. gone: those that it loses, if it holds
+        them; none of them comes. first_sn: as in Trace.seal.
         """
-        if len(subjects) == 0:
+        if len(subjects) == 0 and len(gone[0]) == 0:
             self.trace.advance(sn + 1)
             return 0
         quads = graphs, subjects, predicates, objects
+        tombstones = self._held_of(gone) if len(gone[0]) else None
         batch = build_batch(*taken(quads, self._mark_new(quads)))
-        self._seal(sn, batch, first_sn=first_sn)
+        self._seal(sn, batch, tombstones, first_sn=first_sn)
         return len(batch)
+
+    def _held_of(self, quads: Quads) -> Batch:
+        return build_batch(*taken(quads, is_held(self.trace.read(self.trace.upper), quads)))
 
     def apply(
         self, sn: int, deletes: Quads, inserts: Quads, cleared: Iterable[int] = (), read: Handle | None = None
@@ -60,15 +66,20 @@ class Arrangement:
         Returns what has changed.
 
         Repeats are allowed. A triple in both stays if it is there, and else comes. read: the snapshot that the update
-        has read (None: all that there is). Only additions were sealed since; they stay.
+        has read (None: all that there is). Additions that were sealed since stay.
         """
         change = GraphChange(self.trace.read(self.trace.upper) if read is None else read.read())
         change.clear(cleared)
         change.delete(deletes)
         change.insert(inserts)
-        difference, _ = change.beside([] if read is None else self.trace.batches_from(read.sn + 1))
+        difference = change.difference() if read is None else self.beside(change, read.sn)[0]
         self.apply_difference(sn, difference)
         return difference
+
+    def beside(self, change: GraphChange, read_sn: int) -> tuple[Difference, Quads]:
+        """Return what GraphChange.beside does, now that others have sealed what came after the SN that was read."""
+        now = self.trace.read(self.trace.upper) if self.trace.has_deleted_from(read_sn + 1) else None
+        return change.beside(self.trace.batches_from(read_sn + 1), now)
 
     def apply_difference(self, sn: int, difference: Difference, fuel: int | None = None) -> tuple[int, int]:
         """Seal SN sn with tombstones of triples that are there, and additions that are not. Returns how many each.

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from wukongs.store.dtypes import CLASH_FIRST, Int64Array, UInt8Array
+from wukongs.store.dtypes import CLASH_FIRST, BoolArray, Int64Array, UInt8Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,20 @@ class TermTable:
         return TermTable(np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.uint8))
 
 
+NO_SIGNS: BoolArray = np.empty(0, np.bool_)
+"""The signs of tuples that all come."""
+
+
+def signs(goes: BoolArray) -> BoolArray:
+    """Return which tuples go, as Encoded.goes: empty if none does."""
+    return goes if goes.any() else NO_SIGNS
+
+
+def signs_of(goes: BoolArray, count: int) -> BoolArray:
+    """Return the signs of so many tuples, one for each."""
+    return goes if len(goes) else np.zeros(count, np.bool_)
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """Tuples as columns of term ids, in the order in which they came, and the table of their distinct terms.
@@ -93,6 +107,7 @@ class Encoded:
     terms : the distinct terms but for inlined literals;
     clashes : terms whose id another text in `terms` had first. The columns hold CLASH_FIRST - k for clashes term k,
     until TermRegistry.confirm has given it an id of its own. `clashes` stays with tuples that are cut or sent.
+    goes : bool[n], which tuples are retractions: triples that the stored graph loses; empty if none is (see signs).
     """
 
     subjects: Int64Array
@@ -102,6 +117,7 @@ class Encoded:
     timestamps: Int64Array
     terms: TermTable
     clashes: TermTable = field(default_factory=TermTable.empty)
+    goes: BoolArray = field(default_factory=lambda: NO_SIGNS)
 
     def __len__(self) -> int:
         return len(self.subjects)
@@ -158,6 +174,7 @@ class TermCutter:
             times,
             terms,
             encoded.clashes,
+            signs(encoded.goes[rows]) if len(encoded.goes) else NO_SIGNS,
         )
 
 

@@ -15,7 +15,7 @@ from wukongs.errors import DataError
 from wukongs.store import encode_kernels as kernels
 from wukongs.store import ntriples_kernels as grammar
 from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.encoded import Encoded, MalformedLine, TermTable, replace_ids
+from wukongs.store.encoded import NO_SIGNS, Encoded, MalformedLine, TermTable, replace_ids, signs
 from wukongs.store.slot_kernels import fill_slots
 from wukongs.store.term_ids import (
     DATATYPE_NAMES,
@@ -236,21 +236,23 @@ def encode_columns(
     objects: TermColumn,
     timestamps: Sequence[int] | Int64Array | pa.Array | None = None,
     graphs: TermColumn | None = None,
+    ops: pa.Array | pa.ChunkedArray | None = None,
     *,
     scope: bytes,
     hash_bits: int = HASH_BITS,
 ) -> Encoded:
     """Encode columns of N-Triples terms: lists of str, or pyarrow string columns (their buffers are read in place).
 
-    timestamps in ms. A missing value (None, null) is allowed among the graphs only: no graph term.
+    timestamps in ms. A missing value (None, null) is allowed among the graphs only: no graph term. ops: "+" for a tuple
+    that comes, "-" for a retraction; None: all come.
 
-    Raises DataError, naming row (from 0) and column, for a malformed or missing term, for columns of unequal length
-    and for timestamps that are no integers."""
+    Raises DataError, naming row (from 0) and column, for a malformed or missing term or sign, for columns of unequal
+    length and for timestamps that are no integers."""
     rows = len(subjects)
     sources = {"subject": subjects, "predicate": predicates, "object": objects}
     if graphs is not None:
         sources["graph"] = graphs
-    for name, source in sources.items():
+    for name, source in (*sources.items(), *([] if ops is None else [("op", ops)])):
         if len(source) != rows:
             raise DataError(f"column {name!r} has {len(source)} rows, column 'subject' has {rows}")
     builder = _TermTableBuilder(scope, hash_bits, 64 * rows + 256, 2 * rows + 8)
@@ -266,6 +268,7 @@ def encode_columns(
         _NO_TIMES if timestamps is None else _times(timestamps, rows),
         terms,
         clashes,
+        NO_SIGNS if ops is None else _signs(ops),
     )
 
 
@@ -290,6 +293,26 @@ def _times(timestamps: Any, rows: int) -> Int64Array:
     if len(array) != rows:
         raise DataError(f"column 'timestamp_ms' has {len(array)} rows, column 'subject' has {rows}")
     return array.astype(np.int64, copy=False)
+
+
+def _signs(ops: pa.Array | pa.ChunkedArray) -> BoolArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = ops.type.value_type if pa.types.is_dictionary(ops.type) else ops.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not is_text and not pa.types.is_null(kind):
+        raise DataError(f"column 'op': expected strings, found {ops.type}")
+    found = ops.cast(pa.large_string())
+    goes, comes = (
+        pc.fill_null(pc.equal(found, sign), False).to_numpy(zero_copy_only=False).astype(np.bool_) for sign in "-+"
+    )
+    odd = np.flatnonzero(~(goes | comes))
+    if len(odd):
+        row, value = int(odd[0]), found[int(odd[0])].as_py()
+        what = REASONS[grammar.E_NULL] if value is None else f"expected + or -, found {value!r:.200}"
+        raise DataError(f"row {row}, column 'op': {what}")
+    return signs(goes)
 
 
 def _encode_column(
@@ -411,7 +434,7 @@ def rename_terms(encoded: Encoded, rows: Int64Array, texts: Sequence[str], hash_
         replace_ids(column, codes, new)
         for column in (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)
     )
-    return Encoded(subjects, predicates, objects, graphs, encoded.timestamps, terms, clashes)
+    return Encoded(subjects, predicates, objects, graphs, encoded.timestamps, terms, clashes, encoded.goes)
 
 
 def canonical_term(ntriples: str, scope: bytes) -> str:
@@ -433,8 +456,10 @@ def encode_texts(texts: Sequence[str], hash_bits: int) -> Encoded:
     others = np.delete(places, firsts)  # whose id another text had first
     codes = ids.copy()
     codes[others] = CLASH_FIRST - np.arange(len(others))
-    tables = [TermTable.of(ids[some], [parts[place] for place in some.tolist()]) for some in (places[firsts], others)]
+    terms, clashes = (
+        TermTable.of(ids[some], [parts[place] for place in some.tolist()]) for some in (places[firsts], others)
+    )
     if len(distinct) < len(texts):
         numbers = dict(zip(distinct, range(len(distinct)), strict=True))
         codes = codes[np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))]
-    return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), np.empty(0, np.int64), *tables)
+    return Encoded(codes, codes, codes, np.full(len(codes), UNBOUND), np.empty(0, np.int64), terms, clashes)

@@ -4,8 +4,8 @@ A change has three parts: graphs that are cleared, quads that go, quads that com
 last action on a quad counts, so the last two parts have no quad in common.
 
 The outcome is a Difference over the snapshot: tombstones of triples that it holds, and additions of others. An update
-has not seen triples that were sealed after the snapshot (these can only be additions). It deletes none of them, not
-even where it clears a graph.
+has not seen triples that were sealed after the snapshot. It deletes none of them, not even where it clears a graph.
+Triples that were retracted since are gone already, and come anew if the update inserts them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
-from wukongs.store.quads import Quads, graph_quads, is_held, joined, only, taken, without_held
+from wukongs.store.quads import Quads, graph_quads, is_held, joined, last_actions, only, read_of, taken, without_held
 from wukongs.store.tombstones import Difference
 
 _NOTHING = joined(())
@@ -90,14 +90,13 @@ class GraphChange:
         both = is_held(BatchSet.of((self._coming,), disjoint=True), self._gone)
         if both.any():
             self._coming = None
-            disputed = _read_of(taken(self._gone, both))
+            disputed = read_of(taken(self._gone, both))
             self._gone = taken(self._gone, ~both)
             self._come = taken(self._come, ~is_held(disputed, self._come))
-            for comes, quads in _last_actions([(c, taken(q, is_held(disputed, q))) for c, q in steps]):
-                if comes:
-                    self._come = joined((self._come, quads))
-                else:
-                    self._gone = joined((self._gone, quads))
+            parts = [taken(quads, is_held(disputed, quads)) for _, quads in steps]
+            goes = np.repeat([not comes for comes, _ in steps], [len(part[0]) for part in parts])
+            gone, come = last_actions(joined(parts), goes)
+            self._gone, self._come = joined((self._gone, gone)), joined((self._come, come))
 
     # --- its outcome --------------------------------------------------------------------------------------------------
 
@@ -146,31 +145,20 @@ class GraphChange:
         held[held] = is_held(self._stored, taken(quads, held))
         return only(come, ~held)
 
-    def beside(self, since: Sequence[Batch]) -> tuple[Difference, Quads]:
+    def beside(self, since: Sequence[Batch], now: BatchSet | None = None) -> tuple[Difference, Quads]:
         """Return the difference now that others have sealed these additions after the snapshot, and those additions
         that stay though their graph is cleared. A later repetition of the change has to add these again.
 
-        Cost: look-ups for the smaller of the two sets of additions."""
+        now: the graph as it is; None: no triple was retracted since the snapshot.
+
+        Cost: look-ups for the smaller of the two sets of additions; after retractions, for each triple that the update
+        names."""
         come, gone = self.difference()
-        come = without_held(come, BatchSet.of(tuple(since), disjoint=True))
         added = joined([batch.triples() for batch in since]) if len(self._cleared) else _NOTHING
-        return Difference(come, gone), taken(added, np.isin(added[0], self._cleared))
-
-
-def _read_of(quads: Quads) -> BatchSet:
-    return BatchSet.of((build_batch(*quads),), disjoint=True)
-
-
-def _last_actions(steps: Sequence[tuple[bool, Quads]]) -> list[tuple[bool, Quads]]:
-    """Return the distinct quads of some steps under the last of their actions."""
-    quads = joined([step for _, step in steps])
-    comes = np.repeat([c for c, _ in steps], [len(step[0]) for _, step in steps])
-    order = np.lexsort((np.arange(len(comes)), *quads))
-    ordered = np.stack(quads)[:, order]
-    is_last = np.append((ordered[:, 1:] != ordered[:, :-1]).any(axis=0), True)
-    last = order[is_last]
-    return [
-        (c, (quads[0][rows], quads[1][rows], quads[2][rows], quads[3][rows]))
-        for c in (False, True)
-        if len(rows := last[comes[last] == c])
-    ]
+        added = taken(added, np.isin(added[0], self._cleared))
+        if now is None:
+            return Difference(without_held(come, BatchSet.of(tuple(since), disjoint=True)), gone), added
+        come = build_batch(*taken(self._come, ~is_held(now, self._come)))
+        gone = None if gone is None else only(gone, is_held(now, gone.triples()))
+        unseen = taken(added, is_held(now, added) & ~is_held(self._stored, added))
+        return Difference(come, gone if gone else None), unseen

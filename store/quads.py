@@ -13,14 +13,12 @@ from wukongs.store.held_kernels import mark_held
 
 Quads = tuple[Int64Array, Int64Array, Int64Array, Int64Array]
 """Graphs, subjects, predicates, objects: int64[n] ids each."""
+NO_QUADS: Quads = (np.empty(0, np.int64),) * 4
 
 
 def joined(parts: Sequence[Quads]) -> Quads:
     """Put quads behind one another; none at all are no quads."""
-    nothing = np.empty(0, np.int64)
-    graphs, subjects, predicates, objects = (
-        np.concatenate(column) for column in zip((nothing,) * 4, *parts, strict=True)
-    )
+    graphs, subjects, predicates, objects = (np.concatenate(column) for column in zip(NO_QUADS, *parts, strict=True))
     return graphs, subjects, predicates, objects
 
 
@@ -38,6 +36,37 @@ def is_held(read: BatchSet, quads: Quads) -> BoolArray:
     graphs, subjects, predicates, objects = quads
     held: BoolArray = mark_held(read.descriptors, graphs, predicates, subjects, objects)
     return held
+
+
+def read_of(quads: Quads) -> BatchSet:
+    """Return a read that sees these quads alone."""
+    return BatchSet.of((build_batch(*quads),), disjoint=True)
+
+
+def last_actions(quads: Quads, goes: BoolArray) -> tuple[Quads, Quads]:
+    """Return the distinct quads that go and those that come, each by the last of its actions. goes : bool[n], in order
+    of time."""
+    order = np.lexsort((np.arange(len(goes)), *quads))
+    ordered = np.stack(quads)[:, order]
+    is_last = np.ones(len(goes), np.bool_)
+    is_last[:-1] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    last = order[is_last]
+    graphs, subjects, predicates, objects = (column[last] for column in quads)
+    distinct = graphs, subjects, predicates, objects
+    return taken(distinct, goes[last]), taken(distinct, ~goes[last])
+
+
+def last_signs(quads: Quads, goes: BoolArray, keys: Sequence[Int64Array]) -> tuple[Quads, Quads]:
+    """Return the quads that go, and those that come, repeats allowed: of quads of which some go, the last action counts
+    by keys (int64[n] each, the first one first) and then by their places.
+
+    Cost: a look-up for each quad in those that go; a sort of the quads of which some go."""
+    has_gone = goes | is_held(read_of(taken(quads, goes)), quads)
+    rows = np.flatnonzero(has_gone)
+    rows = rows[np.lexsort(tuple(key[rows] for key in reversed(keys)))]
+    graphs, subjects, predicates, objects = (column[rows] for column in quads)
+    gone, come = last_actions((graphs, subjects, predicates, objects), goes[rows])
+    return gone, joined((taken(quads, ~has_gone), come))
 
 
 def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -168,7 +169,7 @@ class TermRegistry:
             np.concatenate((terms.text, clashes.text)),
         )
         old, new = np.array(list(renamed), np.int64), np.array(list(renamed.values()), np.int64)
-        columns = {name: replace_ids(getattr(encoded, name), old, new) for name in _COLUMNS}
+        columns: dict[str, Any] = {name: replace_ids(getattr(encoded, name), old, new) for name in _COLUMNS}
         confirmed = replace(encoded, **columns, terms=table, clashes=TermTable.empty())
         return confirmed, np.concatenate((taken, np.array(also_taken, np.int64)))
 

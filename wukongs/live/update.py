@@ -3,8 +3,8 @@
 * It reads one snapshot. Each of its operations also sees the changes of those before it. The request is stored at one
   SN, after that snapshot: all of it or, with an error, nothing.
 * Updates are serial: one is under way at a time. Queries, streams and loads go on meanwhile: the engine's lock is held
-  only to pick the snapshot and to store the change. In between only additions can be stored. They stay, also in a graph
-  that the request clears: the request has not seen them, and so could not have copied them.
+  only to pick the snapshot and to store the change. Additions that are stored in between stay, also in a graph that the
+  request clears: the request has not seen them, and so could not have copied them. Retractions of streams count, too.
 * The change is logged, then its SN. So a visible update is safe.
 """
 
@@ -93,7 +93,7 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
             core.check_is_open()
             injector.catch_up()
             sn = core.next_sn
-            difference, unseen = change.beside(core.arrangement.trace.batches_from(read_sn + 1))
+            difference, unseen = core.arrangement.beside(change, read_sn)
             core.journal.note_chunks(number, _encoded(core, unseen))
             cleared = cleared_names(change, core.default_graph, core.registry.texts)
             core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared})
