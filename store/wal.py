@@ -35,10 +35,11 @@ import numpy as np
 from wukongs.errors import CorruptionError, StorageError
 from wukongs.store.disk import Disk, storage_errors
 
-FORMAT = 4
+FORMAT = 5
 """The format of the segments that are written. It counts what records may hold as well: 2 came with updates (0012),
 windows that count triples, and results compared between firings; 3 with a message for the chunks of loads and updates;
- 4 with pushes out of order (0035), cursors, and the times from which pauses and other texts of queries count (0034).
+ 4 with pushes out of order (0035), cursors, and the times from which pauses and other texts of queries count (0034); 5
+ with retractions (0065).
  A segment begins with it: builds that know only earlier ones refuse it."""
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")

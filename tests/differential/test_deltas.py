@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import wukongs
@@ -116,7 +117,8 @@ def story(seed: int) -> list[tuple[Any, ...]]:
     rng = random.Random(seed)
     lateness_ms = rng.choice([0, 0, 0, 150])
     values = rng.choice([VALUES, VALUES[:4], VALUES[:11], VALUES[:12], NODES])
-    done: list[tuple[Any, ...]] = [("streams", rng.choice([True, False]), lateness_ms)]
+    timing = rng.choice([True, False])
+    done: list[tuple[Any, ...]] = [("streams", timing, lateness_ms)]
     done += [("register", text_of(rng, f"q{number}")) for number in range(3)]
     times = {S: 0, T: 0}
     for _ in range(rng.randint(25, 50)):
@@ -127,7 +129,8 @@ def story(seed: int) -> list[tuple[Any, ...]]:
         if what == "push":
             triples = [tuple_of(rng, values) for _ in range(rng.randint(1, 8))]
             at_ms = [times[stream] + 1 + rng.choice([0, 50, 99, 150, 250]) for _ in triples]
-            done.append((what, stream, sorted(zip(at_ms, triples, strict=True))))
+            signs = ["-" if not timing and rng.random() < 0.2 else "+" for _ in triples]
+            done.append((what, stream, sorted(zip(at_ms, triples, signs, strict=True))))
             times[stream] = max(at_ms) if lateness_ms == 0 else times[stream] + 50
         elif what == "advance":
             times[stream] += rng.choice([0, 100, 100, 100, 200, 300, 1000])
@@ -166,7 +169,9 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]
                 queries[query.name] = query
             elif what == "push":
                 stream, tuples = rest
-                streams[stream].push([(*triple, at_ms) for at_ms, triple in tuples])
+                columns = zip(*((*triple, at_ms, sign) for at_ms, triple, sign in tuples), strict=True)
+                names = ("subject", "predicate", "object", "timestamp_ms", "op")
+                streams[stream].push_arrow(pa.table(dict(zip(names, map(list, columns), strict=True))))
             elif what == "advance":
                 streams[rest[0]].advance(rest[1])
             elif what == "update":

@@ -49,11 +49,13 @@ class Changes:
         self._client = f"node {host.me.node}.{host.me.disk}.{host.me.boot}"
         self._numbers = itertools.count(1)
 
-    def add(self, chunks: Iterable[Encoded], graph: str | None) -> Sn:
+    def add(self, chunks: Iterable[Encoded], graph: str | None, gone: Iterable[Encoded] = ()) -> Sn:
         """Add the tuples of a load, those without a graph of their own to `graph`; return their SN once reads here see
-        it. Raises NodeUnavailable, BudgetExceeded, StreamError (it is not visible in time), and what `chunks` raises;
-        then nothing was added, unless it says otherwise."""
+        it. gone: quads that go first, if they are there by then. Raises NodeUnavailable, BudgetExceeded, StreamError
+        (it is not visible in time), and what `chunks` raises; then nothing was changed, unless it says otherwise."""
         with self._staged() as staged:
+            for chunk in gone:
+                staged.send(chunk, goes=True)
             for chunk in chunks:
                 staged.send(chunk)
         return self._submit(staged, {"graph": graph, "cleared": [], "operations": 0}, None)

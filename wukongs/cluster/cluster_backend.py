@@ -94,7 +94,9 @@ class ClusterBackend:
     ) -> None:
         """traffic: what has gone over the node's sockets to the others."""
         self._core, self._injector = store.core, store.injector
-        self._sink = ClusterSink(store.core, writers, lambda late, graph: self._shown(changes.add([late], graph)))
+        self._sink = ClusterSink(
+            store.core, writers, lambda come, gone, graph: self._shown(changes.add([come], graph, [gone]))
+        )
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._settling = changes, settling
         self._counting, self._peers, self._traffic = counting, peers, traffic

@@ -28,7 +28,7 @@ from wukongs.live.stream_state import Fragment
 from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
-from wukongs.store.encoded import Encoded, TermCutter
+from wukongs.store.encoded import Encoded, TermCutter, signs_of
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import TermReader, term_table, with_texts
 from wukongs.wire.assignment import shards_of
@@ -43,7 +43,8 @@ WAITING, PIECES, COUNTS, SHARES = "waiting", "pieces", "counts", "shares"
 ROWS_MAX = 1 << 18
 """Rows, or texts, of one packet: about as many."""
 SHARE_COLUMNS = ("subjects", "predicates", "objects", "timestamps", "places")
-FRAGMENT_COLUMNS = ("graphs", "subjects", "predicates", "objects", "timestamps")
+FRAGMENT_COLUMNS = ("graphs", "subjects", "predicates", "objects", "timestamps", "goes")
+"""goes : 0 or 1."""
 QUAD_COLUMNS = ("graphs", "subjects", "predicates", "objects")
 
 
@@ -170,7 +171,8 @@ class Collected:
         rows, sizes = [], []
         for _, part in parts:
             chosen = self.wanted.of_rows(part.subjects, part.predicates, part.objects) & ~part.timing
-            rows.append(tuple(getattr(part, name)[chosen] for name in FRAGMENT_COLUMNS))
+            goes = signs_of(part.goes, len(chosen)).astype(np.int64)
+            rows.append((*(getattr(part, name)[chosen] for name in FRAGMENT_COLUMNS[:-1]), goes[chosen]))
             sizes.append(int(chosen.sum()))
         fields = {
             "part": WAITING,

@@ -37,7 +37,7 @@ from wukongs.live.pieces import Piece
 from wukongs.protocol.records import DeclareStream, Sn
 from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.encoded import Encoded, TermTable, signs
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import distinct_terms
 from wukongs.store.trace import TraceEntry
@@ -134,12 +134,19 @@ class Taken:
 
     def _waiting(self, packet: Packet) -> None:
         stream = self._stream(packet)
-        graphs, subjects, predicates, objects, times = _columns(packet, FRAGMENT_COLUMNS)
+        graphs, subjects, predicates, objects, times, goes = _columns(packet, FRAGMENT_COLUMNS)
         numbers, partitions = _list(packet, "numbers"), _list(packet, "partitions")
         for at, (lo, hi) in enumerate(_bounds(packet, len(graphs))):
             rows = slice(lo, hi)
-            terms = TermTable.empty()
-            encoded = Encoded(subjects[rows], predicates[rows], objects[rows], graphs[rows], times[rows], terms)
+            encoded = Encoded(
+                subjects[rows],
+                predicates[rows],
+                objects[rows],
+                graphs[rows],
+                times[rows],
+                TermTable.empty(),
+                goes=signs(goes[rows] != 0),
+            )
             stream.waiting.append((numbers[at], partitions[at], encoded))
         self.terms.append(terms_in(packet))
 

@@ -457,7 +457,8 @@ class NodeRecords:
                 emptied = []  # what these graphs held is among the deletes: other nodes had the last chunk already
             if change.operations or deletes or emptied:
                 difference = core.apply(packed(sn), deletes, inserts, into, emptied, staged.read)
-                self.updated.add(change.operations, difference)
+                if change.operations:  # else these are late retractions of a stream
+                    self.updated.add(change.operations, difference)
             else:
                 core.absorb(packed(sn), inserts, into)
         finally:

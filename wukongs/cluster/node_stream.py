@@ -4,7 +4,8 @@ A stream batch goes through here in these steps:
 
 1. Its pieces wait as they came (`keep`), in bounded room. Their terms are not known to the registry.
 2. When the protocol seals it (`insert`), its rows get their final ids. Its timeless rows wait in the StreamState, as
-   those of an embedded engine do; the rows whose subjects this node answers for join its slice shares.
+   those of an embedded engine do; the rows whose subjects this node answers for, but for retractions, join its slice
+   shares.
 3. If the node is a *home* of the stream, since a registered query that runs here reads it, the shares of all nodes are
    put together (`add_whole`).
 4. When its end is exposed, the injector seals it: the timeless rows join the stored graph, the whole slice the ring.
@@ -28,6 +29,7 @@ from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, PUSH_PARTITION, StreamState, WholeSlice
 from wukongs.store.dtypes import BoolArray, Int64Array
+from wukongs.store.encoded import signs_of
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MAX_MS
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
@@ -121,7 +123,8 @@ class NodeStream:
         of a shard knows all of that shard. int64[1024]"""
         counts = self.shares.counts.copy()
         for piece in self._pieces:
-            subjects = hash_ids(piece.encoded.subjects, piece.encoded)
+            encoded = piece.encoded
+            subjects = hash_ids(encoded.subjects, encoded)[~signs_of(encoded.goes, len(encoded))]
             counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
         return counts
 
@@ -276,9 +279,9 @@ class NodeStream:
         self.state.take(encoded, piece.timing, _NOTHING, piece.partition)
         columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.timestamps, piece.row_places())
         rows = ShareRows(piece.partition, piece.first_offset, *columns, transient_ids)
-        is_mine = mine[shards_of(encoded.subjects)]
-        if not is_mine.all():
-            rows = rows.take(is_mine, transient_ids)
+        is_shared = mine[shards_of(encoded.subjects)] & ~signs_of(encoded.goes, len(encoded))
+        if not is_shared.all():
+            rows = rows.take(is_shared, transient_ids)
         self.shares.add(piece.batch_number, rows)
 
     # --- whole slices -------------------------------------------------------------------------------------------------

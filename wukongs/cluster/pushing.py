@@ -30,13 +30,14 @@ from wukongs.cluster.writing import (
     take_together,
     writer_of,
 )
+from wukongs.csparql.terms import iri
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.pieces import timing_mask
 from wukongs.live.stream import Calls, Taken, partly_taken
 from wukongs.live.stream_state import StreamState
-from wukongs.store.dtypes import Int64Array
-from wukongs.store.encoded import Encoded, TermCutter
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
+from wukongs.store.encoded import NO_SIGNS, Encoded, TermCutter, signs_of
 from wukongs.wire.packet_columns import (
     column_of,
     count_of,
@@ -320,9 +321,10 @@ def _answers_in(packet: Packet, orders: Sequence[Order]) -> list[Answer]:
 class ClusterSink:
     """See wukongs.live.stream.Sink: what it takes is safe on all nodes. Raises also NodeUnavailable.
 
-    store: adds late tuples to the stored graph, those without a graph of their own to the one that is named."""
+    store: lets late tuples come to the stored graph, and others go first, those without a graph of their own in the one
+    that is named."""
 
-    def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, str | None], object]) -> None:
+    def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, Encoded, str | None], object]) -> None:
         self._core, self._writers, self._store = core, writers, store
 
     def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
@@ -365,9 +367,14 @@ class ClusterSink:
         timeless = late[~timing_mask(encoded, state.timing)[late]]
         if not len(timeless):
             return
-        quads = replace(TermCutter(encoded).cut(timeless), timestamps=_NO_ROWS)
+        goes = signs_of(encoded.goes, len(encoded))
+        last, cutter = _last_signs(encoded, timeless, state.into_iri), TermCutter(encoded)
+        come, gone = (
+            replace(cutter.cut(rows), timestamps=_NO_ROWS, goes=NO_SIGNS)
+            for rows in (last[~goes[last]], last[goes[last]])
+        )
         try:
-            self._store(quads, state.into_iri)
+            self._store(come, gone, state.into_iri)
         except WukongsError as error:
             raise NodeUnavailable(
                 f"stream {state.iri}: the tuples that are on time were taken; {len(timeless)} late ones may not be "
@@ -385,6 +392,18 @@ class ClusterSink:
         with self._core.lock:
             self._core.check_is_open()
             state.check_is_open()
+
+
+def _last_signs(encoded: Encoded, rows: Int64Array, into: str | None) -> Int64Array:
+    """Return those of some rows whose signs count: of each quad the last one by time, then by place. into: IRI of the
+    graph of quads without one, None: the default graph."""
+    if not len(encoded.goes):
+        return rows
+    latest = rows[np.argsort(encoded.timestamps[rows], kind="stable")][::-1]
+    own = np.isin(encoded.graphs, encoded.codes_of([iri(into or DEFAULT_GRAPH_IRI).text]))
+    graphs = np.where(own, UNBOUND, encoded.graphs)
+    quads = np.stack((graphs, encoded.subjects, encoded.predicates, encoded.objects))[:, latest]
+    return np.sort(latest[np.unique(quads, axis=1, return_index=True)[1]])
 
 
 def _may_store_late(state: StreamState, encoded: Encoded | None) -> bool:

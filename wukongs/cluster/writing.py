@@ -593,7 +593,7 @@ def _alone(outcomes: Sequence[Outcome]) -> Int64Array:
 
 
 def _is_same(one: Encoded, other: Encoded) -> bool:
-    names = ("subjects", "predicates", "objects", "graphs", "timestamps")
+    names = ("subjects", "predicates", "objects", "graphs", "timestamps", "goes")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names) and (
         one.clashes.texts() == other.clashes.texts()
     )

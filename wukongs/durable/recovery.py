@@ -41,7 +41,7 @@ from wukongs.live.window_log import OWN
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import storage_errors
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import Encoded, signs, signs_of
 from wukongs.store.manifest import NAME as MANIFEST
 from wukongs.store.snapshot import tick_of
 from wukongs.store.wal import Record, WriteAheadLog
@@ -296,12 +296,13 @@ class _Replay:
         if needed.all():
             take_piece(self._core, state, piece)
         else:
-            state.count(times[~needed])
-            state.ring.arrivals.skip(int((~needed).sum()))
+            goes = signs_of(piece.encoded.goes, len(times))
+            state.count(times[~needed], goes[~needed])
+            state.ring.arrivals.skip(int((~needed & ~goes).sum()))
             lost_to = batch_number(int(times[~needed][-1]), state.batch_ms)
             state.ring.lost_to = max(lost_to, state.ring.lost_to or lost_to)
             names = ("subjects", "predicates", "objects", "graphs", "timestamps")
-            kept = {name: getattr(piece.encoded, name)[needed] for name in names}
+            kept = {name: getattr(piece.encoded, name)[needed] for name in names} | {"goes": signs(goes[needed])}
             rest = replace(piece, encoded=replace(piece.encoded, **kept), timing=piece.timing[needed])
             if needed.any():
                 take_piece(self._core, state, rest)

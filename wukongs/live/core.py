@@ -26,11 +26,12 @@ import numpy as np
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
+from wukongs.live.absorption import Timeless, settled
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
 from wukongs.live.merger import Merger
 from wukongs.live.pieces import Piece
-from wukongs.live.stream_state import FOREVER_MS, Columns, StreamState
+from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import UnreadBudget
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
@@ -374,14 +375,14 @@ class Core:
 
         to_ms: nobody reads the stored graph as of a time before it. Then up to SEALED_TOGETHER more tuples of later
         stream batches join in the same batch, as if it had been merged of theirs."""
-        clock_ms, first_ms, timeless, count = self.clock_ms(), end_ms, list[Columns](), 0
+        clock_ms, first_ms, timeless, count = self.clock_ms(), end_ms, list[Timeless](), 0
         while True:
             for state in self.streams.values():
                 while (number := self._joins_next(state)) is not None:
                     if self._tick_end(number * state.batch_ms) != end_ms:
                         break
                     timeless.append(state.take_timeless(number))
-                    count += len(timeless[-1][0])
+                    count += len(timeless[-1].times)
             next_ms = None if to_ms is None or count > SEALED_TOGETHER else self._next_tick_end()
             if next_ms is None or to_ms is None or next_ms > to_ms:
                 break
@@ -477,14 +478,14 @@ class Core:
         if held is not None:
             held.close()
 
-    def _absorb(self, sn: int, timeless: Sequence[Columns], first_sn: int | None = None) -> None:
+    def _absorb(self, sn: int, timeless: Sequence[Timeless], first_sn: int | None = None) -> None:
         """Seal timeless tuples under a snapshot number. first_sn: that of the first of them, if it is another."""
         if not timeless:
             return
-        columns = [np.concatenate(column) for column in zip(*timeless, strict=True)]
         self.revoke_old_handles()
         if self.replayed_to is None or sn >= self.arrangement.trace.upper:
-            self.arrangement.absorb(sn, *columns, first_sn=first_sn)
+            gone, come = settled(timeless)
+            self.arrangement.absorb(sn, *come, gone=gone, first_sn=first_sn)
         self.pass_to(sn + 1)
 
     def pass_to(self, upper: int) -> None:
@@ -492,6 +493,13 @@ class Core:
         self.arrangement.trace.advance(upper)
         if self.replayed_to is not None:
             self.replayed_to = max(self.replayed_to, upper)
+
+    def absorb_late(self, state: StreamState, sn: int, late: Encoded) -> None:
+        """Let late timeless tuples of a call, in the order of their arrival, join the stored graph at a new snapshot
+        number."""
+        quads, places = _columns_of([late], state.into), np.zeros(len(late), np.int64)
+        self._absorb(sn, [Timeless(quads, late.goes, state.iri, 0, late.timestamps, places)])
+        self.arrangement.trace.pay()
 
     def absorb(self, sn: int, chunks: Iterable[Encoded], graph: int) -> None:
         """Add the triples of a load, their terms confirmed, at a new snapshot number. graph: of triples without one."""

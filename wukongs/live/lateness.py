@@ -79,7 +79,7 @@ def _in_order(piece: Piece, encoded: Encoded, rows: Int64Array) -> Piece:
 
 def _rows(encoded: Encoded, rows: Int64Array) -> Encoded:
     """Return rows of encoded tuples with all the terms."""
-    names = ("subjects", "predicates", "objects", "graphs", "timestamps")
+    names = ("subjects", "predicates", "objects", "graphs", "timestamps", *(["goes"] if len(encoded.goes) else []))
     return replace(encoded, **{name: getattr(encoded, name)[rows] for name in names})
 
 
@@ -149,11 +149,9 @@ def _table(columns: Sequence[Any], rows: Int64Array) -> pyarrow.Table:
     """Return rows of what was pushed as a table that push_arrow takes."""
     import pyarrow as pa
 
-    subjects, predicates, objects, times, *rest = columns
+    subjects, predicates, objects, times, *extra = columns
     found = {"subject": subjects, "predicate": predicates, "object": objects}
-    graphs = rest[0] if rest else None
-    if graphs is not None:
-        found["graph"] = graphs
+    found |= {name: column for name, column in zip(("graph", "op"), extra, strict=False) if column is not None}
     taken = {name: _taken(column, rows) for name, column in found.items()}
     return pa.table({**taken, "timestamp_ms": pa.array(np.asarray(times)[rows], pa.int64())})
 
@@ -167,9 +165,13 @@ def _taken(column: Any, rows: Int64Array) -> Any:
 
 
 def _nquads(table: pyarrow.Table) -> bytes:
-    """Return tuples as lines of N-Quads, with their times in comments."""
+    """Return tuples as lines of N-Quads, with their times in comments. A retraction is a comment as a whole."""
     names = [name for name in ("subject", "predicate", "object", "graph") if name in table.column_names]
     parts = zip(*(table.column(name).to_pylist() for name in names), strict=True)
     times = table.column("timestamp_ms").to_pylist()
-    lines = (f"{' '.join(filter(None, terms))} . # {ms} ms\n" for terms, ms in zip(parts, times, strict=True))
+    ops = table.column("op").to_pylist() if "op" in table.column_names else ["+"] * len(times)
+    lines = (
+        f"{'# - ' if op == '-' else ''}{' '.join(filter(None, terms))} . # {ms} ms\n"
+        for terms, ms, op in zip(parts, times, ops, strict=True)
+    )
     return "".join(lines).encode()

@@ -24,7 +24,7 @@ import numpy as np
 from wukongs.errors import DataError, StreamError
 from wukongs.live.header import OLDEST_LOGGED_VERSION, PROTOCOL_VERSION, Frame, read_header, write_header
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
-from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.encoded import NO_SIGNS, Encoded, TermTable, signs
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -153,6 +153,9 @@ def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> lis
         if message.places is not None:
             fields["is_share"] = True
             beside["place"] = message.places
+        if len(message.encoded.goes):
+            fields["has_signs"] = True
+            beside["goes"] = message.encoded.goes
         columns = _tuple_frames(message.encoded, beside)
     else:
         fields = asdict(message)
@@ -169,17 +172,21 @@ def chunk_frames(chunk: Chunk) -> list[Frame]:
 def pushed_frames(pushed: Pushed) -> list[Frame]:
     """Return the frames of what was pushed."""
     piece = pushed.piece
-    fields = {name: getattr(piece, name) for name in _PIECE_FIELDS}
+    fields: dict[str, Any] = {name: getattr(piece, name) for name in _PIECE_FIELDS}
+    beside: dict[str, Int64Array | BoolArray] = {"timestamp_ms": piece.encoded.timestamps, "timing": piece.timing}
+    if len(piece.encoded.goes):
+        fields["has_signs"] = True
+        beside["goes"] = piece.encoded.goes
     header = write_header({"kind": _PUSHED, "stands_ms": pushed.stands_ms, "sn": pushed.sn, **fields})
-    return [header, *_tuple_frames(piece.encoded, {"timestamp_ms": piece.encoded.timestamps, "timing": piece.timing})]
+    return [header, *_tuple_frames(piece.encoded, beside)]
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=5)
 def _tuples_schema(beside: tuple[str, ...]) -> Any:
     """Return the schema of tuples that have these columns beside their terms."""
     import pyarrow as pa
 
-    return pa.schema([(name, pa.bool_() if name == "timing" else pa.int64()) for name in (*_TUPLE, *beside)])
+    return pa.schema([(name, pa.bool_() if name in ("timing", "goes") else pa.int64()) for name in (*_TUPLE, *beside)])
 
 
 @lru_cache(maxsize=1)
@@ -292,10 +299,13 @@ def bool_field(header: dict[str, Any], kind: str, name: str) -> bool:
 
 
 def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Piece:
-    is_share = "is_share" in header and bool_field(header, "piece", "is_share")
-    names = ("timestamp_ms", "timing", *(["place"] if is_share else []))
+    is_share, has_signs = (name in header and bool_field(header, "piece", name) for name in ("is_share", "has_signs"))
+    names = ("timestamp_ms", "timing", *(["place"] if is_share else []), *(["goes"] if has_signs else []))
     encoded, (times, timing, *rest) = _read_tuples(frames, "piece", names, is_trusted)
-    places = rest[0] if rest else None
+    places = rest[0] if is_share else None
+    goes = signs(rest[-1].astype(np.bool_)) if has_signs else NO_SIGNS
+    if len(goes) and (goes & timing.astype(np.bool_)).any():
+        raise DataError("message 'piece': expected retractions of timeless tuples only, found one of a timing tuple")
     if places is not None and len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
         raise DataError("message 'piece': expected ascending places in a share, found others")
     numbers = {name: int_field(header, "piece", name) for name in _PIECE_NUMBERS}
@@ -305,7 +315,7 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
             f"{numbers['first_offset']}, end_offset = {numbers['end_offset']}, piece = {numbers['piece']}"
         )
     stream, partition = text_field(header, "piece", "stream"), text_field(header, "piece", "partition")
-    timed = replace(encoded, timestamps=times)
+    timed = replace(encoded, timestamps=times, goes=goes)
     return Piece(stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places)
 
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
 TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
-"""The columns of a table that is pushed; it may also have a graph."""
+"""The columns of a table that is pushed; it may also have a graph, and an op."""
+EXTRA_COLUMNS = ("graph", "op")
 Columns: TypeAlias = tuple[Any, ...]
 """Columns as encode_columns takes them."""
 Pushable: TypeAlias = "pyarrow.Table | Iterable[tuple[Any, Any, Any, int]] | None"
@@ -53,11 +54,14 @@ def columns_of(stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]) -> 
 
 def check_table(stream_iri: str, table: pyarrow.Table) -> None:
     """Raise StreamError for a table without the columns that are pushed."""
-    missing = [name for name in TABLE_COLUMNS if name not in table.column_names]
-    if missing:
+    names = table.column_names
+    missing = [name for name in TABLE_COLUMNS if name not in names]
+    twice = [name for name in (*TABLE_COLUMNS, *EXTRA_COLUMNS) if names.count(name) > 1]
+    if missing or twice:
+        wrong = f"no column {', '.join(missing)}" if missing else f"several columns {twice[0]}"
         raise StreamError(
-            f"stream {stream_iri}: the table has no column {', '.join(missing)}: expected {', '.join(TABLE_COLUMNS)}, "
-            f"found {', '.join(table.column_names) or 'none'}"
+            f"stream {stream_iri}: the table has {wrong}: expected {', '.join(TABLE_COLUMNS)}, "
+            f"found {', '.join(names) or 'none'}"
         )
 
 
@@ -123,7 +127,9 @@ class Stream:
 
     def push_arrow(self, table: pyarrow.Table) -> int:
         """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
-        tuple names its graph, graph; in order of time. Returns and raises as push."""
+        tuple names its graph, graph; in order of time. op, if there is one: "+" for a tuple, "-" for a retraction: the
+        stored graph loses the triple, and no window has it. Returns and raises as push; also StreamError for the
+        retraction of a timing tuple."""
         return self._push(_table_columns(self.iri, table))
 
     def advance(self, timestamp_ms: int) -> None:
@@ -179,8 +185,8 @@ def _columns(stream_iri: str, pushed: Pushable) -> Columns | None:
 
 def _table_columns(stream_iri: str, table: pyarrow.Table) -> Columns:
     check_table(stream_iri, table)
-    graphs = table.column("graph") if "graph" in table.column_names else None
-    return *(table.column(name) for name in TABLE_COLUMNS), graphs
+    extra = (table.column(name) if name in table.column_names else None for name in EXTRA_COLUMNS)
+    return *(table.column(name) for name in TABLE_COLUMNS), *extra
 
 
 def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None) -> dict[str, int]:
@@ -192,6 +198,8 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
         for stream, columns in calls
     ]
     sink, states = calls[0][0]._sink, [stream._state for stream, _ in calls]
+    for state, one in zip(states, encoded, strict=True):
+        _check_signs(state, one)
     found, refusal = sink.take_all(list(zip(states, encoded, strict=True)), advance_ms)
     counts = {}
     for (stream, columns), one, late in zip(calls, encoded, found, strict=False):
@@ -203,6 +211,19 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
     if refusal is not None:
         raise refusal
     return counts
+
+
+def _check_signs(state: StreamState, encoded: Encoded | None) -> None:
+    """Raise StreamError for the retraction of a tuple that is in windows only."""
+    if encoded is None or not len(encoded.goes):
+        return
+    rows = np.flatnonzero(encoded.goes & timing_mask(encoded, state.timing))
+    if len(rows):
+        only = "of this stream" if state.timing is True else "with this predicate"
+        raise StreamError(
+            f"stream {state.iri}: row {rows[0]}, column 'op': found - , but tuples {only} are timing: the stored graph "
+            "has none of them. Nothing of this call was applied"
+        )
 
 
 def partly_taken(error: WukongsError, taken: Sequence[str], others: Sequence[WukongsError] = ()) -> WukongsError:
@@ -368,4 +389,4 @@ def store_late(core: Core, state: StreamState, pushed: Pushed, call: Sorted) -> 
     if pushed.sn < core.arrangement.trace.upper:
         core.pass_to(pushed.sn + 1)
     else:
-        core.absorb(pushed.sn, [core.registry.confirm(call.late)[0]], state.into)
+        core.absorb_late(state, pushed.sn, core.registry.confirm(call.late)[0])

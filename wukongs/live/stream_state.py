@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from wukongs.errors import StreamError
+from wukongs.live.absorption import Timeless
 from wukongs.live.ledger import PartitionLedger
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.settings import Settings
 from wukongs.store.batch import distinct_predicates
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import NO_SIGNS, Encoded, signs, signs_of
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 
@@ -53,6 +54,9 @@ def batch_number(timestamp_ms: int, batch_ms: int) -> int:
     return -(-timestamp_ms // batch_ms)
 
 
+_COLUMNS = ("subjects", "predicates", "objects", "graphs", "timestamps", "timing")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fragment:
     """Tuples of one stream batch, from one call of one source partition. Columns : int64[n]; timing : bool[n];
@@ -67,14 +71,26 @@ class Fragment:
     transient_ids: Int64Array
     transient_bytes: int
     partition: str
+    goes: BoolArray = field(default_factory=lambda: NO_SIGNS)
+    """Which tuples are retractions, bool[n], empty if none is."""
 
     @staticmethod
     def join(fragments: list[Fragment]) -> Fragment:
         if len(fragments) == 1:
             return fragments[0]
-        names = (name for name in Fragment.__slots__ if name not in ("transient_bytes", "partition"))
-        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in fragments]) for name in names}
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in fragments]) for name in (*_COLUMNS, "transient_ids")
+        }
+        if any(len(part.goes) for part in fragments):
+            columns["goes"] = np.concatenate([signs_of(part.goes, len(part.subjects)) for part in fragments])
         return Fragment(**columns, transient_bytes=sum(part.transient_bytes for part in fragments), partition="")
+
+    def come(self) -> Fragment:
+        """Return the tuples that windows hold: all but retractions."""
+        if not len(self.goes):
+            return self
+        columns: dict[str, Any] = {name: getattr(self, name)[~self.goes] for name in _COLUMNS}
+        return replace(self, **columns, goes=NO_SIGNS)
 
 
 _NOTHING: Int64Array = np.empty(0, np.int64)
@@ -152,6 +168,7 @@ class StreamState:
     is_recovered: bool = False
     """It was found in the data folder, and nobody has asked for it yet."""
     tuple_count: int = 0
+    """Tuples that have come; retractions are none."""
     waiting_bytes: int = 0
     _to_slice: dict[int, list[Fragment]] = field(default_factory=dict)
     _to_join: dict[int, list[Fragment]] = field(default_factory=dict)
@@ -273,14 +290,15 @@ class StreamState:
         # A term of several slices counts in each of them; which of the texts are the transient ones is not asked.
         share = len(transient_ids) / max(1, len(encoded.terms))
         transient_bytes = int(len(encoded.terms.text) * share) + _BYTES_PER_TRANSIENT_TERM * len(transient_ids)
-        count = len(encoded)
-        self.count(encoded.timestamps)
+        count, goes = len(encoded), encoded.goes
+        self.count(encoded.timestamps, goes)
+        # The terms of one call live as long as the last of its slices.
+        last = int(np.flatnonzero(~goes)[-1]) if len(goes) and not goes.all() else count - 1
         lo = 0
         while lo < count:
             number = batch_number(int(encoded.timestamps[lo]), self.batch_ms)
             hi = int(np.searchsorted(encoded.timestamps, number * self.batch_ms, "right"))
-            # The terms of one call live as long as the last of its slices.
-            ids = transient_ids if hi == count else transient_ids[:0]
+            ids = transient_ids if lo <= last < hi else transient_ids[:0]
             fragment = Fragment(
                 encoded.subjects[lo:hi],
                 encoded.predicates[lo:hi],
@@ -291,10 +309,11 @@ class StreamState:
                 ids,
                 transient_bytes if len(ids) else 0,
                 partition,
+                signs(goes[lo:hi]) if len(goes) else NO_SIGNS,
             )
             size_before = self._size(number)
-            if self.whole is None:
-                _wait(self._to_slice, self._slice_numbers, number, fragment)
+            if self.whole is None and not (len(fragment.goes) and fragment.goes.all()):
+                _wait(self._to_slice, self._slice_numbers, number, fragment.come())
             if not fragment.timing.all():
                 _wait(self._to_join, self._join_numbers, number, fragment)
             self.waiting_bytes += self._size(number) - size_before
@@ -302,15 +321,15 @@ class StreamState:
 
     def _size(self, number: int) -> int:
         """Return how many bytes the tuples of a stream batch take that wait."""
-        fragments = self._to_slice.get(number) or self._to_join.get(number, [])
-        return sum(len(fragment.subjects) for fragment in fragments) * FRAGMENT_BYTES_PER_TUPLE
+        waiting = self._to_slice.get(number, ()), self._to_join.get(number, ())
+        return max(sum(len(part.subjects) for part in parts) for parts in waiting) * FRAGMENT_BYTES_PER_TUPLE
 
-    def count(self, timestamps: Int64Array) -> None:
-        """Note that tuples with these times, in order, have come."""
+    def count(self, timestamps: Int64Array, goes: BoolArray = NO_SIGNS) -> None:
+        """Note that tuples with these times, in order, and signs have come."""
         if len(timestamps):
             last = int(timestamps[-1])
             self.last_ms = last if self.last_ms is None else max(last, self.last_ms)
-            self.tuple_count += len(timestamps)
+            self.tuple_count += len(timestamps) - int(np.count_nonzero(goes))
 
     def count_late(self, is_late: BoolArray, timing: BoolArray) -> None:
         """Note which tuples of a call have come too late, and which of all are timing."""
@@ -503,9 +522,8 @@ class StreamState:
         self._predicates[number] = len(fragments), found
         return found
 
-    def take_timeless(self, number: int) -> Columns:
-        """Return graphs, subjects, predicates, objects of the timeless tuples of the earliest stream batch that has
-        some. They wait no more."""
+    def take_timeless(self, number: int) -> Timeless:
+        """Return the timeless tuples of the earliest stream batch that has some. They wait no more."""
         assert number == self._join_numbers[0], (number, self._join_numbers[0])
         heappop(self._join_numbers)
         self.waiting_bytes -= self._size(number)
@@ -514,11 +532,19 @@ class StreamState:
         self.waiting_bytes += self._size(number)
         tuples = Fragment.join(fragments)
         graphs = np.where(tuples.graphs == UNBOUND, self.into, tuples.graphs)
-        columns = graphs, tuples.subjects, tuples.predicates, tuples.objects
-        if not tuples.timing.any():
-            return columns
-        timeless = np.flatnonzero(~tuples.timing)
-        return columns[0][timeless], columns[1][timeless], columns[2][timeless], columns[3][timeless]
+        partitions = sorted({fragment.partition for fragment in fragments})
+        places: Int64Array = np.repeat(
+            [partitions.index(fragment.partition) for fragment in fragments], [len(f.subjects) for f in fragments]
+        )
+        timeless = Timeless(
+            (graphs, tuples.subjects, tuples.predicates, tuples.objects),
+            tuples.goes,
+            self.iri,
+            number * self.batch_ms,
+            tuples.timestamps,
+            places,
+        )
+        return timeless if not tuples.timing.any() else timeless.take(np.flatnonzero(~tuples.timing))
 
     def add_slice(
         self, number: int, arrivals: Columns, columns: Columns, transient_ids: Int64Array, transient_bytes: int

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wukongs.live.stream import TABLE_COLUMNS, Pushable, check_table, check_timestamp, columns_of
+from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Pushable, check_table, check_timestamp, columns_of
 from wukongs.remote.connection import Connection, Joined
 from wukongs.store.dtypes import UInt8Array
 
@@ -83,7 +83,7 @@ def table_bytes(stream_iri: str, pushed: Pushable) -> UInt8Array | None:
         return None
     if isinstance(pushed, pa.Table):
         check_table(stream_iri, pushed)
-        table = pushed.select([name for name in (*TABLE_COLUMNS, "graph") if name in pushed.column_names])
+        table = pushed.select([name for name in (*TABLE_COLUMNS, *EXTRA_COLUMNS) if name in pushed.column_names])
     else:
         columns = columns_of(stream_iri, pushed)
         if columns is None:

@@ -5,6 +5,7 @@ Tuples go as these arrays; several groups of tuples go together, each with a tab
 
 sizes : in the fields, for each group the numbers of its rows, terms and clashing terms;
 subjects, predicates, objects, graphs, timestamps : int64[all rows]; timestamps are left out where data has no times;
+goes : bool[all rows], which tuples are retractions; left out where none is;
 term_ids : int64[all terms]; term_offsets : int64[all terms + 1]; term_text : uint8[bytes];
 clash_ids, clash_offsets, clash_text : the same of clashing terms; left out where there are none.
 """
@@ -20,7 +21,7 @@ import numpy as np
 from wukongs.errors import DataError
 from wukongs.live.pieces import check_ids
 from wukongs.store.dtypes import Int64Array, UInt8Array
-from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.encoded import Encoded, TermTable, signs, signs_of
 from wukongs.wire.packets import Array, Packet
 
 _INT64_MAX = (1 << 63) - 1
@@ -143,6 +144,8 @@ def tuples_packet(kind: str, groups: Sequence[Encoded], **fields: Any) -> Packet
     times = np.concatenate([one.timestamps for one in groups])
     if len(times):
         arrays["timestamps"] = times
+    if any(len(one.goes) for one in groups):
+        arrays["goes"] = np.concatenate([signs_of(one.goes, len(one)) for one in groups])
     arrays |= term_arrays(TermTable.joined([one.terms for one in groups]))
     sizes = [(len(one), len(one.terms), len(one.clashes)) for one in groups]
     if any(clash_count for _, _, clash_count in sizes):
@@ -159,6 +162,7 @@ def tuples_in(packet: Packet) -> list[Encoded]:
     columns = [column_of(packet, name, np.int64, row_count) for name in _COLUMNS]
     has_times = "timestamps" in packet.arrays
     times: Int64Array = column_of(packet, "timestamps", np.int64, row_count) if has_times else _NOTHING
+    goes = column_of(packet, "goes", np.bool_, row_count) if "goes" in packet.arrays else np.zeros(row_count, np.bool_)
     terms, clashes = terms_in(packet), TermTable.empty()
     if "clash_ids" in packet.arrays:
         clashes = terms_in(packet, "clash_")
@@ -173,7 +177,7 @@ def tuples_in(packet: Packet) -> list[Encoded]:
     for (lo, hi), of_terms, of_clashes in zip(*bounds, strict=True):
         subjects, predicates, objects, graphs = (column[lo:hi] for column in columns)
         texts = terms.part(*of_terms), clashes.part(*of_clashes)
-        encoded = Encoded(subjects, predicates, objects, graphs, times[lo:hi], *texts)
+        encoded = Encoded(subjects, predicates, objects, graphs, times[lo:hi], *texts, signs(goes[lo:hi]))
         check_ids(encoded, packet.kind)
         found.append(encoded)
     return found

@@ -166,7 +166,7 @@ MALFORMED: list[tuple[Mapping[str, Any], Mapping[str, Any], str]] = [
     ({"part": "shares", **PARTS}, {**SHARE, **TEXTS, "subjects": ROWS + 5}, "shares: expected the texts of all terms"),
     (
         {"part": "waiting", "sizes": [2], "partitions": [], "numbers": [1]},
-        {**QUADS, "timestamps": ROWS, **TEXTS},
+        {**QUADS, "timestamps": ROWS, "goes": ROWS, **TEXTS},
         "waiting: expected partitions for each",
     ),
 ]

@@ -15,7 +15,7 @@ from tests.unit.wire.pieces import make_piece, many
 from wukongs.errors import DataError, StreamError
 from wukongs.live import pieces
 from wukongs.live.header import HEADER_BYTES_MAX
-from wukongs.live.pieces import Chunk, Close, Finish, Open, Piece, check_batch_number, chunk_frames
+from wukongs.live.pieces import Chunk, Close, Finish, Open, Piece, Pushed, check_batch_number, chunk_frames
 from wukongs.store.dtypes import CLASH_FIRST
 from wukongs.store.encoded import Encoded
 from wukongs.wire.messages import Ack, Message, Opened, Place, Refused, from_frames, sequence_of, to_frames
@@ -57,7 +57,7 @@ def _assert_same(found: Message, piece: Piece) -> None:
 
 
 def _assert_same_tuples(found: Encoded, sent: Encoded) -> None:
-    for name in ("subjects", "predicates", "objects", "graphs", "timestamps"):
+    for name in ("subjects", "predicates", "objects", "graphs", "timestamps", "goes"):
         np.testing.assert_array_equal(getattr(found, name), getattr(sent, name))
     for name in ("terms", "clashes"):
         mine, theirs = getattr(found, name), getattr(sent, name)
@@ -104,6 +104,24 @@ def test_a_share_comes_back_with_the_places_of_its_rows() -> None:
         from_frames(_with_header(_bytes(share), is_share=1))
 
 
+def test_retractions_come_back() -> None:
+    piece = make_piece(many(3), end=9)
+    signs = replace(piece.encoded, goes=np.array([False, True, True]))
+    for places in (None, np.array([0, 4, 7])):
+        signed = replace(piece, encoded=signs, timing=np.zeros(3, np.bool_), places=places)
+        found, _ = from_frames(_bytes(signed))
+        _assert_same(found, signed)
+    pushed = pieces.from_frames(pieces.pushed_frames(Pushed(signed, 7, 8)))
+    assert isinstance(pushed, Pushed)
+    _assert_same_tuples(pushed.piece.encoded, signs)
+    with pytest.raises(DataError, match="expected retractions of timeless tuples only"):
+        from_frames(_bytes(replace(signed, timing=np.array([True, False, True]))))
+    with pytest.raises(DataError, match="expected has_signs to be a boolean, found 1"):
+        from_frames(_with_header(_bytes(signed), has_signs=1))
+    with pytest.raises(DataError, match="expected tuples as an Arrow record batch"):
+        from_frames(_with_header(_bytes(piece), has_signs=True))
+
+
 def test_clashing_terms_travel_with_their_codes() -> None:
     piece = make_piece(many(400), hash_bits=8)
     assert len(piece.encoded.clashes) > 0
@@ -125,12 +143,12 @@ def test_a_chunk_of_a_load_or_an_update_comes_back(goes: bool) -> None:
     [
         ([], "expected a header frame, found no frame"),
         ([b"\x80\x04garbage"], r"expected a JSON header, found b'\\x80"),
-        ([pickle.dumps({"wukongs": 2})], "expected a JSON header"),
+        ([pickle.dumps({"wukongs": 3})], "expected a JSON header"),
         ([b"[" * 100_000], "expected a JSON header"),
         ([b"[1, 2]"], "expected a header with a 'wukongs' version"),
-        ([b'{"wukongs": 1, "kind": "open"}'], "expected protocol version 2, found 1. Run the same version"),
-        ([b'{"wukongs": 2, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
-        ([b'{"wukongs": 2, "kind": ["open"]}'], "expected a kind among"),
+        ([b'{"wukongs": 1, "kind": "open"}'], "expected protocol version 3, found 1. Run the same version"),
+        ([b'{"wukongs": 3, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
+        ([b'{"wukongs": 3, "kind": ["open"]}'], "expected a kind among"),
         ([b" " * (HEADER_BYTES_MAX + 1)], "expected a header of at most 16777216 bytes"),
     ],
 )
@@ -279,5 +297,5 @@ def test_an_older_version_is_read_from_a_log_and_refused_from_a_peer() -> None:
     close = Close("s", "p", 1, 40, -1)
     older = _with_header(_bytes(close), wukongs=1)
     assert pieces.from_frames(older, is_trusted=True) == close
-    with pytest.raises(DataError, match="expected protocol version 2, found 1"):
+    with pytest.raises(DataError, match="expected protocol version 3, found 1"):
         pieces.from_frames(older)

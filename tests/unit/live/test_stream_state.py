@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,7 @@ def test_tuples_wait_in_their_stream_batches() -> None:
     state.complete(PUSH_PARTITION, 10_000)
     found = []
     while (number := state.next_join()) is not None:
-        found.append((number, state.take_timeless(number)[1].tolist()))
+        found.append((number, state.take_timeless(number).quads[1].tolist()))
     assert found == [(-1, [2, 4]), (0, [6, 8]), (1, [10, 12]), (2, [14])]
     assert state.waiting_bytes == 7 * 41, "they still wait for their slices"
     while (number := state.next_slice()) is not None:
@@ -136,12 +138,41 @@ def test_timeless_tuples_are_handed_on_with_their_graph() -> None:
     own = encoded([5, 6], [12, 10], graph=90)
     state.take(own, own.predicates == 10, NO_IDS)
     state.make_slice(1)
-    graphs, subjects, predicates, objects = state.take_timeless(1)
+    graphs, subjects, predicates, objects = state.take_timeless(1).quads
     assert graphs.tolist() == [70, 70, 90]
     assert subjects.tolist() == [4, 6, 2]
     assert predicates.tolist() == [12, 12, 12]
     assert objects.tolist() == [50, 50, 50]
     assert len(state.ring) == 6, "the slice has all, timing and timeless"
+
+
+def test_retractions_wait_for_the_stored_graph_alone() -> None:
+    state = state_of(timing=("http://ex/timing",))
+    signs = np.array([True, False, False, True, True, True])
+    tuples = replace(encoded([10, 20, 110, 120, 210, 310], [12, 12, 10, 12, 12, 12]), goes=signs)
+    state.take(tuples, tuples.predicates == 10, np.array([4, 6]), "b")
+    state.take(replace(encoded([15]), goes=np.array([True])), np.array([False]), NO_IDS, "a")
+    assert state.tuple_count == 2
+    assert state.last_ms == 310
+    assert state.waiting_ids().tolist() == [4, 6], "they go with the slice of the last tuple that has one"
+    state.end()
+    found, sizes = [], [state.waiting_bytes]
+    while (number := state.next_slice()) is not None:
+        state.make_slice(number)
+        found.append(number)
+    assert (found, len(state.ring)) == ([1, 2], 2)
+    while (number := state.next_join()) is not None:
+        timeless = state.take_timeless(number)
+        times, goes, places = timeless.times.tolist(), timeless.goes.tolist(), timeless.places.tolist()
+        found.append((number, timeless.end_ms, times, goes, places))  # type: ignore[arg-type]
+        sizes.append(state.waiting_bytes)
+    assert found[2:] == [
+        (1, 100, [10, 20, 15], [True, False, True], [1, 1, 0]),
+        (2, 200, [120], [True], [0]),
+        (3, 300, [210], [True], [0]),
+        (4, 400, [310], [True], [0]),
+    ]
+    assert sizes == [7 * 41, 4 * 41, 2 * 41, 41, 0]
 
 
 def test_transient_ids_of_a_call_live_as_long_as_its_last_slice() -> None:

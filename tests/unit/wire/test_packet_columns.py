@@ -48,7 +48,7 @@ def texts(encoded: Encoded) -> tuple[list[str], list[str]]:
 def assert_same(found: Sequence[Encoded], given: Sequence[Encoded]) -> None:
     assert len(found) == len(given)
     for one, other in zip(found, given, strict=True):
-        for name in ("subjects", "predicates", "objects", "graphs", "timestamps"):
+        for name in ("subjects", "predicates", "objects", "graphs", "timestamps", "goes"):
             assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
         assert one.terms.ids.tolist() == other.terms.ids.tolist()
         assert one.clashes.ids.tolist() == other.clashes.ids.tolist()
@@ -66,6 +66,16 @@ def test_groups_of_tuples_come_as_they_went(time: int | None) -> None:
     assert_same(tuples_in(packet), groups)
     for some in ([groups[2]], []):
         assert_same(tuples_in(sent(tuples_packet("x", some))), some)
+
+
+def test_groups_of_which_some_have_retractions_come_as_they_went() -> None:
+    groups = [tuples(2), replace(tuples(3), goes=np.array([False, True, False])), tuples(0)]
+    packet = sent(tuples_packet("x", groups))
+    assert_same(tuples_in(packet), groups)
+    assert "goes" not in tuples_packet("x", [groups[0]]).arrays
+    for wrong in (np.zeros(4, np.bool_), np.zeros(5, np.int64)):
+        with pytest.raises(DataError, match="array goes: expected bool"):
+            tuples_in(Packet("x", packet.fields, {**packet.arrays, "goes": wrong}))
 
 
 def test_what_is_sent_is_no_part_of_what_stays() -> None:

@@ -92,9 +92,9 @@ def test_messages_reach_the_handler_and_are_acknowledged(channel: DealerChannel,
     [
         ([b""], "expected a JSON header"),
         ([b"\x00\xff", b"x" * 1000], "expected a JSON header"),
-        ([b'{"wukongs":9,"kind":"piece","seq":4}'], "expected protocol version 2, found 9"),
-        ([b'{"wukongs":2,"kind":"piece","seq":4}', b"a", b"b"], "expected 4 frames"),
-        ([b'{"wukongs":2,"kind":"piece","seq":4}', b"a", b"b", b"c"], "expected tuples as an Arrow record batch"),
+        ([b'{"wukongs":9,"kind":"piece","seq":4}'], "expected protocol version 3, found 9"),
+        ([b'{"wukongs":3,"kind":"piece","seq":4}', b"a", b"b"], "expected 4 frames"),
+        ([b'{"wukongs":3,"kind":"piece","seq":4}', b"a", b"b", b"c"], "expected tuples as an Arrow record batch"),
     ],
 )
 def test_garbage_is_refused_and_the_socket_goes_on(channel: DealerChannel, frames: list[bytes], expected: str) -> None:

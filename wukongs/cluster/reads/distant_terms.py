@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ class DistantIds:
         old = np.concatenate((terms.ids, CLASH_FIRST - np.arange(len(others))))
         new = np.concatenate((ids, others))
         names = "graphs", "subjects", "predicates", "objects"
-        columns = {name: replace_ids(getattr(encoded, name), old, new) for name in names}
+        columns: dict[str, Any] = {name: replace_ids(getattr(encoded, name), old, new) for name in names}
         table = TermTable(
             new,
             np.concatenate((terms.offsets, terms.offsets[-1] + clashes.offsets[1:])),
