@@ -48,6 +48,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from wukongs.errors import CompactedError
 from wukongs.store.batch import VALUES_MAX, Batch, with_key_filter
@@ -88,6 +89,10 @@ class TraceEntry:
 
     def __len__(self) -> int:
         return self.size
+
+    def has_row(self, predicate: int | None, graph: int) -> bool:
+        """Tell whether it has a triple or a tombstone of a graph with a predicate (None: any)."""
+        return any(batch is not None and batch.has_row(predicate, graph) for batch in (self.batch, self.tombstones))
 
 
 @dataclass(slots=True, eq=False)
@@ -280,13 +285,12 @@ class Trace:
 
     def touches(self, after_sn: int, predicate: int | None, graph: int) -> bool:
         """Tell whether a triple of a graph, with a predicate (None: any), may have come or gone behind an SN."""
-        for entry in reversed(self._entries):
-            if entry.upper <= after_sn + 1:
-                return False
-            for batch in (entry.batch, entry.tombstones):
-                if batch is not None and batch.has_row(predicate, graph):
-                    return True
-        return False
+        if after_sn + 1 >= self._sealed_from:
+            sealed = takewhile(lambda entry: entry.lower > after_sn, reversed(self._sealed))
+            return any(entry.has_row(predicate, graph) for entry in sealed)
+        behind = takewhile(lambda entry: entry.upper > after_sn + 1, reversed(self._entries))
+        # An entry that was merged over the SN may have had triples that came before it and have gone since.
+        return any(entry.lower <= after_sn or entry.has_row(predicate, graph) for entry in behind)
 
     def between(self, after_sn: int, sn: int) -> tuple[TraceEntry, ...] | None:
         """Return what was sealed at the SNs after_sn < s <= sn, in order, whatever was merged since; None if it is not

@@ -271,3 +271,31 @@ def test_what_is_stored_is_no_reason_to_evaluate_anew(monkeypatch: pytest.Monkey
         for number in range(1, 9)
     }
     assert ran == [0, 1, 2, 3, 4, 5, 5, 6]
+
+
+@pytest.mark.parametrize("by", ["update", "stream"])
+def test_a_deletion_is_seen_although_merging_has_cancelled_it(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    """The triple came before one firing and went before the next: the merge of both leaves nothing of its predicate."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    text = f"SELECT ?a ?c FROM NAMED STREAM <{S}> [RANGE 900ms STEP 300ms] {STORED} WHERE"
+    knows = ("<http://e/me>", "<http://e/knows>", "<http://e/n1>")
+    with wukongs.Engine() as engine:
+        stream, other = engine.stream(S, timing=True, batch_ms=100), engine.stream(T, batch_ms=100)
+        query: Any = engine.register(
+            f"REGISTER QUERY q AS {text} {{ ?a <http://e/knows> ?b . GRAPH <{S}> {{ ?b <http://e/likes> ?c }} }}"
+        )
+        other.push([(*knows, 100)])
+        for number in range(1, 13):
+            stream.push([("<http://e/n1>", "<http://e/likes>", f"<http://e/o{number}>", 100 * number)])
+            if number == 7 and by == "update":
+                engine.update(f"DELETE DATA {{ {' '.join(knows)} }}")
+            elif number == 7:
+                names = ("subject", "predicate", "object", "timestamp_ms", "op")
+                other.push_arrow(pa.table({name: [cell] for name, cell in zip(names, (*knows, 700, "-"), strict=True)}))
+            for one in (stream, other):
+                one.advance(100 * number)
+            engine.settle(60)
+            with engine._core.lock:
+                engine._core.arrangement.trace.merge_all()
+        assert {one.end_ms: len(one) for one in query.results(timeout_s=0)} == {300: 3, 600: 6, 900: 0, 1200: 0}
+        assert query.stats()["firings_by_deltas"] == 2, "one firing is evaluated anew"

@@ -96,12 +96,7 @@ class StoredSince:
         if self.before is None or self.before > sn:
             return False
         earlier = [entry for entry in self.entries or () if entry.lower <= sn]
-        return not any(
-            batch is not None and batch.has_row(*kind)
-            for entry in earlier
-            for batch in (entry.batch, entry.tombstones)
-            for kind in kinds
-        )
+        return not any(entry.has_row(*kind) for entry in earlier for kind in kinds)
 
     def takes(self, kinds: Iterable[tuple[int | None, int]]) -> bool:
         """Tell whether triples of one of some predicates (None: any) and graphs were deleted, or may have been."""
