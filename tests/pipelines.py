@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.live.pieces import Piece, timing_mask
+from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
@@ -28,10 +29,13 @@ class Pipeline:
         """Send (name, timestamp) rows of one stream batch."""
         names, times = zip(*rows, strict=True)
         columns = [[f"<{EX}{name}>" for name in names], [f"<{EX}p>"] * len(rows), [f"<{EX}o>"] * len(rows)]
-        encoded = encode_columns(*columns, np.array(times, np.int64), scope=self.stream.encode())
-        number = -(-times[0] // self.opened.batch_ms)
+        self.send(encode_columns(*columns, np.array(times, np.int64), scope=self.stream.encode()))
+
+    def send(self, encoded: Encoded) -> None:
+        """Send tuples of one stream batch."""
+        number = -(-int(encoded.timestamps[0]) // self.opened.batch_ms)
         timing = timing_mask(encoded, self.opened.timing)
-        end = self.row + len(rows)
+        end = self.row + len(encoded)
         self.link.send(Piece(self.stream, self.partition, self.epoch, self.row, end, 0, number, encoded, timing))
         self.row = end
 
@@ -44,7 +48,7 @@ class Pipeline:
 
 
 @contextmanager
-def pipelines(engine: Any, stream: str, *partitions: str) -> Iterator[list[Pipeline]]:
+def pipelines(engine: Any, stream: str, *partitions: str, epoch: int = 1) -> Iterator[list[Pipeline]]:
     """Open partitions of a stream at whatever address the engine listens at."""
     with IngestLink(engine.listen().split(",")) as link:
-        yield [Pipeline(link, stream, partition) for partition in partitions]
+        yield [Pipeline(link, stream, partition, epoch) for partition in partitions]

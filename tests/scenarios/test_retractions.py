@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from contextlib import ExitStack
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +13,16 @@ import pytest
 
 import wukongs
 from tests.faces import Face
-from wukongs import DataError, StreamError
+from tests.fuzz import SEED, scaled
+from tests.oracles.retractions import Quad, Signed, SignedStreams, Triple
+from tests.pipelines import Pipeline, pipelines
+from wukongs import CompactedError, DataError, StreamError
+from wukongs.query.plans import deltas
+from wukongs.store.encoder import encode_columns
 
 S, T = "http://e/s", "http://e/t"
 ALL = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
-Signed = tuple[str, str, str, str, int]
+Row = tuple[str, str, str, str, int]
 """+ or -, subject, predicate, object, time in ms."""
 
 
@@ -21,7 +30,7 @@ def a(name: str) -> str:
     return f"<http://e/{name}>"
 
 
-def signed(*tuples: Signed, ops: Any = None, **more: Any) -> pa.Table:
+def signed(*tuples: Row, ops: Any = None, **more: Any) -> pa.Table:
     columns = [[row[at] for row in tuples] for at in range(5)]
     terms = {name: [a(text) for text in columns[at]] for at, name in enumerate(("subject", "predicate", "object"), 1)}
     signs = pa.array(columns[0], pa.string()) if ops is None else ops
@@ -35,6 +44,16 @@ def stored(engine: Any, at: int | None = None) -> set[str]:
         *terms, graph = (None if term is None else term.rpartition("/")[2].rstrip(">") for term in row.values())
         found.add(" ".join(terms) + (f" @{graph}" if graph else ""))
     return found
+
+
+def quads(engine: Any, at: int) -> set[Quad]:
+    return {(*row.split()[:3], row.partition(" @")[2]) for row in stored(engine, at)}  # type: ignore[misc]
+
+
+def quad_table(found: list[Quad]) -> pa.Table:
+    names = {name: [a(quad[at]) for quad in found] for at, name in enumerate(("subject", "predicate", "object"))}
+    graphs = pa.array([a(quad[3]) if quad[3] else None for quad in found], pa.string())
+    return pa.table({**{name: pa.array(column, pa.string()) for name, column in names.items()}, "graph": graphs})
 
 
 def windows(query: Any) -> dict[int, list[str]]:
@@ -69,7 +88,7 @@ def test_the_last_sign_at_a_snapshot_counts(engine: wukongs.Engine, kind: pa.Dat
     one, other = (engine.stream(iri, batch_ms=100) for iri in (S, T))
     query = engine.register(f"REGISTER QUERY q AS SELECT * FROM STREAM <{S}> [RANGE 100ms STEP 100ms] {{ ?s ?p ?o }}")
     engine.update("INSERT DATA { <http://e/old> <http://e/p> <http://e/x>, <http://e/y> }")
-    tuples: list[Signed] = [
+    tuples: list[Row] = [
         ("+", "a", "p", "gone", 10),
         ("-", "a", "p", "gone", 20),
         ("-", "a", "p", "here", 20),
@@ -105,10 +124,23 @@ def test_a_retraction_that_comes_late_acts_at_the_next_snapshot(engine: wukongs.
     assert engine.stats()["streams"][S]["late"] == 4
 
 
+def test_signs_of_one_time_are_ordered_by_their_source_partitions(engine: wukongs.Engine) -> None:
+    engine.stream(PIPED, batch_ms=100)
+    engine.update("INSERT DATA { <http://e/c> <http://e/p> <http://e/x> }")
+    with pipelines(engine, PIPED, "p1", "p0") as (second, first):
+        push_piped(second, [Signed("+", ("a", "p", "x", ""), 50), Signed("-", ("b", "p", "x", ""), 50)])
+        push_piped(first, [Signed("-", ("a", "p", "x", ""), 50), Signed("+", ("b", "p", "x", ""), 50)])
+        push_piped(second, [Signed("-", ("c", "p", "x", ""), 150)])
+        for pipeline in (second, first):
+            pipeline.complete(200)
+        engine.settle(timeout_s=60)
+        assert stored(engine) == {"a p x"}
+
+
 def test_a_retraction_names_its_graph(engine: wukongs.Engine) -> None:
     stream = engine.stream(S, batch_ms=100, into="http://e/g")
     graphs = pa.array([None, a("h"), None, a("h")], pa.string())
-    rows: list[Signed] = [
+    rows: list[Row] = [
         ("+", "a", "p", "b", 1),
         ("+", "a", "p", "b", 1),
         ("+", "a", "p", "c", 1),
@@ -182,3 +214,187 @@ def test_signs_are_there_after_a_restart(face: Face) -> None:
     assert stored(engine) == {"a p d"}
     assert engine.stats()["streams"][S]["tuples"] == 3
     assert stored(face.reopen(engine)) == {"a p d"}
+
+
+START_MS = 1000
+PIPED = "http://e/piped"
+CLAUSE = f"FROM NAMED STREAM <{S}> [RANGE 300ms STEP 100ms]"
+STORED = "FROM <urn:x-wukongs:default>"
+QUERIES = {
+    "alone": f"SELECT ?s ?p ?o FROM STREAM <{S}> [RANGE 300ms STEP 100ms] {{ ?s ?p ?o }}",
+    "piped": f"SELECT ?s ?p ?o FROM STREAM <{PIPED}> [RANGE 200ms STEP 200ms] {{ ?s ?p ?o }}",
+    "joined": f"SELECT ?s ?o ?x {CLAUSE} {STORED} {{ GRAPH <{S}> {{ ?s <http://e/p> ?o }} ?o <http://e/q> ?x }}",
+    "merged": f"SELECT ?s ?o ?x FROM STREAM <{S}> [RANGE 200ms STEP 100ms] {STORED} "
+    "{ ?s <http://e/p> ?o . ?o <http://e/q> ?x }",
+    "counted": f"SELECT ?s (COUNT(*) AS ?n) {CLAUSE} {STORED} {{ ?s <http://e/q> ?o }} GROUP BY ?s",
+    "optional": f"SELECT ?s ?o ?x {CLAUSE} {STORED} "
+    f"{{ GRAPH <{S}> {{ ?s <http://e/timing> ?o }} OPTIONAL {{ ?s <http://e/p> ?x }} }}",
+    "named": f"SELECT ?s ?o {CLAUSE} FROM NAMED <http://e/g> {{ GRAPH <http://e/g> {{ ?s <http://e/p> ?o }} }}",
+}
+
+
+def expected(name: str, model: SignedStreams, at_ms: int) -> list[str]:
+    """The rows of a query's firing, by definition."""
+
+    def window(range_ms: int, stream: str = S) -> set[Triple]:
+        return model.window(stream, at_ms - range_ms, at_ms)
+
+    def of(triples: set[Triple], predicate: str) -> list[tuple[str, str]]:
+        return [(s, o) for s, p, o in triples if p == predicate]
+
+    default = {(s, p, o) for s, p, o, graph in model.at[at_ms] if not graph}
+    rows: list[tuple[Any, ...]]
+    match name:
+        case "alone":
+            rows = list(window(300))
+        case "piped":
+            rows = list(window(200, PIPED))
+        case "joined":
+            rows = [(s, o, x) for s, o in of(window(300), "p") for other, x in of(default, "q") if o == other]
+        case "merged":
+            both = default | window(200)
+            rows = [(s, o, x) for s, o in of(both, "p") for other, x in of(both, "q") if o == other]
+        case "counted":
+            rows = list(Counter(s for s, _ in of(default, "q")).items())
+        case "optional":
+            rows = []
+            for s, o in of(window(300), "timing"):
+                found = [x for other, x in of(default, "p") if other == s]
+                rows += [(s, o, x) for x in found or [None]]
+        case _:
+            rows = of({(s, p, o) for s, p, o, graph in model.at[at_ms] if graph == "g"}, "p")
+    return sorted(" ".join(map(str, row)) for row in rows)
+
+
+def random_signed(rng: random.Random, count: int, low_ms: int, high_ms: int) -> list[Signed]:
+    """Signed tuples in order of time, low_ms < time <= high_ms; many have the same."""
+    found = []
+    for at_ms in sorted(rng.randrange(high_ms, low_ms, -20) for _ in range(count)):
+        predicate = rng.choice(["p", "p", "q", "q", "timing"])
+        quad = rng.choice("aaabc"), predicate, rng.choice("abbbc"), rng.choice(["", "", "", "g"])
+        found.append(Signed("+" if predicate == "timing" else rng.choice("+-"), quad, at_ms))
+    return found
+
+
+def table_of(tuples: list[Signed]) -> pa.Table:
+    graphs = pa.array([a(one.quad[3]) if one.quad[3] else None for one in tuples], pa.string())
+    return signed(*((one.sign, *one.quad[:3], one.time_ms) for one in tuples), graph=graphs)
+
+
+def push_piped(pipeline: Pipeline, tuples: list[Signed]) -> None:
+    """Send tuples as pieces of their stream batches."""
+    for _, some in groupby(tuples, lambda one: -(-one.time_ms // 100)):
+        table = table_of(list(some))
+        names = ("subject", "predicate", "object", "timestamp_ms", "graph", "op")
+        pipeline.send(encode_columns(*(table.column(name) for name in names), scope=b"s"))
+
+
+@pytest.mark.slow_on("cluster-3")
+@pytest.mark.parametrize("number", range(3))
+def test_random_lives_are_what_plain_sets_say(face: Face, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas, "ROWS_MIN", [0.0, 1000.0, 0.0][number])
+    for seed in range(scaled(6)):
+        _live(face, random.Random(((SEED or 0) << 16) + 10 * seed + number), 250 if number == 2 else 0)
+
+
+def _live(face: Face, rng: random.Random, lateness_ms: int) -> None:
+    """A life over a stream of calls out of order, if lateness_ms says so, one in order, and one of two partitions."""
+    model = SignedStreams(100, "timing")
+    options: dict[str, Any] = {"timing": ["http://e/timing"], "batch_ms": 100}
+    late: dict[str, Any] = {"lateness_ms": lateness_ms} if lateness_ms else {"on_late": "count"}
+
+    def declared() -> dict[str, Any]:
+        engine.stream(PIPED, **options)
+        return {S: engine.stream(S, **options, **late), T: engine.stream(T, **options)}
+
+    engine = face.open()
+    streams = declared()
+    stack = face.stack.enter_context(ExitStack())
+    piped = stack.enter_context(pipelines(engine, PIPED, "p1", "p0"))
+    engine.push_many({S: None, T: None}, START_MS)
+    for pipeline in piped:
+        pipeline.complete(START_MS)
+    for stream, partition in ((S, ""), (T, ""), (PIPED, "p0"), (PIPED, "p1")):
+        model.complete(stream, partition, START_MS)
+    queries = {
+        name: engine.register(f"REGISTER QUERY {name} AS {text}")
+        for name, text in QUERIES.items()
+        if rng.random() < 0.7
+    }
+    found: dict[str, dict[int, list[str]]] = {name: {} for name in QUERIES}
+    read: dict[int, frozenset[Any]] = {}
+
+    def look() -> None:
+        engine.settle(timeout_s=60)
+        model.move_on()
+        snapshot = engine.query("ASK {}").snapshot
+        read[snapshot] = frozenset(model.stored)
+        for sn in {snapshot, rng.choice(sorted(read))}:
+            try:
+                assert quads(engine, sn) == read[sn]
+            except CompactedError:
+                assert sn != snapshot
+        for name, query in queries.items():
+            found[name] |= windows(query)
+
+    look()
+    for turn in range(rng.randint(4, 8)):
+        low_ms = START_MS + 200 * turn
+        for _ in range(rng.randint(2, 6)):
+            tuples = random_signed(rng, rng.randint(1, 6), low_ms, low_ms + 200)
+            what = rng.choice(["S", "S", "T", "piped", "late", "update"])
+            if what == "S" and lateness_ms:
+                rng.shuffle(tuples)
+            elif what in ("S", "T"):
+                last_ms = max(low_ms, model.complete_ms(S if what == "S" else T, ""))
+                tuples = [one for one in tuples if one.time_ms > last_ms]
+            if what in ("S", "T") and tuples:
+                name = S if what == "S" else T
+                streams[name].push_arrow(table_of(tuples))
+                model.push(name, "", tuples)
+                newest_ms = max(one.time_ms for one in tuples)
+                model.complete(name, "", newest_ms - (lateness_ms if name == S else 0) - 1)
+            elif what == "piped":
+                pipeline = rng.choice(piped)
+                last_ms = model.complete_ms(PIPED, pipeline.partition)
+                tuples = [one for one in tuples if one.time_ms > last_ms]
+                push_piped(pipeline, tuples)
+                model.push(PIPED, pipeline.partition, tuples)
+                if tuples:
+                    pipeline.complete(tuples[-1].time_ms)
+                    model.complete(PIPED, pipeline.partition, tuples[-1].time_ms)
+            elif what == "late":
+                stands_ms = model.complete_ms(S, "")
+                tuples = random_signed(rng, rng.randint(1, 5), stands_ms - 300, stands_ms)
+                rng.shuffle(tuples)
+                assert streams[S].push_arrow(table_of(tuples)) == 0
+                model.push_late(tuples)
+            elif what == "update":
+                gone, come = (
+                    [one.quad for one in random_signed(rng, 2, 0, 1) if one.quad[1] != "timing"] for _ in "ab"
+                )
+                engine.apply(quad_table(come), quad_table(gone))
+                model.stored = (model.stored - set(gone)) | set(come)
+            look()
+        if face.name == "durable" and rng.random() < 0.5:
+            stack.close()
+            if rng.random() < 0.5:
+                engine.checkpoint()
+            engine = face.reopen(engine)
+            streams = declared()
+            queries = {query.name: query for query in engine.queries()}
+            piped = stack.enter_context(pipelines(engine, PIPED, "p1", "p0", epoch=turn + 2))
+            read.clear()
+            look()
+        end_ms = low_ms + 200
+        engine.push_many({S: None, T: None}, end_ms)
+        for pipeline in rng.sample(piped, 2):
+            pipeline.complete(end_ms)
+        for stream, partition in ((S, ""), (T, ""), (PIPED, "p0"), (PIPED, "p1")):
+            model.complete(stream, partition, end_ms)
+        look()
+    for name in queries:
+        ends = range(START_MS + (200 if name == "piped" else 100), low_ms + 201, 200 if name == "piped" else 100)
+        assert found[name] == {at_ms: expected(name, model, at_ms) for at_ms in ends}, name
+    stack.close()
+    engine.close()
