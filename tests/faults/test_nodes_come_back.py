@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import wukongs
@@ -88,6 +89,14 @@ class Told:
         in_time(lambda: self.nodes[node].backend.declared(EX + "s").push(tuples(name, *times)))
         self.stream.push(tuples(name, *times))
 
+    def push_signed(self, node: int, *signed: tuple[str, str, int]) -> None:
+        """Push (sign, name, time) of triples that differ in their names alone."""
+        signs, names, times = map(list, zip(*signed, strict=True))
+        alike = {"predicate": [f"<{EX}p>"] * len(names), "object": [f"<{EX}o>"] * len(names)}
+        table = pa.table({"subject": [f"<{EX}{name}>" for name in names], **alike, "timestamp_ms": times, "op": signs})
+        in_time(lambda: self.nodes[node].backend.declared(EX + "s").push_arrow(table))
+        self.stream.push_arrow(table)
+
     def check(self, *numbers: int) -> None:
         """Compare what these nodes answer."""
         for engine in (self.nodes[numbers[0]].engine, self.embedded):
@@ -138,6 +147,31 @@ def test_a_node_comes_back_and_then_every_other_one_may_go(hash_bits: int) -> No
             start_again(nodes, gone, replica_count=2)
             of.push(gone, f"e{gone}", 5)
             of.check(0, 1, 2)
+
+
+@pytest.mark.slow
+def test_a_node_takes_over_retractions_that_wait() -> None:
+    """Another stream holds the stored graph back: some wait as they came, others are inserted."""
+    with told(3, 2) as of:
+        nodes = of.nodes
+        of.declare(0)
+        nodes[0].engine.stream(EX + "behind", batch_ms=100).advance(1000)
+        behind = of.embedded.stream(EX + "behind", batch_ms=100)
+        behind.advance(1000)
+        names = [f"n{number}" for number in range(40)]
+        of.push_signed(1, *(("+", name, 990) for name in names))
+        of.push_signed(1, *(("-", name, 1050) for name in names[::2]), *(("+", name, 1060) for name in names[::4]))
+        of.push_signed(0, *(("-", name, 1150) for name in names[::3]))
+        nodes[2].close()
+        of.push_signed(0, *(("+", name, 1250) for name in names[::6]), *(("-", name, 1260) for name in names[::5]))
+        start_again(nodes, 2, replica_count=2)
+        nodes[0].close()
+        for stream in (nodes[1].backend.declared(EX + "behind"), nodes[1].backend.declared(EX + "s")):
+            in_time(lambda stream=stream: stream.advance(2000))  # type: ignore[misc]
+        behind.advance(2000)
+        of.stream.advance(2000)
+        of.check(1, 2)
+        assert 0 < len(of.embedded.query(ASKED[0])) < len(names)
 
 
 @pytest.mark.slow
