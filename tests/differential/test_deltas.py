@@ -299,3 +299,25 @@ def test_a_deletion_is_seen_although_merging_has_cancelled_it(monkeypatch: pytes
                 engine._core.arrangement.trace.merge_all()
         assert {one.end_ms: len(one) for one in query.results(timeout_s=0)} == {300: 3, 600: 6, 900: 0, 1200: 0}
         assert query.stats()["firings_by_deltas"] == 2, "one firing is evaluated anew"
+
+
+def test_a_triple_that_came_and_went_between_two_firings_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in a window as well, and its matches end with that."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    likes = ("<http://e/n1>", "<http://e/likes>", "<http://e/o>")
+    with wukongs.Engine() as engine:
+        engine.update("INSERT DATA { <http://e/me> <http://e/knows> <http://e/n1> }")
+        stream = engine.stream(S, timing=True, batch_ms=100)
+        query: Any = engine.register(
+            f"REGISTER QUERY q AS SELECT ?a ?c FROM STREAM <{S}> [RANGE 200ms STEP 100ms] {STORED} "
+            "WHERE { ?a <http://e/knows> ?b . ?b <http://e/likes> ?c }"
+        )
+        for number in range(1, 7):
+            if number == 3:
+                stream.push([(*likes, 250)])
+                for kind in ("INSERT", "DELETE"):
+                    engine.update(f"{kind} DATA {{ {' '.join(likes)} }}")
+            stream.advance(100 * number)
+            engine.settle(60)
+        found = {one.end_ms // 100: len(one) for one in query.results(timeout_s=0)}
+    assert found == {1: 0, 2: 0, 3: 1, 4: 1, 5: 0, 6: 0}

@@ -246,7 +246,8 @@ class QueryWindows:
         if not touched:
             return True, False
         is_any = any(predicate is None for predicate, _ in touched)
-        return not is_any and since.has_come_after(before, changes.stored) and not since.takes(touched), True
+        goes_on = not is_any and since.has_come_after(before, changes.stored) and not since.takes(touched)
+        return goes_on, goes_on  # else what has come may have gone again
 
     def _compile_deltas(self, whole: CompiledQuery, derived: int) -> Changes | None:
         core, states, step_ms = self._core, self.states, self._step_ms
