@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from contextlib import ExitStack
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -135,6 +136,44 @@ def test_signs_of_one_time_are_ordered_by_their_source_partitions(engine: wukong
             pipeline.complete(200)
         engine.settle(timeout_s=60)
         assert stored(engine) == {"a p x"}
+
+
+def test_a_retraction_is_no_arrival(engine: wukongs.Engine) -> None:
+    stream = engine.stream(S, batch_ms=100)
+    query = engine.register(f"REGISTER QUERY q AS SELECT * FROM STREAM <{S}> [RANGE TRIPLES 2 STEP 1] {{ ?s ?p ?o }}")
+    rows: list[Row] = [
+        ("+", "a", "p", "1", 10),
+        ("-", "a", "p", "1", 20),
+        ("+", "a", "p", "2", 30),
+        ("-", "a", "p", "9", 40),
+    ]
+    stream.push_arrow(signed(*rows))
+    stream.advance(100)
+    stream.push_arrow(signed(("-", "a", "p", "2", 150)))
+    stream.advance(200)
+    stream.push_arrow(signed(("+", "a", "p", "3", 250)))
+    stream.advance(300)
+    engine.settle(timeout_s=60)
+    assert list(windows(query).values()) == [["a p 1", "a p 2"], ["a p 2", "a p 3"]]
+    assert stored(engine) == {"a p 3"}
+
+
+@pytest.mark.faces("embedded", "durable")
+def test_late_retractions_are_handed_on_with_their_signs(engine: wukongs.Engine, tmp_path: Path) -> None:
+    other = engine.stream(T, batch_ms=100)
+    stream = engine.stream(S, batch_ms=100, on_late=other.push_arrow)
+    written = engine.stream("http://e/written", batch_ms=100, on_late=tmp_path / "late.nq")
+    late = signed(("+", "a", "p", "b", 10), ("-", "a", "p", "b", 10))
+    for one in (stream, written):
+        one.advance(100)
+        assert one.push_arrow(late) == 0
+    assert (
+        tmp_path / "late.nq"
+    ).read_text() == f"{a('a')} {a('p')} {a('b')} . # 10 ms\n# - {a('a')} {a('p')} {a('b')} . # 10 ms\n"
+    engine.update("INSERT DATA { <http://e/a> <http://e/p> <http://e/b> }")
+    other.advance(100)
+    engine.settle(timeout_s=60)
+    assert stored(engine) == set()
 
 
 def test_a_retraction_names_its_graph(engine: wukongs.Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -12,10 +13,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, register_text, rows, subjects, windows
+from tests.faces import Face
 
 PREFIX = "PREFIX : <http://ex/> "
 TIMEOUT_S = 60
@@ -142,6 +145,55 @@ def test_what_a_stream_brings_while_an_update_is_under_way_stays(
     """An update deletes what its snapshot held; what has come since stays. So do CLEAR, DROP and MOVE, or a MOVE would
     lose some (decisions 0012 and 0027)."""
     check_what_streams_bring(engine, text, left, tmp_path)
+
+
+def signed(*rows: tuple[str, str, int]) -> pa.Table:
+    """(sign, name, time) of tuples <name> <p> <o>."""
+    signs, names, times = map(list, zip(*rows, strict=True))
+    alike = {"predicate": ["<http://ex/p>"] * len(rows), "object": ["<http://ex/o>"] * len(rows)}
+    return pa.table({"subject": [f"<http://ex/{name}>" for name in names], **alike, "timestamp_ms": times, "op": signs})
+
+
+RETRACTED_MEANWHILE = [
+    ("DELETE DATA { :gone :p :o }", ["back", "kept"]),
+    ("INSERT DATA { :gone :p :o }", ["back", "gone", "kept"]),
+    ("DELETE { ?s :p :o } INSERT { ?s :p :o } WHERE { ?s :p :o FILTER(?s != :kept) }", ["back", "gone", "kept"]),
+    ("CLEAR DEFAULT", ["new"]),
+    ("CLEAR DEFAULT ; INSERT DATA { :gone :p :o }", ["gone", "new"]),
+]
+
+
+@pytest.mark.parametrize(("text", "left"), RETRACTED_MEANWHILE)
+def test_what_a_stream_retracts_while_an_update_is_under_way(
+    engine: wukongs.Engine, tmp_path: Path, text: str, left: list[str]
+) -> None:
+    """The update inserts triples that its snapshot held; it cannot delete what is gone."""
+    check_retractions(engine, text, left, tmp_path)
+
+
+def check_retractions(engine: wukongs.Engine, text: str, left: list[str], folder: Path) -> None:
+    load(engine, "<:gone> <:p> <:o>", "<:back> <:p> <:o>", "<:kept> <:p> <:o>")
+    stream = engine.stream(A, batch_ms=100)
+    with under_way(engine, text, folder):
+        stream.push_arrow(signed(("-", "gone", 50), ("-", "back", 50)))
+        stream.advance(100)
+        stream.push_arrow(signed(("+", "back", 150), ("+", "new", 150)))
+        stream.advance(200)
+        engine.settle(timeout_s=TIMEOUT_S)
+        assert subjects(engine) == ["back", "kept", "new"]
+    assert subjects(engine) == sorted({*left, "new"})
+
+
+@pytest.mark.faces("durable")
+@pytest.mark.parametrize(("text", "left"), RETRACTED_MEANWHILE)
+def test_what_was_retracted_while_an_update_was_under_way_is_replayed(
+    face: Face, tmp_path: Path, text: str, left: list[str]
+) -> None:
+    engine = face.open()
+    check_retractions(engine, text, left, tmp_path)
+    shutil.copytree(face.folder / "data1", tmp_path / "crashed")
+    with wukongs.Engine(tmp_path / "crashed") as again:
+        assert subjects(again) == sorted({*left, "new"})
 
 
 @pytest.mark.parametrize(("text", "left"), REQUESTS)
