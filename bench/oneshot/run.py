@@ -1,10 +1,11 @@
-"""One-shot queries over the LSBench sample in one run: wukongs, pyoxigraph and rdflib.
+"""One-shot queries over the LSBench sample in one run: wukongs, pyoxigraph and rdflib. Then queries over values.
 
-All three hold the same graph: the stored triples with what the streams absorb (posts, photos, likes). Answers are
-compared before anything is timed. A time is that from the text of the query to its whole answer: as Python terms, each
-system's own, in tuples of rows; and as text, JSON of rows or N-Triples of a graph, where no Python object stands
-between. The systems take turns, so that what the machine does meanwhile falls on all, and have answered each query
-before it is timed. rdflib is interrupted where it takes longer than PATIENCE_S.
+All three hold the same graph: the stored triples with what the streams absorb (posts, photos, likes). Queries over
+values (values.py) have data of their own; rdflib, which would take minutes, is not asked. Answers are compared before
+anything is timed. A time is that from the text of the query to its whole answer: as Python terms, each system's own, in
+tuples of rows; and as text, JSON of rows or N-Triples of a graph, where no Python object stands between. The systems
+take turns, so that what the machine does meanwhile falls on all, and have answered each query before it is timed.
+rdflib is interrupted where it takes longer than PATIENCE_S.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from wukongs.bench.oneshot.engines import Answer, Peer, TooSlow, at_most, ours, 
 from wukongs.bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
 from wukongs.bench.oneshot.parse import bench_parse
 from wukongs.bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
+from wukongs.bench.oneshot.values import ITEMS, QUICK_ITEMS, VALUE_QUERIES, value_lines
+from wukongs.bench.oneshot.values import PREFIXES as VALUE_PREFIXES
 
 ABSORBED = ("PO", "PO-L", "PH", "PH-L")
 GENERATED = NetworkSettings(users=1000, duration_ms=10_000, positions_per_s=1)
@@ -36,6 +39,8 @@ BUDGET_S = 2.0
 """How long one system is asked one question again and again; LEAST times at least, if it is not slower still."""
 LEAST = 3
 OURS, OXIGRAPH, RDFLIB = "wukongs", "pyoxigraph", "rdflib"
+VALUES_TERMS = "Queries over values, text to rows of Python terms, medians in ms"
+VALUES_TEXTS = "Queries over values, text to JSON, medians in ms"
 TERMS = "One-shot queries, text to rows of Python terms, medians in ms"
 TEXTS = "One-shot queries, text to JSON or N-Triples, medians in ms"
 
@@ -58,7 +63,7 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
             gc.freeze()  # rdflib's graph need not be walked before each measurement
             for query in (*S_QUERIES, *OTHER_QUERIES):
                 print(f"bench oneshot: {query.name}", file=sys.stderr, flush=True)
-                _bench_query(results, query, query.text(constants), peers, 2 if quick else 30)
+                _bench_query(results, query, query.text(constants), peers, 2 if quick else 30, (TERMS, TEXTS))
             for title in (TERMS, TEXTS):
                 _add_ratios(results, title)
             bench_estimates(results, engine, constants)
@@ -66,6 +71,7 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
             _bench_city(results)
             summarize(results)
             bench_parse(results, engine, 20 if quick else 2000)
+        _bench_values(results, quick)
     except (WrongAnswer, OSError, ValueError) as error:
         print(f"wukongs: bench oneshot: {error}", file=sys.stderr)
         return 1
@@ -92,7 +98,22 @@ def _bench_city(report: Report) -> None:
         report.notes.append(f"No estimates of C1-C11: no data in {folder}.")
 
 
-def _bench_query(report: Report, query: OneShotQuery, text: str, peers: Sequence[Peer], repeats: int) -> None:
+def _bench_values(report: Report, quick: bool) -> None:
+    lines = value_lines(QUICK_ITEMS if quick else ITEMS)
+    us, engine = ours(lines)
+    with engine:
+        peers = (us, oxigraph(lines))
+        for query in VALUE_QUERIES:
+            print(f"bench oneshot: {query.name}", file=sys.stderr, flush=True)
+            text = VALUE_PREFIXES + query.body
+            _bench_query(report, query, text, peers, 2 if quick else 10, (VALUES_TERMS, VALUES_TEXTS))
+    for title in (VALUES_TERMS, VALUES_TEXTS):
+        _add_ratios(report, title)
+
+
+def _bench_query(
+    report: Report, query: OneShotQuery, text: str, peers: Sequence[Peer], repeats: int, titles: tuple[str, str]
+) -> None:
     wanted, others = peers[0].answer(text), list(peers[1:])
     for peer in peers[1:]:
         if peer.name in query.wrong:
@@ -106,14 +127,15 @@ def _bench_query(report: Report, query: OneShotQuery, text: str, peers: Sequence
             others.remove(peer)
     asked = (peers[0], *others)
     for title, calls in (
-        (TERMS, {peer.name: peer.rows for peer in asked}),
-        (TEXTS, {peer.name: peer.text for peer in asked}),
+        (titles[0], {peer.name: peer.rows for peer in asked}),
+        (titles[1], {peer.name: peer.text for peer in asked}),
     ):
         medians = {name: summary(times)["median"] * 1e3 for name, times in _in_turns(text, calls, repeats).items()}
         row: dict[str, Any] = {"query": query.name, "about": query.about, "rows": len(wanted), **medians}
         for name in (OXIGRAPH, RDFLIB):
             row[f"{name} / {OURS}"] = medians[name] / medians[OURS] if name in medians else ""
-        row.setdefault(RDFLIB, "wrong" if RDFLIB in query.wrong else f"> {PATIENCE_S * 1e3:,.0f}")
+        if RDFLIB in {peer.name for peer in peers}:
+            row.setdefault(RDFLIB, "wrong" if RDFLIB in query.wrong else f"> {PATIENCE_S * 1e3:,.0f}")
         report.add(title, row)
 
 

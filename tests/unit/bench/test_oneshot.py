@@ -22,10 +22,13 @@ from wukongs.bench.oneshot.run import BUDGET_S, _compare, _in_turns
 def test_a_quick_run_compares_answers_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["oneshot", "--quick", "--report", str(tmp_path)]) == 0, capsys.readouterr().err
     found = json.loads((tmp_path / "oneshot.json").read_text(encoding="utf-8"))
-    terms, texts, estimates, parts = found["tables"].values()
+    terms, texts, estimates, parts, *values = found["tables"].values()
     for times in (terms, texts):
         assert {"S1", "S6", "optional", "construct", "ask", "geometric mean"} <= {row["query"] for row in times}
         assert all(row["pyoxigraph / wukongs"] > 0 for row in times)
+    for times in values:
+        assert {"year", "values-undef", "contains-product", "geometric mean"} <= {row["query"] for row in times}
+        assert all(row["rows"] > 0 for row in times[:-1]), "queries without rows would measure nothing"
     checked = [check["what"] for check in found["checks"]]
     assert "S6, rows as pyoxigraph has them" in checked
     assert "order-all, rows as rdflib has them" in checked
