@@ -10,8 +10,10 @@ Decisions where the specification leaves room:
 * A dateTime without a zone is in UTC, our implicit time zone (XPath). SPARQL's table has no other calendar types. Times
   compare as dateTimes do. Dates have XML Schema's order: with and without a zone they compare if they are more than 14
   hours apart, else it is an error (the W3C's tests want it so).
-* yearMonthDurations and dayTimeDurations are ordered among themselves; all durations, and gYears, gMonths and so on of
-  one type, have = and !=.
+* gYears, gMonths and so on of one type are ordered by their starts, in UTC where they have no zone; XPath has their =
+  alone, XML Schema this order.
+* The difference of two dateTimes, dates or times is that of their instants (XPath), in UTC where they have no zone.
+* yearMonthDurations and dayTimeDurations are ordered among themselves; all durations have = and !=.
 * Booleans compare with false < true; simple strings by code points.
 * Triple terms are equal if their parts are, and have no order of their own.
 * A language-tagged string, and a boolean or number of ill-typed form, have no effective boolean value: SPARQL 1.1 was
@@ -28,9 +30,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from wukongs.csparql.terms import XSD
+from wukongs.csparql.terms import XSD, literal
 from wukongs.errors import BudgetExceeded
-from wukongs.query.terms.temporal import EXACT, Duration
+from wukongs.query.terms.temporal import EXACT, Duration, duration_lexical
 from wukongs.query.terms.values import (
     FALSE,
     TRUE,
@@ -65,6 +67,7 @@ _COMPARISONS: dict[str, Callable[[_Data, _Data], bool]] = {
     ">=": lambda left, right: left >= right,  # type: ignore[operator]
 }
 _ORDERED_KINDS = frozenset((Kind.BOOLEAN, Kind.STRING, Kind.DATETIME, Kind.DATE, Kind.TIME))
+_SUBTRACTED_KINDS = frozenset((Kind.DATETIME, Kind.DATE, Kind.TIME))
 _ORDERED_DURATIONS = frozenset((XSD + "yearMonthDuration", XSD + "dayTimeDuration"))
 
 
@@ -99,9 +102,9 @@ def compare(op: str, left: Value, right: Value) -> bool | None:
         is_open = left.kind == Kind.DATE and _is_indeterminate(left, right)
         return None if is_open else _COMPARISONS[op](left.data, right.data)
     if op not in ("=", "!="):
-        are_ordered = left.datatype == right.datatype and left.datatype in _ORDERED_DURATIONS
-        are_known = left.kind == right.kind == Kind.DURATION
-        return _COMPARISONS[op](left.data, right.data) if are_known and are_ordered else None
+        are_ordered = left.kind == right.kind == Kind.DURATION and left.datatype in _ORDERED_DURATIONS
+        are_known = left.datatype == right.datatype and (are_ordered or left.kind == right.kind == Kind.GREGORIAN)
+        return _COMPARISONS[op](left.data, right.data) if are_known else None
     equal = _known_equal(left, right)
     return equal if equal is None or op == "=" else not equal
 
@@ -150,7 +153,11 @@ def promoted(value: Value, kind: Kind) -> Number:
 
 
 def arithmetic(op: str, left: Value, right: Value) -> Value | None:
-    """Apply + - * / to two values, with numeric type promotion; the quotient of two integers is a decimal."""
+    """Apply + - * / to two values, with numeric type promotion; the quotient of two integers is a decimal. Two
+    dateTimes, dates or times have a difference, an xsd:dayTimeDuration."""
+    if op == "-" and left.kind == right.kind and left.kind in _SUBTRACTED_KINDS:
+        seconds = EXACT.subtract(Decimal(left.number), Decimal(right.number))
+        return value_of(literal(duration_lexical((0, seconds), "dayTimeDuration"), XSD + "dayTimeDuration").text)
     if not (left.is_numeric and right.is_numeric):
         return None
     kind = max(left.kind, right.kind)
