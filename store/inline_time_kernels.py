@@ -79,6 +79,23 @@ def _pack_zone(data, start, stop):
 
 
 @njit_uncounted
+def pack_moment(day, second, digits, fraction, zone):
+    """Return the payload of a dateTime: second of its day, a fraction of so many digits; -1 if it has none."""
+    if digits == 6:
+        if day < MICRO_DAY or day >= MICRO_DAY + MICRO_DAYS:
+            return np.int64(-1)
+        seconds = (day - MICRO_DAY) * DAY_SECONDS + second
+        return extend(TAG_DECIMAL, (seconds * 1_000_000 + fraction) * ZONES + zone)
+    seconds = day * DAY_SECONDS + second
+    if digits == 1 or digits == 2:
+        tenths = fraction if digits == 1 else fraction + 10
+        return subtyped(SUBTYPE_DATE_TIME_TENTHS, (seconds * TENTHS + tenths) * ZONES + zone)
+    if digits != 0 and digits != 3:
+        return np.int64(-1)
+    return subtyped(SUBTYPE_DATE_TIME, (seconds * FRACTIONS + (fraction + 1 if digits == 3 else 0)) * ZONES + zone)
+
+
+@njit_uncounted
 def pack_date_time(data, start, stop):
     """Pack YYYY-MM-DDThh:mm:ss, a fraction of 0, 1, 2, 3 or 6 digits, and a zone: return its payload, -1 if it cannot
     be given back."""
@@ -105,18 +122,7 @@ def pack_date_time(data, start, stop):
     zone = np.int64(_pack_zone(data, p, stop))
     if zone < 0:
         return np.int64(-1)
-    if digits == 6:
-        if day < MICRO_DAY or day >= MICRO_DAY + MICRO_DAYS:
-            return np.int64(-1)
-        seconds = (day - MICRO_DAY) * DAY_SECONDS + hour * 3600 + minute * 60 + second
-        return extend(TAG_DECIMAL, (seconds * 1_000_000 + fraction) * ZONES + zone)
-    seconds = day * DAY_SECONDS + hour * 3600 + minute * 60 + second
-    if digits == 1 or digits == 2:
-        tenths = fraction if digits == 1 else fraction + 10
-        return subtyped(SUBTYPE_DATE_TIME_TENTHS, (seconds * TENTHS + tenths) * ZONES + zone)
-    if digits != 0 and digits != 3:
-        return np.int64(-1)
-    return subtyped(SUBTYPE_DATE_TIME, (seconds * FRACTIONS + (fraction + 1 if digits == 3 else 0)) * ZONES + zone)
+    return pack_moment(day, hour * 3600 + minute * 60 + second, digits, fraction, zone)
 
 
 @njit_uncounted

@@ -27,6 +27,8 @@ from wukongs.store.payload_kernels import (
 )
 from wukongs.store.term_id_kernels import canonical_id as _canonical_id
 from wukongs.store.term_id_kernels import canonical_ids as _canonical_ids
+from wukongs.store.time_part_kernels import time_differences as _time_differences
+from wukongs.store.time_part_kernels import time_parts as _time_parts
 from wukongs.store.unpack_kernels import unpack as _unpack
 from wukongs.store.value_kernels import OP_AT_LEAST, OP_AT_MOST, OP_EQUAL, OP_GREATER, OP_LESS, OP_NOT_EQUAL
 from wukongs.store.value_kernels import compare_values as _compare_values
@@ -195,3 +197,19 @@ def decimal_parts(ids: Int64Array) -> tuple[Int64Array, npt.NDArray[np.int8]]:
     with np.errstate(over="ignore"):
         numerators, scales = _decimal_parts(ids)
     return numerators, scales
+
+
+def time_parts(ids: Int64Array, part: int) -> Int64Array:
+    """Return a part (a PART constant of store/time_part_kernels.py) of inlined dateTimes and dates, -1 for all other
+    ids and where ids cannot tell."""
+    with np.errstate(over="ignore"):
+        found: Int64Array = _time_parts(ids, part)
+    return found
+
+
+def time_differences(left: Int64Array, right: Int64Array) -> tuple[Int64Array, BoolArray]:
+    """Return the microseconds from right to left in each row, and whether both ids are dateTimes, or both dates. A
+    missing zone is UTC."""
+    with np.errstate(over="ignore"):
+        micros, is_known = _time_differences(left, right)
+    return micros, is_known

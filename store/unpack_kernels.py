@@ -145,7 +145,7 @@ def split_plain(body, mantissa_bits):
 
 
 @njit_uncounted
-def _split_day(day):
+def split_day(day):
     """Return (year, month, day of month) of a day counted from 0001-01-01."""
     since_march = day + 306
     era = since_march // 146_097
@@ -159,7 +159,7 @@ def _split_day(day):
 
 
 @njit_uncounted
-def _write_digits(out, at, value, width):
+def write_digits(out, at, value, width):
     """Write a number >= 0 with at least `width` digits at out[at:]; return where it ends."""
     size = np.int64(1)
     bound = np.int64(10)
@@ -179,7 +179,7 @@ def _write_plain(out, at, body, mantissa_bits):
     if negative:
         out[at] = 45
         at += 1
-    end = np.int64(_write_digits(out, at, mantissa, scale + 1))
+    end = np.int64(write_digits(out, at, mantissa, scale + 1))
     if not has_dot:
         return end
     for i in range(end, end - scale, -1):
@@ -192,8 +192,8 @@ def _write_plain(out, at, body, mantissa_bits):
 def _write_integer(out, at, value):
     if value < 0:
         out[at] = 45
-        return _write_digits(out, at + 1, -value, 1)
-    return _write_digits(out, at, value, 1)
+        return write_digits(out, at + 1, -value, 1)
+    return write_digits(out, at, value, 1)
 
 
 @njit_uncounted
@@ -213,17 +213,17 @@ def _write_boolean(out, at, body):
 
 @njit_uncounted
 def _write_day(out, at, value):
-    year, month, day = _split_day(value)
-    _write_digits(out, at, year, 4)
+    year, month, day = split_day(value)
+    write_digits(out, at, year, 4)
     out[at + 4] = 45
-    _write_digits(out, at + 5, month, 2)
+    write_digits(out, at + 5, month, 2)
     out[at + 7] = 45
-    _write_digits(out, at + 8, day, 2)
+    write_digits(out, at + 8, day, 2)
     return at + 10
 
 
 @njit_uncounted
-def _write_zone(out, at, zone):
+def write_zone(out, at, zone):
     if zone == ZONE_NONE:
         return at
     if zone == ZONE_UTC:
@@ -232,9 +232,9 @@ def _write_zone(out, at, zone):
     quarters = zone - ZONE_QUARTERS
     out[at] = 43 if quarters >= 0 else 45
     quarters = abs(quarters)
-    _write_digits(out, at + 1, quarters // 4, 2)
+    write_digits(out, at + 1, quarters // 4, 2)
     out[at + 3] = 58
-    _write_digits(out, at + 4, quarters % 4 * 15, 2)
+    write_digits(out, at + 4, quarters % 4 * 15, 2)
     return at + 6
 
 
@@ -243,16 +243,16 @@ def _write_date_time(out, at, code, body):
     day, second, digits, fraction, zone = split_date_time(code, body)
     at = np.int64(_write_day(out, at, day))
     out[at] = 84
-    _write_digits(out, at + 1, second // 3600, 2)
+    write_digits(out, at + 1, second // 3600, 2)
     out[at + 3] = 58
-    _write_digits(out, at + 4, second // 60 % 60, 2)
+    write_digits(out, at + 4, second // 60 % 60, 2)
     out[at + 6] = 58
-    _write_digits(out, at + 7, second % 60, 2)
+    write_digits(out, at + 7, second % 60, 2)
     at += 9
     if digits > 0:
         out[at] = 46
-        at = np.int64(_write_digits(out, at + 1, fraction, digits))
-    return _write_zone(out, at, zone)
+        at = np.int64(write_digits(out, at + 1, fraction, digits))
+    return write_zone(out, at, zone)
 
 
 @njit_uncounted
@@ -262,7 +262,7 @@ def _write_exponent(out, at, code, body):
         out[at] = 45
         at += 1
     # The digits one place to the right; the first of them then goes before the dot.
-    end = np.int64(_write_digits(out, at + 1, mantissa, digits))
+    end = np.int64(write_digits(out, at + 1, mantissa, digits))
     out[at] = out[at + 1]
     out[at + 1] = 46
     at = end if digits > 1 else at + 1
@@ -272,7 +272,7 @@ def _write_exponent(out, at, code, body):
     if full or exponent < 0:
         out[at] = 45 if exponent < 0 else 43
         at += 1
-    return _write_digits(out, at, abs(exponent), 2 if full else 1)
+    return write_digits(out, at, abs(exponent), 2 if full else 1)
 
 
 @njit_uncounted
@@ -296,7 +296,7 @@ def write_literal(term, out, at, names, types):
     elif code == TYPE_DATE_TIME:
         at = _write_date_time(out, at, code + form, body)
     elif code == TYPE_DATE:
-        at = _write_zone(out, _write_day(out, at, body // ZONES), body % ZONES)
+        at = write_zone(out, _write_day(out, at, body // ZONES), body % ZONES)
     elif form == FORM_EXPONENT:
         at = _write_exponent(out, at, code, body)
     else:

@@ -53,6 +53,8 @@ OP_EQUAL, OP_NOT_EQUAL, OP_LESS, OP_GREATER, OP_AT_MOST, OP_AT_LEAST = range(6)
 EXACT_LIMIT = 2.0**53
 """Integers below it are float64s."""
 _QUARTER_MS = 900_000
+_ZONE_MS_MAX = 14 * 3_600_000
+"""No zone is further from UTC. Dates with and without a zone that are nearer cannot be compared."""
 
 
 @njit_uncounted
@@ -124,8 +126,10 @@ def numeric_values(ids):
 @njit_uncounted
 def _is_decided(kind, value, other_kind, other):
     """Tell whether two values compare as their float64s do."""
-    if kind == KIND_DATE_TIME or other_kind == KIND_DATE_TIME:
-        return kind == other_kind
+    if kind >= KIND_DATE_TIME or other_kind >= KIND_DATE_TIME:
+        if kind == other_kind or (kind < KIND_DATE and other_kind < KIND_DATE):
+            return kind >= KIND_DATE_TIME and other_kind >= KIND_DATE_TIME
+        return kind >= KIND_DATE and other_kind >= KIND_DATE and abs(value - other) > _ZONE_MS_MAX
     for one in (kind, other_kind):
         if one != KIND_INTEGER and one != KIND_DECIMAL and one != KIND_DOUBLE:
             return False
@@ -139,7 +143,8 @@ def verdict_of(op, kind, value, other_kind, other):
     """Compare two values: 1 if it holds, 0 if it does not, -1 if their float64s do not tell. op: an OP constant.
 
     An operand beside a double is promoted to a double. Rounding is monotone, so integers and decimals compare as their
-    float64s do unless these are equal and one of them may be rounded."""
+    float64s do unless these are equal and one of them may be rounded. The float64s of two times are equal only if the
+    times are: those with microseconds are near enough to 1970."""
     if not _is_decided(kind, value, other_kind, other):
         return -1
     if op == OP_EQUAL:
@@ -157,7 +162,7 @@ def verdict_of(op, kind, value, other_kind, other):
 
 @njit
 def compare_values(op, left, right, verdicts):
-    """Compare inlined numbers, or date-times with a zone, where their float64s decide it.
+    """Compare inlined numbers, date-times or dates, where their float64s decide it.
 
     Parameters
     ----------

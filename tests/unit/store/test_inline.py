@@ -227,15 +227,25 @@ def test_inlined_values_are_compared_where_float64_decides() -> None:
 
 
 @pytest.mark.nojit
-def test_date_times_are_compared_if_both_have_a_zone_and_nothing_else_is() -> None:
+def test_date_times_are_compared_with_each_other_and_with_nothing_else() -> None:
     times = ("2020-01-01T00:00:00Z", "2020-01-01T02:00:00+01:00", "2020-01-01T00:00:00")
     ids = [term_id(f'"{time}"^^<{XSD}dateTime>') for time in times]
     others = [term_id(text) for text in (f'"1"^^<{XSD}integer>', f'"true"^^<{XSD}boolean>', "<http://x>", '"a"')]
     others += [term_id(f'"2020-01-01Z"^^<{XSD}date>'), term_id(f'"1.5"^^<{XSD}float>'), -1]
     column = np.array([*ids, *others])
-    assert compare_values("<", column[:1], column, len(column)).tolist() == [0, 1, *[-1] * 8]
-    assert compare_values(">=", column, column[1:2], len(column)).tolist() == [0, 1, *[-1] * 8]
+    assert compare_values("<", column[:1], column, len(column)).tolist() == [0, 1, 0, *[-1] * 7]
+    assert compare_values(">=", column, column[1:2], len(column)).tolist() == [0, 1, 0, *[-1] * 7]
+    assert compare_values("=", column[2:3], column, len(column)).tolist() == [1, 0, 1, *[-1] * 7]
     assert compare_values("=", column[4:5], column, len(column)).tolist() == [-1] * len(column)
+
+
+@pytest.mark.nojit
+def test_dates_of_which_one_has_a_zone_are_compared_if_they_are_far_apart() -> None:
+    dates = ("2020-01-02Z", "2020-01-02+14:00", "2020-01-02", "2020-01-03", "2020-01-01", "2020-01-02-12:00")
+    column = np.array([term_id(f'"{date}"^^<{XSD}date>') for date in dates])
+    assert compare_values("<", column[2:3], column, len(column)).tolist() == [-1, -1, 0, 1, 0, -1]
+    assert compare_values("<", column[:1], column, len(column)).tolist() == [0, 0, -1, 1, 0, 1]
+    assert compare_values("!=", column[4:5], column, len(column)).tolist() == [1, -1, 1, 1, 0, 1]
 
 
 def test_ids_of_integers_are_those_of_their_texts() -> None:

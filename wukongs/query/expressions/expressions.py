@@ -7,6 +7,7 @@ The scalar evaluator (scalar_evaluator.py) defines every answer. Evaluation by c
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
 * comparisons of numbers and date-times that ids carry run in one kernel (store/value_kernels.py), all others of numbers
   and arithmetic in float64 where that is exact (number_columns.py);
+* parts and casts of dates and times, and the time between two, come from ids (time_columns.py);
 * functions of strings, tests of kinds, and comparisons with what these give, run on columns of bytes
   (text_expressions.py), and so do comparisons of doubles that ids do not carry;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
@@ -17,6 +18,7 @@ An expression that calls RAND, UUID, STRUUID or BNODE is evaluated for every row
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import numpy as np
 
@@ -24,11 +26,12 @@ from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
-from wukongs.query.expressions import text_expressions
+from wukongs.query.expressions import text_expressions, time_columns
 from wukongs.query.expressions.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.query.expressions.membership import CONSTANTS_MIN, Elements
 from wukongs.query.expressions.number_columns import (
     CHANGES,
+    COMPARED,
     DOUBLE,
     EXACT,
     Numbers,
@@ -37,6 +40,7 @@ from wukongs.query.expressions.number_columns import (
     compare_columns,
     negate,
     numbers_of,
+    numbers_of_ids,
 )
 from wukongs.query.expressions.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variables_of
 from wukongs.query.expressions.truth import Truth
@@ -45,13 +49,13 @@ from wukongs.query.rows import numbered
 from wukongs.query.terms.value_operators import effective_boolean_value
 from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.term_ids import compare_values, inlined_id
+from wukongs.store.term_ids import compare_values, inlined_id, time_differences
 
 LONG_TEXT = 1 << 16
 """Characters; after making one of more the clock is looked at."""
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
 _CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
-_MEMBER = Variable(".member")
+_MOMENT = Variable(".moment")
 _TRUTH_VALUED = COMPARISONS | _CONNECTIVES | text_expressions.TRUTH_CALLS | {"BOUND", "SAMETERM"}
 
 
@@ -140,12 +144,8 @@ def _connective(op: str, arguments: tuple[Expression, ...], frame: Frame) -> Tru
 
 def _membership(member: Expression, elements: Sequence[Expression], frame: Frame) -> Truth:
     is_long = len(elements) >= CONSTANTS_MIN
-    if is_long and not isinstance(member, Variable):
-        table = BindingTable(
-            (*frame.table.variables, _MEMBER), (*frame.table.columns, _ids(member, frame)), frame.table.length
-        )
-        variables = {variable for element in elements for variable in variables_of(element)}
-        member, frame = _MEMBER, Frame(table, frame.terms, [_MEMBER, *sorted(variables, key=str)])
+    if not isinstance(member, Variable) and (is_long or _is_of_time(member, frame)):
+        (member, *elements), frame = _with_columns((member, *elements), [True, *[False] * len(elements)], frame)
     nowhere = np.zeros(frame.table.length, np.bool_)
     found = Truth(nowhere, ~nowhere)
     looked_up = Elements.of(elements) if is_long else None
@@ -160,8 +160,11 @@ def _membership(member: Expression, elements: Sequence[Expression], frame: Frame
 def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> Truth:
     """Compare inlined values, then as float64s, by ids, as texts, then one by one; each way takes only rows that are
     open."""
+    if _is_of_time(left, frame) or _is_of_time(right, frame):
+        sides = (left, right)
+        (left, right), frame = _with_columns(sides, [_is_of_time(side, frame) for side in sides], frame)
     truth, is_open = _compare_inlined(op, left, right, frame)
-    for compare in (_compare_numbers, _compare_ids, text_expressions.compare):
+    for compare in (_compare_numbers, _compare_differences, _compare_ids, text_expressions.compare):
         if not is_open.any():
             return truth
         if found := compare(op, left, right, frame):
@@ -169,6 +172,21 @@ def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> T
             truth = Truth(truth.true | (found[0].true & decided), truth.false | (found[0].false & decided))
             is_open = is_open & ~decided
     return _settled(Call(op, (left, right)), truth, is_open, frame)
+
+
+def _with_columns(
+    expressions: Sequence[Expression], are_moved: Sequence[bool], frame: Frame
+) -> tuple[list[Expression], Frame]:
+    """Put the values of some expressions into columns: (expressions with variables in their place, their frame)."""
+    held, table = list(expressions), frame.table
+    variables, columns = list(table.variables), list(table.columns)
+    for place in np.flatnonzero(are_moved).tolist():
+        variables.append(Variable(f".column{len(variables)}"))
+        columns.append(_ids(held[place], frame))
+        held[place] = variables[-1]
+    used = frozenset().union(*map(variables_of, held))
+    table = BindingTable(tuple(variables), tuple(columns), table.length)
+    return held, Frame(table, frame.terms, sorted(used, key=lambda variable: variable.name))
 
 
 def _compare_inlined(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray]:
@@ -188,6 +206,36 @@ def _inlined_ids(leaf: Expression, frame: Frame) -> Int64Array | None:
     if isinstance(leaf, Variable):
         return frame.table.column(leaf)
     return inlined_id(leaf.text) if isinstance(leaf, Term) else None
+
+
+def _compare_differences(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
+    """Compare the time between two with another or with a constant: (truth, where it is decided), or None for other
+    expressions."""
+    one = time_columns.constant_micros(left) or _micros(left, frame)
+    other = time_columns.constant_micros(right) or _micros(right, frame)
+    if one is None or other is None:
+        return None
+    (first, is_known), (second, is_too) = one, other
+    decided = np.broadcast_to(is_known & is_too, frame.table.length)
+    return Truth.of(np.broadcast_to(COMPARED[op](first, second), frame.table.length), decided), decided
+
+
+def _micros(expression: Expression, frame: Frame) -> tuple[Int64Array, BoolArray] | None:
+    """Return the microseconds between two dates or times in each row, and where they are known; None for other
+    expressions."""
+    ends = _ends(expression, frame)
+    return None if ends is None else time_differences(*ends)
+
+
+def _ends(expression: Expression, frame: Frame) -> list[Int64Array] | None:
+    """Return the ids of both sides of a `-` that may stand between two dates or times; None for other expressions."""
+    if not isinstance(expression, Call) or expression.op != "-" or not frame.terms.inlines:
+        return None
+    if any(
+        isinstance(side, Call) and side.op != "NOW" and not _is_of_time(side, frame) for side in expression.arguments
+    ):
+        return None
+    return [_ids(side, frame) for side in expression.arguments]
 
 
 def _compare_numbers(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
@@ -231,11 +279,31 @@ def _ids(expression: Expression, frame: Frame) -> Int64Array:
         truth = _truth(expression, frame)
         true_id, false_id = frame.terms.ids([text_of(TRUE), text_of(FALSE)])
         return np.where(truth.true, true_id, np.where(truth.false, false_id, UNBOUND))
+    if _is_of_time(expression, frame):
+        return _time_ids(expression, frame)
     if expression.op in _NUMERIC:
         return _number_ids(expression, frame)
     if expression.op in text_expressions.TERM_CALLS and (found := text_expressions.term_column(expression, frame)):
         return _distinct_ids(found.column.texts(), frame)[found.places]
     return _scalar_ids(expression, frame)
+
+
+def _is_of_time(expression: Expression, frame: Frame) -> TypeGuard[Call]:
+    """Tell whether an expression is a function of one date or time that can be read off an id."""
+    if not isinstance(expression, Call) or expression.op not in time_columns.CALLS:
+        return False
+    return len(expression.arguments) == 1 and frame.terms.inlines
+
+
+def _time_ids(expression: Call, frame: Frame) -> Int64Array:
+    """Read a part of dates and times off their ids; other rows go to the scalar evaluator."""
+    argument = _ids(expression.arguments[0], frame)
+    ids, is_open = time_columns.applied(expression.op, argument, frame.terms)
+    rows = np.flatnonzero(is_open)
+    if len(rows):
+        table = BindingTable((_MOMENT,), (argument[rows],), len(rows))
+        ids[rows] = _scalar_ids(Call(expression.op, (_MOMENT,)), Frame(table, frame.terms, [_MOMENT]))
+    return ids
 
 
 def _number_ids(expression: Call, frame: Frame) -> Int64Array:
@@ -256,6 +324,9 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
             for number, kind in pairs
         ]
         ids[done] = frame.terms.ids(texts)[places]
+    if len(rest) and (ends := _ends(expression, frame)):
+        ids[rest], is_open = time_columns.difference(ends[0][rest], ends[1][rest], frame.terms)
+        rest = rest[is_open]
     if len(rest):
         ids[rest] = _scalar_ids(expression, frame, rest)
     return ids
@@ -287,6 +358,8 @@ def _numbers(expression: Expression, frame: Frame) -> Numbers | None:
         return numbers_of([value_of(expression.text)])
     if isinstance(expression, Call) and expression.op == "STRLEN":
         return text_expressions.lengths(expression.arguments[0], frame)
+    if _is_of_time(expression, frame):
+        return numbers_of_ids(_ids(expression, frame))
     if not isinstance(expression, Call) or expression.op not in _NUMERIC:
         return None
     columns = [

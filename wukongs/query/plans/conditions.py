@@ -1,7 +1,7 @@
 """Conditions: filters that a kernel decides by ids alone, right behind the steps of a compiled plan.
 
 A filter is made of conditions if it is a comparison, or some of them under &&, of a variable with a variable or with a
-number or date-time that its id carries; or a `!=` of a variable and an IRI. The kernel decides what
+number, date-time or date that its id carries; or a `!=` of a variable and an IRI. The kernel decides what
 store/value_kernels.py decides. If it meets a row of which ids do not tell (a string, a number with too many digits),
 the executor evaluates the query in its place. An error and false both drop a row, so && needs no third truth.
 """
@@ -19,9 +19,20 @@ from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Resolve
 from wukongs.store.dtypes import NO_MATCH, Int64Array
 from wukongs.store.term_ids import OPS, inlined_id, numeric_values
-from wukongs.store.value_kernels import KIND_DATE_TIME, KIND_DECIMAL, KIND_DOUBLE, KIND_INTEGER
+from wukongs.store.value_kernels import (
+    KIND_DATE,
+    KIND_DATE_LOCAL,
+    KIND_DATE_TIME,
+    KIND_DATE_TIME_LOCAL,
+    KIND_DECIMAL,
+    KIND_DOUBLE,
+    KIND_INTEGER,
+)
 
-_KINDS = (KIND_INTEGER, KIND_DECIMAL, KIND_DOUBLE, KIND_DATE_TIME)
+_KINDS = (
+    *(KIND_INTEGER, KIND_DECIMAL, KIND_DOUBLE),
+    *(KIND_DATE_TIME, KIND_DATE_TIME_LOCAL, KIND_DATE, KIND_DATE_LOCAL),
+)
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
