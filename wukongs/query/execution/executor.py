@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -60,7 +61,7 @@ from wukongs.csparql.walk import join_operands
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
-from wukongs.query.execution.exploration import Exploration
+from wukongs.query.execution.exploration import Exploration, is_row_wise
 from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.execution.timestamps import stamp
@@ -191,8 +192,8 @@ class Executor:
             case Filter(condition=condition, pattern=pattern):
                 filtered = FilteredBgp.of(node)
                 if filtered is not None:
-                    return self._exploration.match(filtered, self._given)
-                return self._keep(condition, self.run(pattern))
+                    return self._exploration.match(filtered, self._given, rows_wanted)
+                return self._filtered_join(node) or self._keep(condition, self.run(pattern))
             case Extend():
                 return self._extend(node, rows_wanted)
             case Timestamp(pattern=pattern):
@@ -237,15 +238,38 @@ class Executor:
 
     # --- operators of two sides ---------------------------------------------------------------------------------------
 
-    def _join(self, node: Join) -> BindingTable:
-        """Join the parts that cannot be explored, the smallest first, and explore the rest from these rows."""
+    def _join(self, node: Join, conditions: tuple[Expression, ...] = ()) -> BindingTable:
+        """Join the parts that cannot be explored, the smallest first, and explore the rest from these rows; keep the
+        rows that fulfil conditions."""
         operands = join_operands(node)
 
         def is_left(operand: Node) -> bool:
             return is_explorable(operand) and not any(operand is known for known, _ in self._explored)
 
         tables = [self.run(operand) for operand in operands if not is_left(operand)]
-        return self._exploration.explore_all(tuple(filter(is_left, operands)), self._joined(tables))
+        explored = tuple(filter(is_left, operands))
+        if explored or not conditions:
+            return self._exploration.explore_all(explored, self._joined(tables), conditions)
+        *others, last = sorted(tables, key=lambda table: table.length)
+        return operators.join(self._joined(others), last, self._limits.rows_max, partial(self._kept, conditions))
+
+    def _kept(self, conditions: tuple[Expression, ...], table: BindingTable) -> BindingTable:
+        for condition in conditions:
+            table = self._keep(condition, table)
+        return table
+
+    def _filtered_join(self, node: Filter) -> BindingTable | None:
+        """Join and filter some rows at a time, so that no product is held; None if a filter needs all rows at once, or
+        is above something else than a join."""
+        conditions, below = [], node.pattern
+        conditions.append(node.condition)
+        while isinstance(below, Filter):
+            conditions.append(below.condition)
+            below = below.pattern
+        is_known = self._profile is not None or any(below is known for known, _ in self._explored)
+        if not isinstance(below, Join) or is_known or not all(map(is_row_wise, conditions)):
+            return None
+        return self._join(below, tuple(reversed(conditions)))
 
     def _joined(self, tables: list[BindingTable]) -> BindingTable:
         """Join tables. The next one is always the smallest of those that share a variable with the tables before."""

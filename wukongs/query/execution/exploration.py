@@ -12,13 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from wukongs.csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
 from wukongs.csparql.explain import Moved
+from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.plan import FilteredBgp
-from wukongs.csparql.scope import possible_variables
+from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
@@ -35,6 +37,12 @@ from wukongs.query.plans.plan_memo import PlanMemo, Route
 
 Keep = Callable[[Expression, BindingTable], BindingTable]
 """(condition, table) -> the rows in which it holds"""
+
+
+def is_row_wise(condition: Expression) -> bool:
+    """Tell whether a condition may be asked of some rows at a time: not if it draws random values, whose sequence shows
+    all rows, and not if it evaluates patterns, for all bindings at once."""
+    return not calls_any(condition, PER_ROW) and not exists_patterns(condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +91,31 @@ class Exploration:
                 return self.explore_all(tuple(join_operands(node)), table)
         raise AssertionError(f"{type(node).__name__} cannot be explored")
 
-    def explore_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
-        """Join a table with explorable nodes, in the order that is cheapest."""
+    def explore_all(
+        self, operands: tuple[Node, ...], table: BindingTable, conditions: tuple[Expression, ...] = ()
+    ) -> BindingTable:
+        """Join a table with explorable nodes, in the order that is cheapest; keep the rows that fulfil conditions."""
         found: BindingTable | None = None
         tied_to = {v for node in operands if isinstance(node, TripleParts) for v in node.variables()}
         # From which side a triple term is tied to its parts depends on which of them the rows bind.
         for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in tied_to]):
-            rows = self._explored_all(operands, seeds)
+            rows = self._explored_all(operands, seeds, conditions)
             found = rows if found is None else operators.union(found, rows, self.limits.rows_max)
         assert found is not None
         return found
 
-    def _explored_all(self, operands: tuple[Node, ...], table: BindingTable) -> BindingTable:
+    def _explored_all(
+        self, operands: tuple[Node, ...], table: BindingTable, conditions: tuple[Expression, ...]
+    ) -> BindingTable:
         mark = self.limits.mark()
-        for part in self._order(operands, frozenset(table.variables), table.length):
+        parts = self._order(operands, frozenset(table.variables), table.length)
+        last = FilteredBgp.of(parts[-1]) if conditions and parts else None
+        for part in parts if last is None else parts[:-1]:
             table = self.explore(part, table)
             self.limits.back_to(mark, table.size_bytes)
-        return table
+        if last is None:
+            return self._kept(conditions, table)
+        return self.match(FilteredBgp(last.bgp, (*last.filters, *conditions)), table)
 
     def _order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
         if self.compiled is not None:
@@ -161,15 +177,19 @@ class Exploration:
                 if figures is not None and completion is not None:
                     figures.moved += [Moved()] * len(segment.lowered.steps)
                 continue
-            is_last = segment is route.segments[-1] and not segment.filters
-            last_wanted = rows_wanted if is_last else None
+            filters, is_last = segment.filters, segment is route.segments[-1]
+            last_wanted = rows_wanted if is_last and not filters else None
             if self.compiled is not None:
-                table = self.compiled.run(segment.lowered, table, self.limits, last_wanted)
+                table = self._kept(filters, self.compiled.run(segment.lowered, table, self.limits, last_wanted))
+            elif completion is None and filters and all(map(is_row_wise, filters)):
+                keep, wanted = partial(self._kept, filters), rows_wanted if is_last else None
+                lowered, limits = segment.lowered, self.limits
+                table = plan_runner.run(lowered, table, self.dataset, limits, wanted, rows_of_steps, keep)
             else:
                 table = run(segment.lowered, table, self.dataset, self.limits, last_wanted, rows_of_steps)
+                table = self._kept(filters, table)
             if figures is not None and completion is not None:
                 figures.moved += completion.moved
-            table = self._kept(segment.filters, table)
             self.limits.back_to(mark, table.size_bytes)
         return table
 

@@ -88,12 +88,23 @@ def _joined(arguments: Sequence[Expression], frame: Frame) -> tuple[list[TextCol
     return columns, numbers
 
 
+def _part_test(op: str, arguments: Sequence[Expression], frame: Frame) -> Truth | None:
+    """Look for the texts of one variable in those of another, row by row: of distinct pairs there are often as many as
+    rows, so they are not looked for."""
+    if not all(isinstance(argument, Variable) for argument in arguments) or arguments[0] == arguments[1]:
+        return None
+    first, second = (frame.texts(argument) for argument in arguments if isinstance(argument, Variable))
+    return truths.part_test(op, first, second)
+
+
 def truth_of(expression: Call, frame: Frame) -> tuple[Truth, BoolArray] | None:
     """Return the truth of one of TRUTH_CALLS or TERM_CALLS in each row, and where it is known; None where term_column
     gives it."""
     op, arguments = expression.op, expression.arguments
     if frame.table.length < ROWS_MIN or not variables_of(expression):
         return None
+    if op in truths.TESTS and (by_rows := _part_test(op, arguments, frame)):
+        return by_rows, np.ones(frame.table.length, np.bool_)
     if op == "REGEX":
         constants = _constants(arguments[1:])
         joined = None if constants is None else _joined(arguments[:1], frame)

@@ -1,12 +1,13 @@
 # mypy: disallow-untyped-defs=false
-"""Canonical forms taken apart: the kind of each term, its characters, and its language tag or datatype."""
+"""Canonical forms taken apart: the kind of each term, its characters, and its language tag or datatype. Texts found in
+texts."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from wukongs.store.jit import njit
-from wukongs.store.slot_kernels import copy_bytes
+from wukongs.store.slot_kernels import copy_bytes, same_bytes
 
 NOTHING = 0
 STRING = 1
@@ -15,6 +16,9 @@ TYPED = 3
 IRI = 4
 BLANK = 5
 TRIPLE = 6
+
+ANYWHERE, AT_START, AT_END = 0, 1, 2
+"""Where one text is to stand in another."""
 
 
 @njit
@@ -66,3 +70,30 @@ def take_apart(text, offsets):
         lexical_offsets[i + 1] = end
         tail_offsets[i + 1] = tail_end
     return kinds, lexical[:end], lexical_offsets, tails[:tail_end], tail_offsets
+
+
+@njit
+def find_parts(where, texts, text_offsets, text_places, parts, part_offsets, part_places, found):
+    """Tell of each row whether one text stands in another. In UTF-8, bytes match where characters do.
+
+    where : ANYWHERE, AT_START or AT_END; texts : uint8[n_bytes], text i is texts[text_offsets[i]:text_offsets[i + 1]];
+    text_places : int64[n_rows], the text of each row; the same for parts; found : bool[n_rows], written.
+
+    Cost: the bytes of both texts of each row, multiplied, at worst."""
+    for row in range(len(found)):
+        start, stop = text_offsets[text_places[row]], text_offsets[text_places[row] + 1]
+        at = part_offsets[part_places[row]]
+        size = part_offsets[part_places[row] + 1] - at
+        last = stop - size
+        if size == 0 or last < start:
+            found[row] = size == 0
+        elif where == AT_START:
+            found[row] = same_bytes(texts, start, size, parts, at)
+        elif where == AT_END:
+            found[row] = same_bytes(texts, last, size, parts, at)
+        else:
+            found[row] = False
+            for p in range(start, last + 1):
+                if texts[p] == parts[at] and same_bytes(texts, p, size, parts, at):
+                    found[row] = True
+                    break

@@ -23,15 +23,17 @@ from wukongs.query.expressions.text_column import (
     TAGGED,
     TRIPLE,
     TYPED,
+    Spread,
     TextColumn,
     are_compatible,
     pairs,
 )
+from wukongs.query.expressions.text_kernels import ANYWHERE, AT_END, AT_START, find_parts
 from wukongs.query.expressions.truth import Truth
 from wukongs.query.functions.patterns import found_in
 from wukongs.query.functions.strings import language_fits
 from wukongs.query.limits import current
-from wukongs.query.terms.arrow_texts import in_parts, to_numpy
+from wukongs.query.terms.arrow_texts import byte_lengths, bytes_of, cuts, in_parts, to_numpy
 from wukongs.query.terms.values import INTEGER_BOUNDS
 from wukongs.store.dtypes import BoolArray
 
@@ -65,6 +67,33 @@ def _part_test(
         return Truth.of(np.array(found, np.bool_), valid)
 
     return apply
+
+
+_WHERE = {"CONTAINS": ANYWHERE, "STRSTARTS": AT_START, "STRENDS": AT_END}
+
+
+def part_test(op: str, first: Spread, second: Spread) -> Truth | None:
+    """Test each row's own pair of texts, which differ from row to row, for CONTAINS, STRSTARTS and STRENDS. None for
+    other functions, and for long parts, which would take too long."""
+    where = _WHERE.get(op)
+    if where is None or first.places is None or second.places is None:
+        return None
+    sizes, part_sizes = byte_lengths(first.column.lexical), byte_lengths(second.column.lexical)
+    if not len(part_sizes) or part_sizes.max() > SHORT_PART:
+        return None
+    one, other = first.column, second.column
+    kinds, part_kinds = one.kinds[first.places], other.kinds[second.places]
+    same_tag = (kinds == TAGGED) & (part_kinds == TAGGED)
+    same_tag &= one.tails[first.places] == other.tails_in(one)[second.places]
+    valid = one.is_text[first.places] & ((part_kinds == STRING) | same_tag)
+    found = np.empty(len(valid), np.bool_)
+    (text, text_offsets), (part, part_offsets) = bytes_of(one.lexical), bytes_of(other.lexical)
+    text, part = text.copy(), part.copy()  # kernels are compiled for arrays that can be written
+    for start, stop in cuts(sizes[first.places]):
+        rows = slice(start, stop)
+        places, part_places = first.places[rows], second.places[rows]
+        find_parts(where, text, text_offsets, places, part, part_offsets, part_places, found[rows])
+    return Truth.of(found, valid)
 
 
 def _lang_matches(first: TextColumn, second: TextColumn) -> Truth:

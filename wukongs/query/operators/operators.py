@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.expressions.expressions import holds
 from wukongs.query.expressions.scalar_evaluator import variables_of
+from wukongs.query.limits import current
 from wukongs.query.rows import (
     count_pairs,
     fill_pairs,
@@ -36,16 +37,46 @@ from wukongs.query.rows import (
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
 ROWS_MAX = 50_000_000
+BLOCK_ROWS = 1 << 16
+"""So many pairs of a product, or a few more, are filtered together."""
 
 
-def join(left: BindingTable, right: BindingTable, rows_max: int = ROWS_MAX) -> BindingTable:
-    """Merge every pair of compatible rows.
+def join(
+    left: BindingTable,
+    right: BindingTable,
+    rows_max: int = ROWS_MAX,
+    keep: Callable[[BindingTable], BindingTable] | None = None,
+) -> BindingTable:
+    """Merge every pair of compatible rows. keep: a filter; a product is filtered block by block.
 
     Raises
     ------
-    BudgetExceeded      More than rows_max pairs."""
+    BudgetExceeded      More than rows_max pairs, of a product more than rows_max that the filter keeps."""
+    if keep is not None and not set(left.variables) & set(right.variables) and left.length * right.length > BLOCK_ROWS:
+        return _filtered_product(left, right, rows_max, keep)
     left_rows, right_rows = _compatible_pairs(left, right, _RowBudget("join", rows_max))
-    return _merged(left, right, left_rows, right_rows, _all_variables(left, right))
+    table = _merged(left, right, left_rows, right_rows, _all_variables(left, right))
+    return table if keep is None else keep(table)
+
+
+def _filtered_product(
+    left: BindingTable, right: BindingTable, rows_max: int, keep: Callable[[BindingTable], BindingTable]
+) -> BindingTable:
+    """Pair some rows of left with all of right at a time, and hold what the filter keeps."""
+    limits, mark = current(), current().mark()
+    variables, budget, size = _all_variables(left, right), _RowBudget("join", rows_max), 0
+    kept: list[BindingTable] = []
+    step = max(1, BLOCK_ROWS // max(1, right.length))
+    for start in range(0, left.length, step):
+        limits.check()
+        rows = np.arange(start, min(start + step, left.length))
+        left_rows, right_rows = np.repeat(rows, right.length), np.tile(np.arange(right.length), len(rows))
+        kept.append(keep(_merged(left, right, left_rows, right_rows, variables)))
+        budget.add(kept[-1].length)
+        size += kept[-1].size_bytes
+        limits.back_to(mark, size)
+    columns = zip(*(table.columns for table in kept), strict=True)
+    return BindingTable(variables, tuple(map(put_together, columns)), budget.rows)
 
 
 def left_join(

@@ -1,9 +1,13 @@
-"""Runs a lowered plan: calls the kernel, gives it room, gathers its rows, and stops it in time."""
+"""Runs a lowered plan: calls the kernel, gives it room, gathers its rows, and stops it in time.
+
+A filter behind the plan is applied to some rows at a time. So a filter over the product of two lists holds the rows
+that it keeps, and never all pairs.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,11 +20,13 @@ from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.lowering import with_parts
 from wukongs.query.plans.plan_kernels import run_plan, start_step
-from wukongs.query.rows import pieces
+from wukongs.query.rows import pieces, put_together
 from wukongs.store.dtypes import Int64Array
 
 CHUNK_ROWS = 512
 OUT_ROWS = 4096
+BLOCK_ROWS = 1 << 16
+"""So many rows, or a few more, are filtered together."""
 SPANS = 256
 CHUNKS_PER_CALL = 1024
 """How often a call comes up for air: for Ctrl-C, time limits and budgets."""
@@ -86,10 +92,12 @@ def run(
     limits: Limits,
     rows_wanted: int | None = None,
     rows_of_steps: list[int] | None = None,
+    keep: Callable[[BindingTable], BindingTable] | None = None,
 ) -> BindingTable:
     """Run a plan from the rows of `seeds` (whose variables are the plan's first) over a dataset.
 
-    rows_wanted: stop once there are this many; rows_of_steps: how many rows each step made is appended to it.
+    rows_wanted: stop once there are this many; rows_of_steps: how many rows each step made is appended to it; keep: a
+    filter, applied to blocks of rows. It may not run plans itself: the buffers are in use.
     Raises QueryTimeout, BudgetExceeded.
     """
     if plan.is_void:
@@ -97,6 +105,23 @@ def run(
             rows_of_steps += [0] * len(plan.steps)
         return BindingTable.empty(plan.variables)
     tables = PlanTables(*with_parts(plan, dataset), dataset.descriptors, dataset.default_graph)
+    if keep is not None:
+        mark = limits.mark()
+        chunks = _chunks(tables, seeds.columns, seeds.length, len(plan.variables), limits, OUT_ROWS, rows_of_steps)
+        kept, rows = [BindingTable.empty(plan.variables)], 0
+        for columns, total in _blocks(chunks, len(plan.variables), limits, rows_wanted):
+            kept.append(keep(BindingTable(plan.variables, columns, total)))
+            rows += kept[-1].length
+            limits.back_to(mark, 8 * rows * len(plan.variables))
+            limits.check_rows(rows, ADVICE, "a filtered graph pattern")
+            if rows_wanted is not None and rows >= rows_wanted:
+                break
+        chunks.close()
+        if len(kept) == 2:
+            return kept[1]
+        return BindingTable(
+            plan.variables, tuple(map(put_together, zip(*(t.columns for t in kept), strict=True))), rows
+        )
     columns, total = run_tables(
         tables, seeds.columns, seeds.length, len(plan.variables), limits, rows_wanted, rows_of_steps
     )
@@ -113,56 +138,93 @@ def run_tables(
     rows_of_steps: list[int] | None = None,
 ) -> tuple[tuple[Int64Array, ...], int]:
     """Run steps from so many rows to columns, `width` of them; return also their length. Otherwise as run."""
+    room = OUT_ROWS if rows_wanted is None else min(OUT_ROWS, max(1, rows_wanted))
+    chunks = _chunks(tables, seeds, length, width, limits, room, rows_of_steps)
+    gathered: list[Int64Array] = []
+    total = 0
+    for chunk in chunks:
+        total += chunk.shape[1]
+        limits.check_rows(total, ADVICE, "a basic graph pattern")
+        gathered.append(chunk)
+        if rows_wanted is not None and total >= rows_wanted:
+            break
+    chunks.close()
+    return _columns(gathered, width, total, limits), total
+
+
+def _chunks(
+    tables: PlanTables,
+    seeds: Sequence[Int64Array],
+    length: int,
+    width: int,
+    limits: Limits,
+    room: int,
+    rows_of_steps: list[int] | None,
+) -> Generator[Int64Array]:
+    """Run steps from so many rows; yield int64[width, n] with up to `room` rows at a time, at least once."""
     workspace = _OWN.workspace
-    n, n_columns, width = len(tables.steps), width, max(1, width)
+    n, width = len(tables.steps), max(1, width)
     part_rows = np.empty(len(tables.parts), np.int64)
     limits.hold(8 * length * width)
     start = np.empty((length, width), np.int64)
     for first, last in pieces(length, limits):
         for at, column in enumerate(seeds):
             start[first:last, at] = column[first:last]
-    between, out = workspace.tables_for(n - 1, width), workspace.out_for(width)
-    if rows_wanted is not None:
-        out = out[: max(1, rows_wanted)]  # when it is full the kernel comes back
+    between, out = workspace.tables_for(n - 1, width), workspace.out_for(width)[:room]
     state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
     state[n, layout.FUEL] = FUEL
     start_step(state, 0, length)
     control = np.zeros(2, np.int64)
-    gathered: list[Int64Array] = []
     total = 0
     status = layout.PAUSED
-    while status != layout.DONE:
-        control[1] = CHUNKS_PER_CALL
-        status = run_plan(
-            tables.steps,
-            tables.parts,
-            part_rows,
-            tables.descriptors,
-            tables.default_graph,
-            start,
-            between,
-            out,
-            state,
-            workspace.spans_for(n),
-            workspace.value_spans,
-            control,
-        )
-        if status == layout.NEED_SPANS:
-            workspace.grow_spans()
-            state[:n, layout.HELD] = layout.NOT_STARTED
-        elif status != layout.PAUSED:
-            rows = int(state[n, layout.COUNT])
-            state[n, layout.COUNT] = 0
-            total += rows
-            limits.check_rows(total, ADVICE, "a basic graph pattern")
-            limits.hold(16 * rows * width)  # here, and in the columns of the result
-            gathered.append(out[:rows].T.copy())
-            if rows_wanted is not None and total >= rows_wanted:
-                break
-        limits.check()
-    if rows_of_steps is not None:
-        rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
-    return _columns(gathered, n_columns, total, limits), total
+    try:
+        while status != layout.DONE:
+            control[1] = CHUNKS_PER_CALL
+            status = run_plan(
+                tables.steps,
+                tables.parts,
+                part_rows,
+                tables.descriptors,
+                tables.default_graph,
+                start,
+                between,
+                out,
+                state,
+                workspace.spans_for(n),
+                workspace.value_spans,
+                control,
+            )
+            if status == layout.NEED_SPANS:
+                workspace.grow_spans()
+                state[:n, layout.HELD] = layout.NOT_STARTED
+            elif status != layout.PAUSED:
+                rows = int(state[n, layout.COUNT])
+                state[n, layout.COUNT] = 0
+                total += rows
+                limits.hold(16 * rows * width)  # here, and in the columns of the result
+                yield out[:rows].T.copy()
+            limits.check()
+    finally:
+        if rows_of_steps is not None:
+            rows_of_steps += [*state[: n - 1, layout.PASSED].tolist(), total]
+
+
+def _blocks(
+    chunks: Iterator[Int64Array], width: int, limits: Limits, rows_wanted: int | None
+) -> Iterator[tuple[tuple[Int64Array, ...], int]]:
+    """Put chunks together to blocks of BLOCK_ROWS: (columns, rows). If few rows are wanted, the first blocks are
+    small."""
+    size = BLOCK_ROWS if rows_wanted is None else OUT_ROWS
+    gathered: list[Int64Array] = []
+    total = 0
+    for chunk in chunks:
+        gathered.append(chunk)
+        total += chunk.shape[1]
+        if total >= size:
+            yield _columns(gathered, width, total, limits), total
+            gathered, total, size = [], 0, min(2 * size, BLOCK_ROWS)
+    if total:
+        yield _columns(gathered, width, total, limits), total
 
 
 def _columns(gathered: list[Int64Array], width: int, total: int, limits: Limits) -> tuple[Int64Array, ...]:
