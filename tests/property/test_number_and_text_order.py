@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -238,11 +240,11 @@ def test_lexical_forms_of_doubles_have_the_shortest_digits(number: float) -> Non
 
 def test_integers_and_decimals_are_ordered_and_added_without_being_decoded() -> None:
     decimals = [literal(form, XSD + "decimal").text for form in ("1.0", "2.50", "-0.125", "0.0")]
-    _, ids = space_of([*decimals, f'"1"^^<{XSD}integer>', f'"7"^^<{XSD}int>'])
+    terms, ids = space_of([*decimals, f'"1"^^<{XSD}integer>', f'"7"^^<{XSD}int>'])
     ranks = exact_ranks(ids)
     assert ranks is not None
     assert ranks.tolist() == [2, 3, 0, 1, 2, 4]
-    numbers = ExactNumbers.of_ids(ids, len(ids))
+    numbers = ExactNumbers.of_ids(ids, len(ids), terms)
     assert numbers is not None
     sums = numbers.sums(np.arange(6), np.array([0, 4, 6]))
     assert [text_of(value) for value in sums] == [f'"3.375"^^<{XSD}decimal>', f'"8"^^<{XSD}integer>']
@@ -250,12 +252,74 @@ def test_integers_and_decimals_are_ordered_and_added_without_being_decoded() -> 
 
 @pytest.mark.parametrize("texts", [['"a"'], [f'"1.5"^^<{XSD}double>'], ["<a>", f'"1"^^<{XSD}integer>'], []])
 def test_other_terms_have_no_exact_numbers(texts: list[str | None]) -> None:
-    _, ids = space_of(texts)
+    terms, ids = space_of(texts)
     assert exact_ranks(ids) is None
-    assert ExactNumbers.of_ids(ids, len(ids)) is None
+    assert ExactNumbers.of_ids(ids, len(ids), terms) is None
 
 
-def test_sums_that_an_int64_could_not_hold_are_left_to_others() -> None:
-    _, ids = space_of([f'"{2**58}"^^<{XSD}integer>'])
-    assert ExactNumbers.of_ids(ids, 8) is not None
-    assert ExactNumbers.of_ids(ids, 1000) is None
+INTEGER_FORMS = st.one_of(
+    st.integers(-(10**3), 10**3).map(str),
+    st.integers(2**58, 2**65).map(str),
+    st.tuples(st.sampled_from(["", "-", "+", "-0"]), DIGITS).map("".join),
+)
+DECIMAL_FORMS = st.one_of(
+    INTEGER_FORMS,
+    st.tuples(INTEGER_FORMS, st.just("."), st.text("0123456789", max_size=20)).map("".join),
+    DIGITS.map(lambda digits: "." + digits),
+)
+EXACT_TERMS = st.one_of(
+    INTEGER_FORMS.map(lambda form: (form, "integer")),
+    DECIMAL_FORMS.map(lambda form: (form, "decimal")),
+    st.integers(-(2**31), 2**31 - 1).map(lambda number: (str(number), "int")),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), EXACT_TERMS), min_size=1, max_size=12), st.integers(1, 3))
+@fuzzed(300)
+def test_sums_of_integers_and_decimals_of_any_length(rows: list[tuple[int, tuple[str, str]]], times: int) -> None:
+    """The same rows several times over, by groups, beside fractions."""
+    rows = rows * times
+    terms, ids = space_of([literal(form, XSD + name).text for _, (form, name) in rows])
+    keys = terms.ids([f'"{key}"' for key, _ in rows])
+    table = BindingTable((KEY, X), (keys, ids), len(rows))
+    found = group(table, [KEY], [(RESULT, Aggregate("SUM", X))], terms)
+    sums = dict(zip(terms.texts(found.columns[0]), terms.texts(found.columns[1]), strict=True))
+    for key in {key for key, _ in rows}:
+        own = [term for other, term in rows if other == key]
+        total = sum(Fraction(form.rstrip(".") if form[-1:] == "." else form) for form, _ in own)
+        value = value_of(sums[f'"{key}"'])
+        assert Fraction(value.number) == total
+        assert value.datatype == XSD + ("decimal" if any(name == "decimal" for _, name in own) else "integer")
+        assert text_of(computed(value.kind, value.number)) == sums[f'"{key}"'], "canonical"
+    exact = ExactNumbers.of_ids(np.unique(ids), len(rows), terms)
+    assert exact is not None
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("1.0", "integer"),
+        ("abc", "integer"),
+        ("1e3", "decimal"),
+        (".", "decimal"),
+        ("-", "integer"),
+        ("", "decimal"),
+        ("1.2.3", "decimal"),
+        ("300", "byte"),
+        (" 1", "integer"),
+        ("9" * 200, "integer"),
+    ],
+)
+def test_ill_typed_and_very_long_forms_are_left_to_others(form: str, name: str) -> None:
+    others = [f'"{number}"^^<{XSD}integer>' for number in (1, 2**62, 2**64)]
+    terms, ids = space_of([*others, literal(form, XSD + name).text])
+    assert ExactNumbers.of_ids(ids, len(ids), terms) is None
+
+
+def test_sums_that_an_int64_could_not_hold_are_exact() -> None:
+    terms, ids = space_of([f'"{2**58}"^^<{XSD}integer>', f'"-{2**58 - 1}"^^<{XSD}integer>', f'"-0.5"^^<{XSD}decimal>'])
+    for places in ([0] * 1000, [1] * 1000, [0, 1, 2] * 999):
+        exact = ExactNumbers.of_ids(ids, len(places), terms)
+        assert exact is not None
+        (total,) = exact.sums(np.array(places), np.array([0, len(places)]))
+        assert total.number == sum([2**58, 1 - 2**58, Decimal("-0.5")][place] for place in places)

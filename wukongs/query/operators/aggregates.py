@@ -136,7 +136,7 @@ def _totals(
 ) -> list[Value | None] | None:
     """Return the sums of the numbers with these ids at places[offsets[i]:offsets[i + 1]], where all are integers and
     decimals, or all are doubles; None for other ids."""
-    if (exact := ExactNumbers.of_ids(distinct, len(places))) is not None:
+    if (exact := ExactNumbers.of_ids(distinct, len(places), terms)) is not None:
         return [*exact.sums(places, offsets)]
     doubles = doubles_of_ids(distinct, terms)
     if doubles is None:
