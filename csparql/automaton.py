@@ -4,15 +4,29 @@ A path leads from one node to another if some walk through the graph spells a wo
 for `(:a/:b|^:c)*` visits pairs of node and state, each once, however the path is nested. The automaton has no empty
 steps (Glushkov's construction: a state for the beginning and one for each link of the path). States from which the same
 steps lead on are merged, so `:p*` has a single one.
+
+`:p{2,4}` has a state for each step. `:p{1,1000}` is `:p+` with a greatest number of steps: a search comes to each node
+by as few steps as possible, so it has to visit a node only once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from wukongs.csparql.cardinality import Direction
-from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, PathSequence, ZeroOrMore, ZeroOrOne
+from wukongs.csparql.paths import (
+    Alternative,
+    Inverse,
+    NegatedSet,
+    OneOrMore,
+    Path,
+    PathSequence,
+    Repeated,
+    ZeroOrMore,
+    ZeroOrOne,
+    counts_steps,
+)
 from wukongs.csparql.terms import Term
 
 AUTOMATA_MAX = 256
@@ -26,18 +40,35 @@ class Link:
     predicate: Term | None
     excluded: tuple[Term, ...] | None = None
 
+    def terms(self) -> tuple[Term, ...]:
+        return (self.predicate,) if self.predicate is not None else self.excluded or ()
+
 
 @dataclass(frozen=True, slots=True)
 class Automaton:
-    """State 0 is the beginning; accepting: where a walk may end; edges[s]: (link, next state) from state s."""
+    """State 0 is the beginning; accepting: where a walk may end; edges[s]: (link, next state) from state s; steps_max:
+    the most links that a walk may have."""
 
     accepting: tuple[bool, ...]
     edges: tuple[tuple[tuple[Link, int], ...], ...]
+    steps_max: int | None = None
 
     @property
     def is_nullable(self) -> bool:
         """Whether a walk of no length is one."""
         return self.accepting[0]
+
+    @property
+    def repeats_links(self) -> bool:
+        """Whether all walks of some links, at least one, are walks of the path, up to steps_max."""
+        last = len(self.edges) - 1
+        return (
+            last <= 1
+            and self.accepting[last]
+            and len(self.edges[0]) > 0
+            and set(self.edges[0]) == set(self.edges[last])
+            and all(after == last for _, after in self.edges[0])
+        )
 
     def links(self) -> tuple[Link, ...]:
         """Return the distinct links of all edges."""
@@ -89,6 +120,21 @@ class _Positions:
                 found = self.part(inner, inverted)
                 self._follow(found.last, found.first)
                 return _Part(found.nullable or isinstance(path, ZeroOrMore), found.first, found.last)
+            case Repeated(path=inner, low=low, high=high):
+                return self._repeated(inner, low, high, inverted)
+
+    def _repeated(self, inner: Path, low: int, high: int | None, inverted: bool) -> _Part:
+        """Write a repetition out: `low` parts, then further ones that are optional from the first on."""
+        if high is None:
+            whole, low = self.part(OneOrMore(inner) if low else ZeroOrMore(inner), inverted), max(low - 1, 0)
+        else:
+            whole = _Part(True, (), ())
+            for _ in range(high - low):
+                further = self._sequence(self.part(inner, inverted), whole)
+                whole = _Part(True, further.first, further.last)
+        for _ in range(low):
+            whole = self._sequence(self.part(inner, inverted), whole)
+        return whole
 
     def _one(self, links: list[Link]) -> _Part:
         """A walk along one of these links."""
@@ -116,13 +162,20 @@ def automaton_of(path: Path) -> Automaton:
 
 def automaton(path: Path) -> Automaton:
     """Return the automaton of a path from its subject on; for the way back ask for that of Inverse(path)."""
+    base, inverted, steps_max = path, False, None
+    while isinstance(base, Inverse):
+        base, inverted = base.path, not inverted
+    if counts_steps(base):
+        assert isinstance(base, ZeroOrOne | Repeated)
+        steps_max = 1 if isinstance(base, ZeroOrOne) else base.high
+        base = OneOrMore(base.path) if isinstance(base, Repeated) and base.low else ZeroOrMore(base.path)
     positions = _Positions()
-    whole = positions.part(path, False)
+    whole = positions.part(base, inverted)
     positions.following[0].update(dict.fromkeys(whole.first))
     ending = set(whole.last) | ({0} if whole.nullable else set())
     accepting = [number in ending for number in range(len(positions.following))]
     edges = [tuple((positions.links[after - 1], after) for after in following) for following in positions.following]
-    return _merged(accepting, edges)
+    return replace(_merged(accepting, edges), steps_max=steps_max)
 
 
 def _merged(accepting: list[bool], edges: list[tuple[tuple[Link, int], ...]]) -> Automaton:

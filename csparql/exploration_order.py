@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from wukongs.csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TripleParts, Union
-from wukongs.csparql.automaton import Link, automaton_of
+from wukongs.csparql.automaton import Automaton, Link, automaton_of
 from wukongs.csparql.cardinality import Cardinalities
 from wukongs.csparql.paths import Inverse, is_nullable
 from wukongs.csparql.plan import FilteredBgp
@@ -174,7 +174,7 @@ def path_estimate(
         return isinstance(end, Term) or end in bound
 
     ways = ((node.subject, automaton_of(node.path)), (node.object, automaton_of(Inverse(node.path))))
-    reached = [_reached(found.links(), found.first_links(), end, node.graph, cardinalities) for end, found in ways]
+    reached = [_reached(found, end, node.graph, cardinalities) for end, found in ways]
     known = [is_known(end) for end, _ in ways]
     if all(known):
         return rows * min(reached), rows * _LINKED_SHARE
@@ -199,19 +199,18 @@ def _parts_estimate(node: TripleParts, bound: frozenset[Variable], rows: float) 
     return (rows * _TRIPLE_ROWS, rows) if all(known) else (inf, inf)
 
 
-def _reached(
-    links: Sequence[Link], first: Sequence[Link], end: TermOrVariable, graph: GraphRef, cardinalities: Cardinalities
-) -> float:
+def _reached(found: Automaton, end: TermOrVariable, graph: GraphRef, cardinalities: Cardinalities) -> float:
     """Guess how many nodes a walk leads to from one end: as many as three links lead to, at most all that there are."""
+    links, steps = found.links(), 3 if found.steps_max is None else min(found.steps_max, 3)
     growth = sum(_degree(link, graph, cardinalities) for link in links)
     begins = sum(
         cardinalities.degree(graph, link.predicate, link.direction, end)
         if isinstance(end, Term) and link.predicate is not None
         else _degree(link, graph, cardinalities)
-        for link in first
+        for link in found.first_links()
     )
     there = sum(cardinalities.keys(graph, link.predicate, "in" if link.direction == "out" else "out") for link in links)
-    return 1.0 + min(begins * (1.0 + growth + growth * growth), there)
+    return 1.0 + min(begins * sum(growth**step for step in range(steps)), there)
 
 
 def _degree(link: Link, graph: GraphRef, cardinalities: Cardinalities) -> float:

@@ -79,7 +79,20 @@ from wukongs.csparql.nesting import (
     make_room,
     too_deep_token,
 )
-from wukongs.csparql.paths import Alternative, Inverse, NegatedSet, OneOrMore, Path, PathSequence, ZeroOrMore, ZeroOrOne
+from wukongs.csparql.paths import (
+    LINKS_MAX,
+    Alternative,
+    Inverse,
+    NegatedSet,
+    OneOrMore,
+    Path,
+    PathSequence,
+    Repeated,
+    ZeroOrMore,
+    ZeroOrOne,
+    links_count,
+    repeated,
+)
 from wukongs.csparql.places import excerpt, place
 from wukongs.csparql.scope import (
     always_matches_in,
@@ -103,7 +116,7 @@ from wukongs.csparql.terms import (
     triple_term,
 )
 from wukongs.csparql.tokens import Token
-from wukongs.csparql.walk import replaced, substitute
+from wukongs.csparql.walk import parts_of, replaced, substitute
 from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
 _NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
@@ -123,6 +136,7 @@ _A_PREDICATE_OR_PATH = "a predicate: an IRI, a variable, 'a' or a property path"
 _AN_OBJECT = "an object: an IRI, a literal, a variable or a blank node"
 _A_PATH = "a property path: an IRI, 'a', '^', '!' or '('"
 _IN_A_SET = "an IRI, 'a' or '^' with one of them, in the negated property set"
+_A_BOUND = "how often the path is repeated, such as {2}, {1,4}, {2,} or {,4}"
 _A_CELL = "an IRI, a literal or UNDEF"
 
 _Operand = TypeVar("_Operand")
@@ -682,6 +696,10 @@ class PatternParser:
         found = self._path_alternative()
         if not isinstance(found, Term) and not self._paths_allowed:
             raise self.error("an IRI, a variable or 'a' as the predicate of a template", token, "a property path")
+        count = 1 if isinstance(found, Term) else links_count(found)
+        if count > LINKS_MAX and any(isinstance(part, Repeated) for part in parts_of(found)):
+            expected = f"a path of at most {LINKS_MAX} links, with its repetitions {{n,m}} written out"
+            raise self.error(expected, token, f"one of {count}")
         return found
 
     def _path_alternative(self) -> Path:
@@ -703,18 +721,33 @@ class PatternParser:
 
     def _path_repeated(self) -> Path:
         found = self._path_primary()
+        if self.accept("{"):
+            return self._bounded(found)
         make = _REPETITIONS.get(self.token.kind)
         if make is None or self._at_signed_number():
             return found
         self.advance()
         return make(found)
 
+    def _bounded(self, path: Path) -> Path:
+        """Read the bounds of a repetition: an extension, as the working drafts of SPARQL 1.1 had it."""
+        has_low = self.token.kind != ","
+        low = self.whole_number(_A_BOUND) if has_low else 0
+        high: int | None = low
+        if self.accept(","):
+            high = None
+            if not (has_low and self.token.kind == "}"):
+                expected = f"a number of at least {low} and at most 15 digits" if low else _A_BOUND
+                high = self.whole_number(expected, low)
+        self.expect("}", "'}' after the bounds of the repetition")
+        return repeated(path, low, high)
+
     def _path_primary(self) -> Path:
         if self.accept("!"):
             return self._negated_set()
         if self.accept("("):
             found = self._path_alternative()
-            self.expect(")", "')', or '/', '|', '*', '+' or '?' to go on with the path")
+            self.expect(")", "')', or '/', '|', '*', '+', '?' or '{' to go on with the path")
             return found
         return self._path_link(_A_PATH)
 
@@ -772,6 +805,8 @@ class PatternParser:
                 if inverse is not None:
                     sides.append(self._other_than(object_, inverse, subject))
                 return (sides[0] if len(sides) == 1 else Union(*sides),)
+            case Repeated(path=Term() as link, low=1, high=1):
+                return (TriplePattern(subject, link, object_, self.graph),)
             case _:
                 return (PathPattern(subject, path, object_, self.graph),)
 

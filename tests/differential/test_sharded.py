@@ -236,6 +236,7 @@ def test_pairs_and_walks_whose_ends_are_elsewhere() -> None:
         shards.load("\n".join(lines), "nq")
         for pattern in (
             "?x :p ?y", "?x :q ?y", "?x ?e ?y", "?x :p/:q+ ?y", "?x (:p/:q)+/^:r ?y", "?x ^:p/(:r|:q)* ?y", "?x !:p ?y",
+            "?x (:p|:q){1,2} ?y", "?x :r{2} ?y", "?x (:p/:q){,2} ?y", "?x (:p|^:q)+ ?y",
         ):  # fmt: skip
             for text in (f"{{ {pairs} {pattern} }}", f"{{ {pattern} }}", f"{{ VALUES ?y {{ {names[0]} }} {pattern} }}"):
                 query = f"PREFIX : <http://e/> SELECT * {text}"

@@ -259,5 +259,7 @@ def _path_of(path: syntax.Path) -> Any:
             return "/", _path_of(path.first), _path_of(path.second)
         case syntax.Alternative():
             return "|", _path_of(path.first), _path_of(path.second)
+        case syntax.Repeated(low=low, high=high):
+            return "{", _path_of(path.path), low, high
     kind = {syntax.Inverse: "^", syntax.ZeroOrOne: "?", syntax.ZeroOrMore: "*", syntax.OneOrMore: "+"}[type(path)]
     return kind, _path_of(path.path)

@@ -1,13 +1,16 @@
 """Property paths to the letter of SPARQL 1.1, section 18.4, over plain sets of triples. Slow and simple on purpose.
 
-A path is a tuple: ('link', p), ('^', P), ('/', P, Q), ('|', P, Q), ('*', P), ('+', P), ('?', P), and ('!', forward,
-inverse), tuples of predicates or None for a direction that the set does not name. An end is a `Var` or a term; terms
-are anything that can be compared and hashed.
+A path is a tuple: ('link', p), ('^', P), ('/', P, Q), ('|', P, Q), ('*', P), ('+', P), ('?', P), ('{', P, low, high),
+and ('!', forward, inverse), tuples of predicates or None for a direction that the set does not name; high may be None.
+An end is a `Var` or a term; terms are anything that can be compared and hashed. The standard has no ('{', ...): it goes
+from the end that is known, as `+` does, and each node that it is at after low to high times P is a solution once.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 Path = tuple[Any, ...]
@@ -54,9 +57,10 @@ def _sequence(path: Path, subject: Hashable, object_: Hashable, triples: Triples
 
 def _repeated(path: Path, subject: Hashable, object_: Hashable, triples: Triples) -> list[Solution]:
     """ZeroOrMorePath and OneOrMorePath."""
-    reach = _one_or_more if path[0] == "+" else _arbitrary_length
+    reach: Callable[[Hashable, Path, Triples], set[Hashable]]
+    reach = {"+": _one_or_more, "*": _arbitrary_length}.get(path[0]) or partial(_counted, path[2], path[3])
     if isinstance(subject, Var) and not isinstance(object_, Var):
-        return _repeated((path[0], ("^", path[1])), object_, subject, triples)
+        return _repeated((path[0], ("^", path[1]), *path[2:]), object_, subject, triples)
     if not isinstance(subject, Var):
         reached = reach(subject, path[1], triples)
         if isinstance(object_, Var):
@@ -80,6 +84,20 @@ def _one_or_more(start: Hashable, path: Path, triples: Triples) -> set[Hashable]
     for node in _next(start, path, triples):
         _visit(node, path, visited, triples)
     return visited
+
+
+def _counted(low: int, high: int | None, start: Hashable, path: Path, triples: Triples) -> set[Hashable]:
+    found: set[Hashable] = set()
+    nodes_now = {start}  # after `count` times the path
+    before: list[set[Hashable]] = []
+    for count in itertools.count():
+        if (high is not None and count > high) or (count >= low and nodes_now in before):
+            return found
+        if count >= low:
+            found |= nodes_now
+            before.append(nodes_now)
+        nodes_now = {after for node in nodes_now for after in _next(node, path, triples)}
+    raise AssertionError(count)
 
 
 def _visit(node: Hashable, path: Path, visited: set[Hashable], triples: Triples) -> None:
@@ -134,13 +152,13 @@ def _distinct(solutions: list[Solution]) -> list[Solution]:
 def is_nullable(path: Path) -> bool:
     """Whether the path may have no length."""
     kind = path[0]
-    if kind in "*?":
+    if kind in "*?" or (kind == "{" and path[2] == 0):
         return True
     if kind == "/":
         return is_nullable(path[1]) and is_nullable(path[2])
     if kind == "|":
         return is_nullable(path[1]) or is_nullable(path[2])
-    return kind in "^+" and is_nullable(path[1])
+    return kind in "^+{" and is_nullable(path[1])
 
 
 def may_repeat(path: Path) -> bool:
@@ -163,4 +181,7 @@ def text(path: Path, write: Callable[[Any], str]) -> str:
         return f"!({'|'.join(members)})"
     if kind in "/|":
         return f"({text(path[1], write)}){kind}({text(path[2], write)})"
+    if kind == "{":
+        low, high = path[2:]
+        return f"({text(path[1], write)}){{{low},{'' if high is None else high}}}"
     return f"({text(path[1], write)}){kind}"

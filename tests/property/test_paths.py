@@ -4,7 +4,7 @@ buffers so small that the search stops and resumes everywhere."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.paths import path_layout, path_search
 from wukongs.query.paths import paths as searched
+from wukongs.query.paths.path_machine import PathPlan
 from wukongs.query.paths.paths import PathExplorer
 from wukongs.store.dtypes import Int64Array
 
@@ -49,7 +50,9 @@ class PathMaker(Maker):
 
     def path(self, depth: int) -> oracle.Path:
         rng = self.rng
-        kind = rng.choice(["link", "link", "^", "/", "|", "*", "+", "?", "!"]) if depth else rng.choice(["link", "!"])
+        kind = (
+            rng.choice(["link", "link", "^", "/", "|", "*", "+", "?", "{", "!"]) if depth else rng.choice(["link", "!"])
+        )
         if kind == "link":
             return ("link", rng.choice(PREDICATES))
         if kind == "!":
@@ -57,12 +60,17 @@ class PathMaker(Maker):
             dropped = rng.choice([0, 1, 2])
             return ("!", *(None if dropped == side + 1 else sides[side] for side in range(2)))
         inner = [self.path(depth - 1) for _ in range(2 if kind in "/|" else 1)]
-        return (kind, *inner)
+        return (kind, *inner) if kind in "/|" else self.repeated(kind, *inner)
+
+    def repeated(self, kind: str, inner: oracle.Path) -> oracle.Path:
+        if kind != "{":
+            return (kind, inner)
+        low = self.rng.choice([0, 0, 1, 1, 2, 3])
+        return ("{", inner, low, self.rng.choice([None, low, low + 1, low + 3]))
 
     def path_pattern(self, graph: GraphRef) -> tuple[PathPattern, oracle.Path]:
         rng = self.rng
-        inner = self.path(rng.choice([0, 1, 1, 2, 3]))
-        path = (rng.choice("*+?"), inner)
+        path = self.repeated(rng.choice("*+?{{"), self.path(rng.choice([0, 0, 1, 1, 2, 3])))
         ends = [self.end(), self.end()]
         if rng.random() < 0.1:
             ends[1] = ends[0]
@@ -86,6 +94,8 @@ def as_path(path: oracle.Path) -> paths.Path:
             return paths.PathSequence(as_path(first), as_path(second))
         case ("|", first, second):
             return paths.Alternative(as_path(first), as_path(second))
+        case ("{", inner, low, high):
+            return paths.Repeated(as_path(inner), low, high)
         case (kind, inner):
             makes = {"^": paths.Inverse, "*": paths.ZeroOrMore, "+": paths.OneOrMore, "?": paths.ZeroOrOne}
             return makes[kind](as_path(inner))
@@ -97,11 +107,13 @@ def shrink_buffers(monkeypatch: pytest.MonkeyPatch, edges: int, out: int, pairs_
         ("EDGES_PER_CALL", edges),
         ("PAIR_EDGES_FIRST", 1),
         ("PAIRS_FIRST", 2),
+        ("MET_PAIRS_FIRST", 2),
         ("OUT_ROWS", out),
         ("SPANS", 1),
     ):
         monkeypatch.setattr(path_search, name, value)
     monkeypatch.setattr(searched, "PAIRS_MAX", pairs_max)
+    monkeypatch.setattr(searched, "PAIRS_AN_END_MAX", pairs_max)
 
 
 def check(maker: PathMaker) -> int:
@@ -117,7 +129,7 @@ def check(maker: PathMaker) -> int:
     columns = tuple(np.array(column, np.int64) for column in zip(*rows, strict=True))
     seeds = BindingTable(variables, columns, len(rows))
 
-    found = PathExplorer(pattern, case.dataset, Terms(), Limits()).explore(seeds)
+    found = PathExplorer(PathPlan(pattern), case.dataset, Terms(), Limits()).explore(seeds)
 
     ends = [
         oracle.Var(end.name) if isinstance(end, Variable) else id_of(end) for end in (pattern.subject, pattern.object)
@@ -166,17 +178,24 @@ def test_a_few_paths_reach_what_the_definitions_say(monkeypatch: pytest.MonkeyPa
 
 def test_every_way_of_stopping_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     """The random cases do stop and resume in all the ways that there are."""
-    met: Counter[int] = Counter()
-    search_paths = path_search.search_paths
+    met: dict[str, Counter[int]] = {"search_paths": Counter(), "search_pairs": Counter()}
 
-    def spy(*arguments: object) -> int:
-        status: int = search_paths(*arguments)
-        met[status] += 1
-        return status
+    def spied(name: str) -> Callable[..., int]:
+        kernel = getattr(path_search, name)
 
-    monkeypatch.setattr(path_search, "search_paths", spy)
-    for seed in range(150):
+        def spy(*arguments: object) -> int:
+            status: int = kernel(*arguments)
+            met[name][status] += 1
+            return status
+
+        return spy
+
+    for name in met:
+        monkeypatch.setattr(path_search, name, spied(name))
+    for seed in range(250):
         shrink_buffers(monkeypatch, 3, 1, 100)
         check(PathMaker(seed, 40))
-    names = ("DONE", "FULL", "NEED_ROOM", "NEED_SPANS", "PAUSED", "MET")
-    assert all(met[getattr(path_layout, name)] >= 10 for name in names), met
+    stops = {"search_paths": ("FULL", "MET"), "search_pairs": ()}
+    for kernel, others in stops.items():
+        for name in ("DONE", "NEED_ROOM", "NEED_SPANS", "PAUSED", *others):
+            assert met[kernel][getattr(path_layout, name)] >= 10, (kernel, name, met)

@@ -16,6 +16,7 @@ from wukongs.csparql.paths import (
     OneOrMore,
     Path,
     PathSequence,
+    Repeated,
     ZeroOrMore,
     ZeroOrOne,
     format_path,
@@ -45,6 +46,12 @@ def path_of(text: str) -> Path:
     return node.path.path
 
 
+def whole_path_of(text: str) -> Path:
+    node = pattern_of(f"?s {text} ?o")
+    assert isinstance(node, PathPattern)
+    return node.path
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [
@@ -56,6 +63,18 @@ def path_of(text: str) -> Path:
         ("<p>*", ZeroOrMore(P)),
         ("<p>+", OneOrMore(P)),
         ("<p>?", ZeroOrOne(P)),
+        ("<p>{2}", Repeated(P, 2, 2)),
+        ("<p>{0}", Repeated(P, 0, 0)),
+        ("<p> { 1 , 4 }", Repeated(P, 1, 4)),
+        ("<p>{2,}", Repeated(P, 2, None)),
+        ("<p>{,4}", Repeated(P, 0, 4)),
+        ("<p>{0,3}", Repeated(P, 0, 3)),
+        ("<p>{1,}", OneOrMore(P)),
+        ("<p>{0,}", ZeroOrMore(P)),
+        ("<p>{,1}", ZeroOrOne(P)),
+        ("^<p>{3}", Inverse(Repeated(P, 3, 3))),
+        ("(<p>/<q>{2})*", ZeroOrMore(PathSequence(P, Repeated(Q, 2, 2)))),
+        ("(<p>|^<q>){1,999999999999999}", Repeated(Alternative(P, Inverse(Q)), 1, 10**15 - 1)),
         ("<p>/<q>|<r>", Alternative(PathSequence(P, Q), R)),
         ("<p>|<q>/<r>", Alternative(P, PathSequence(Q, R))),
         ("<p>/(<q>|<r>)", PathSequence(P, Alternative(Q, R))),
@@ -82,8 +101,9 @@ def path_of(text: str) -> Path:
     ],
 )  # fmt: skip
 def test_grammar_and_text(text: str, path: Path) -> None:
-    assert path_of(text) == path
-    assert path_of(format_path(path)) == path
+    read = whole_path_of if "999" in text else path_of  # below another repetition so much is not written out
+    assert read(text) == path
+    assert read(format_path(path)) == path
 
 
 def test_text_needs_few_parentheses() -> None:
@@ -96,6 +116,10 @@ def test_text_needs_few_parentheses() -> None:
         "<p>/(<q>|<r>)/a",
         "<p>|<q>/<r>",
         "(<p>?)*",
+        "<p>{2}/<q>{3,4}|a{2,}",
+        "(<p>{2}){3}",
+        "^<p>{0,2}",
+        "(^<p>){0,2}",
     ):
         assert format_path(path_of(text)) == text
 
@@ -111,6 +135,9 @@ def test_text_needs_few_parentheses() -> None:
         ("?s <p>* ?o", PathPattern(S, ZeroOrMore(P), T, DEFAULT)),
         ("?s ^<p>* ?o", PathPattern(T, ZeroOrMore(P), S, DEFAULT)),
         ("?s <p>/<q>+ ?o", Join(Bgp((TriplePattern(S, P, B1),)), PathPattern(B1, OneOrMore(Q), T))),
+        ("?s <p>{1} ?o", Bgp((TriplePattern(S, P, T),))),
+        ("?s <p>/<q>{1,3} ?o", Join(Bgp((TriplePattern(S, P, B1),)), PathPattern(B1, Repeated(Q, 1, 3), T))),
+        ("?s (<p>|<q>){1} ?o", PathPattern(S, Repeated(Alternative(P, Q), 1, 1), T)),
         ("?s <p>+5", Bgp((TriplePattern(S, P, Term('"+5"^^<http://www.w3.org/2001/XMLSchema#integer>')),))),
         (
             "?s !(<p>|<q>) ?o",
@@ -159,14 +186,41 @@ def test_filters_and_optionals_keep_their_paths() -> None:
     ("text", "expected"),
     [
         ("SELECT * { ?s <p>/ ?o }", "column 20: expected a property path: an IRI, 'a', '^', '!' or '(', found '?o'"),
-        ("SELECT * { ?s (<p> ?o }", "column 20: expected ')', or '/', '|', '*', '+' or '?' to go on with the path"),
+        (
+            "SELECT * { ?s (<p> ?o }",
+            "column 20: expected ')', or '/', '|', '*', '+', '?' or '{' to go on with the path",
+        ),
         ("SELECT * { ?s ^^<p> ?o }", "expected a predicate: an IRI, a variable, 'a' or a property path, found '^^'"),
         ("SELECT * { ?s ^?p ?o }", "expected a property path: an IRI, 'a', '^', '!' or '(', found '?p'"),
         ("SELECT * { ?s <p>** ?o }", "column 19: expected an object"),
         ("SELECT * { ?s !(<p>/<q>) ?o }", "column 20: expected ')' or '|' in the negated property set, found '/'"),
         ("SELECT * { ?s !(<p>|?q) ?o }", "expected an IRI, 'a' or '^' with one of them, in the negated property set"),
         ("SELECT * { ?s !!<p> ?o }", "expected an IRI, 'a' or '^' with one of them, in the negated property set"),
-        ("SELECT * { ?s <p>{2} ?o }", "column 18: expected an object"),
+        ("SELECT * { ?s <p>{2}* ?o }", "column 21: expected an object"),
+        ("SELECT * { ?s <p>{ ?o }", "column 20: expected how often the path is repeated, such as {2}, {1,4}, {2,} or "),
+        ("SELECT * { ?s <p>{} ?o }", "column 19: expected how often the path is repeated"),
+        ("SELECT * { ?s <p>{,} ?o }", "column 20: expected how often the path is repeated, such as {2}, {1,4}"),
+        ("SELECT * { ?s <p>{-1,2} ?o }", "column 19: expected how often the path is repeated"),
+        ("SELECT * { ?s <p>{1.5} ?o }", "column 19: expected how often the path is repeated"),
+        (
+            "SELECT * {\n?s <p>{4,1} ?o }",
+            "line 2, column 10: expected a number of at least 4 and at most 15 digits, fou",
+        ),
+        ("SELECT * { ?s <p>{1,-4} ?o }", "column 21: expected a number of at least 1 and at most 15 digits, found '-'"),
+        ("SELECT * { ?s <p>{1;4} ?o }", "column 20: expected '}' after the bounds of the repetition, found ';'"),
+        ("SELECT * { ?s <p>{1,4 ?o }", "column 23: expected '}' after the bounds of the repetition, found '?o'"),
+        (
+            "SELECT * { ?s <p>{1,1000000000000000} ?o }",
+            "column 21: expected a number of at least 1 and at most 15 digits",
+        ),
+        ("SELECT * { ?s <p>{257} ?o }", "column 15: expected a path of at most 256 links, with its repetitions {n,m} "),
+        ("SELECT * { ?s (<p>/<q>){1,200} ?o }", "written out, found one of 400"),
+        ("SELECT * { ?s (<p>{16}/<q>){17,} ?o }", "found one of 289"),
+        ("SELECT * { ?s (<p>{1,300})* ?o }", "found one of 300"),
+        (
+            "CONSTRUCT { ?s <p>{2} ?o } {}",
+            "column 16: expected an IRI, a variable or 'a' as the predicate of a template",
+        ),
         ("CONSTRUCT { ?s <p>* ?o } {}", "column 16: expected an IRI, a variable or 'a' as the predicate of a template"),
         (
             "CONSTRUCT WHERE { ?s ^<p> ?o }",
@@ -208,6 +262,11 @@ def test_long_and_deep_paths() -> None:
         ("(<p>*/<q>*)+", True, "...."),
         ("(<p>*/<q>*)?", True, ".###"),
         ("^(<p>*/<q>*)", True, "...#"),
+        ("<p>{0}", True, ".###"),
+        ("<p>{0,3}", True, ".###"),
+        ("<p>{2}", False, "...."),
+        ("(<p>?){2,3}", True, ".###"),
+        ("(<p>*/<q>*){2}", True, "...."),
     ],
 )
 def test_paths_without_length(text: str, nullable: bool, outside: str) -> None:
@@ -222,7 +281,19 @@ def test_paths_without_length(text: str, nullable: bool, outside: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "states"),
-    [("<p>*", 1), ("<p>+", 2), ("<p>?", 2), ("(<p>|^<q>)*", 1), ("(<p>/<q>)*", 2), ("(<p>*)*", 1), ("((<p>?)+)?", 1)],
+    [
+        ("<p>{2}", 3),
+        ("<p>{2,4}", 5),
+        ("(<p>/<q>){2,}", 5),
+        ("<p>*", 1),
+        ("<p>+", 2),
+        ("<p>?", 1),
+        ("(<p>/<q>)?", 3),
+        ("(<p>|^<q>)*", 1),
+        ("(<p>/<q>)*", 2),
+        ("(<p>*)*", 1),
+        ("((<p>?)+)?", 1),
+    ],
 )
 def test_like_states_are_merged(text: str, states: int) -> None:
     assert len(automaton(path_of(text)).edges) == states
@@ -237,6 +308,8 @@ LENGTH_MAX = 4
     [
         "<p>", "^<p>", "<p>/<q>", "<p>|<q>", "<p>*", "<p>+", "<p>?", "(<p>/<q>)*", "(<p>|^<q>)+", "^(<p>/<q>+)",
         "(<p>*/<q>)+", "(<p>/<q>?)*", "((<p>|<q>)/<r>)*", "<p>?/<q>?", "(<p>?/<q>*)+|<r>", "^((<p>/^<q>)*/<r>)",
+        "<p>{0}", "<p>{1}", "<p>{1,3}", "<p>{,2}", "<p>{2,3}", "<p>{3,}", "^(<p>/<q>{1,2})", "(<p>/<q>){0,2}",
+        "(<p>?/<q>){1,2}", "(<p>|<q>){2}", "((<p>?){2}/<q>?){0,2}", "(<p>*){2,3}",
     ],
 )  # fmt: skip
 def test_automata_spell_the_words_of_their_paths(text: str) -> None:
@@ -257,7 +330,8 @@ def accepts(found: Automaton, word: Word) -> bool:
             for link, after in found.edges[state]
             if (link.direction, str(link.predicate)) == letter
         }
-    return any(found.accepting[state] for state in states)
+    is_short = found.steps_max is None or len(word) <= found.steps_max
+    return is_short and any(found.accepting[state] for state in states)
 
 
 def language(path: Path) -> set[Word]:
@@ -274,6 +348,12 @@ def language(path: Path) -> set[Word]:
             return language(first) | language(second)
         case ZeroOrOne(path=inner):
             return {()} | language(inner)
+        case Repeated(path=inner, low=low, high=high):
+            exactly, words = {()}, set[Word]()
+            for count in range((low + LENGTH_MAX if high is None else high) + 1):
+                words |= exactly if count >= low else set()
+                exactly = concatenated(exactly, language(inner))
+            return words
         case OneOrMore(path=inner) | ZeroOrMore(path=inner):
             once = language(inner)
             words = once if isinstance(path, OneOrMore) else {()} | once

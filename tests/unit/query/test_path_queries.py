@@ -86,11 +86,16 @@ def test_paths_through_a_window_and_the_stored_graph(index: str) -> None:
         where = f"{{ <{EX}a> <{EX}p>+ ?s }}"
         query = engine.register(register_text("RANGE 200ms STEP 100ms", where=where))
         zero = engine.register(register_text("RANGE 100ms STEP 100ms", "zero", where=f"{{ ?s <{EX}q>* ?s }}"))
+        twice = engine.register(
+            register_text("RANGE 200ms STEP 100ms", "two", where=f"{{ <{EX}a> <{EX}p>{{2,4}} ?s }}")
+        )
         stream.push([at("a", 50, "p", "b"), at("b", 150, "p", "c"), at("c", 250, "other", "d")])
         stream.advance(400)
         engine.settle(timeout_s=60)
         found = {window.end_ms: names(window) for window in query.results(timeout_s=0)}
         assert found == {100: ["b"], 200: ["b", "c"], 300: [], 400: []}
+        found = {window.end_ms: names(window) for window in twice.results(timeout_s=0)}
+        assert found == {100: [], 200: ["c"], 300: [], 400: []}
         nodes = {window.end_ms: names(window) for window in zero.results(timeout_s=0)}
         assert nodes == {100: ["a", "b"], 200: ["b", "c"], 300: ["c", "d"], 400: []}
 
@@ -104,19 +109,19 @@ def star(leaves: int) -> str:
 
 
 def visited_count(engine: wukongs.Engine, where: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many pairs the searches of a query had room for in the end."""
-    made: list[path_search.Search] = []
-    kept = path_search.Search.__init__
+    """How many pairs the searches of a query were given room for."""
+    rooms: list[int] = []
+    kept = path_search._room
 
-    def remember(self: path_search.Search, *arguments: object) -> None:
-        kept(self, *arguments)  # type: ignore[arg-type]
-        made.append(self)
+    def remember(capacity: int) -> object:
+        rooms.append(capacity)
+        return kept(capacity)
 
     with monkeypatch.context() as patched:
-        patched.setattr(path_search.Search, "__init__", remember)
+        patched.setattr(path_search, "_room", remember)
         ask(engine, where, "(1 AS ?one)")
-    assert made
-    return sum(len(search.visited.pairs) for search in made)
+    assert rooms
+    return sum(rooms)
 
 
 def test_a_search_costs_what_it_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +150,76 @@ def test_a_search_from_too_many_nodes_is_refused() -> None:
     engine = engine_with(star(3_000), rows_max=1_000)
     with pytest.raises(BudgetExceeded, match="would start from more than rows_max = 1000 nodes"):
         ask(engine, "?x :p* ?y")
+
+
+def test_a_walk_between_two_ends_does_not_enter_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = " ".join(f":hub :p :l{i} ." for i in range(3_000)) + ":hub :p :far1 . :far1 :p :far2 . :far2 :p :end ."
+    engine = engine_with(f":x :p :hub . {hub}")
+    for path in (":p+", ":p{1,9}", "(:p|^:q)*"):
+        assert ask(engine, f":x {path} :end", "(1 AS ?one)") == [("1",)]
+        assert visited_count(engine, f":x {path} :end", monkeypatch) < 1_000, path
+        assert visited_count(engine, f":x {path} :x2", monkeypatch) < 1_000, path
+    assert ask(engine, ":x :p{1,3} :end", "(1 AS ?one)") == []
+    assert ask(engine, ":x :p{4} :end", "(1 AS ?one)") == [("1",)]
+
+
+def test_circles() -> None:
+    engine = engine_with(" ".join(f":n{i} :p :n{(i + 1) % 500} ." for i in range(500)) + ":n9 :q :n9 . :n7 :p :end .")
+    for path, holds in (
+        (":p+", True), (":p{1,500}", True), (":p{1,499}", False), (":p{2,}", True), (":q+", False), (":p*", True),
+        (":p{0}", True), ("(:p|^:p){2}", True), (":p{500}", None),
+    ):  # fmt: skip
+        if holds is not None:
+            assert engine.query(f"{PREFIX} ASK {{ :n3 {path} :n3 }}").boolean is holds, path
+    assert engine.query(f"{PREFIX} ASK {{ :n9 :q{{1,3}} :n9 }}").boolean
+    assert not engine.query(f"{PREFIX} ASK {{ :end :p+ :end }}").boolean
+    assert ask(engine, "?x :p{1,499} ?x") == []
+    assert len(ask(engine, "?x :p{250} ?y")) == 500 + 1
+
+
+def test_bounded_repetitions() -> None:
+    engine = engine_with(":a :p :b , :c . :b :p :d . :c :p :d . :d :p :e . :e :p :a . :x :q :y .")
+    assert ask(engine, ":a :p{1} ?x") == [("b",), ("c",)]
+    assert ask(engine, ":a :p{2} ?x") == [("d",)], "each pair once, though two walks lead there"
+    assert ask(engine, ":a :p{2,3} ?x") == [("d",), ("e",)]
+    assert ask(engine, ":a :p{,1} ?x") == [("a",), ("b",), ("c",)]
+    assert ask(engine, ":a :p{0} ?x") == [("a",)]
+    assert ask(engine, ":nowhere :p{0,2} ?x") == [("nowhere",)]
+    assert ask(engine, ":a :p{5,} ?x") == ask(engine, ":a :p+ ?x"), "round and round"
+    assert ask(engine, "?x :p{3} :a") == [("b",), ("c",)]
+    assert ask(engine, "?x ^:p{3} :b") == ask(engine, ":b :p{3} ?x") == [("a",)]
+    assert ask(engine, ":b ^:p{3} ?x") == ask(engine, "?x :p{3} :b") == [("d",)]
+    assert ask(engine, ":a (:p/:p){1,2} ?x") == [("a",), ("d",)]
+    assert ask(engine, ":a (:p|:q){1} ?x") == [("b",), ("c",)]
+    assert ask(engine, "?x :p{0,0} ?x") == ask(engine, "?x :p? ?x")
+    assert f"Path :a <{EX}p>{{1,4}} ?z".replace(":a", f"<{EX}a>") in engine.explain(
+        f"{PREFIX} SELECT * {{ :a :p{{1,4}} ?z }}"
+    )
+
+
+@pytest.mark.parametrize("path", ["{1,4}", "{,3}", "+", "*", "?", "{2,3}"])
+def test_many_pairs_at_once(path: str) -> None:
+    """All pairs of some nodes, and pairs of all nodes, asked together and one by one."""
+    edges = {(n, (n * 7 + k * k) % 300) for n in range(300) for k in range(1, 3)}
+    engine = engine_with(" ".join(f":n{a} :p :n{b} ." for a, b in edges) + ":n0 :q :n1 .")
+    low, high = {"{1,4}": (1, 4), "{,3}": (0, 3), "+": (1, 300), "*": (0, 300), "?": (0, 1), "{2,3}": (2, 3)}[path]
+    after: dict[int, set[int]] = {n: {b for a, b in edges if a == n} for n in range(300)}
+
+    def reached(start: int) -> set[int]:
+        found, level = set[int](), {start}
+        for count in range(high + 1):
+            found |= level if count >= low else set()
+            level = {b for a in level for b in after[a]}
+        return found
+
+    prepared = engine.prepare(f"{PREFIX} SELECT ?x {{ ?x :p{path} ?y }}")
+    few = [(a, b) for a in range(0, 300, 60) for b in range(0, 300, 7)]
+    many = [(n, n * 17 % 300) for n in range(300)]
+    for pairs in (few, many):
+        arguments = [{"x": f"<{EX}n{a}>", "y": f"<{EX}n{b}>"} for a, b in pairs]
+        expected = [at for at, (a, b) in enumerate(pairs) if b in reached(a)]
+        assert prepared.many(arguments).column("argument").to_pylist() == expected
+        assert [at for at, each in enumerate(arguments[:40]) if len(prepared(each))] == [e for e in expected if e < 40]
 
 
 def test_explain_shows_paths() -> None:

@@ -26,8 +26,9 @@ def follow(
     """Complete all triples that a search may meet from some nodes: each pair of node and state once, in all stored
     graphs that the search may walk."""
     seen = {0: np.unique(nodes[nodes >= 0])}
-    frontier = dict(seen)
-    while frontier:
+    frontier, steps = dict(seen), 0
+    while frontier and (automaton.steps_max is None or steps < automaton.steps_max):
+        steps += 1
         reached: dict[int, list[Int64Array]] = {}
         for state, some in frontier.items():
             for link, after in automaton.edges[state]:

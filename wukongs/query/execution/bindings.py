@@ -32,7 +32,9 @@ def bind(query: Query, values: Mapping[Variable, TermOrVariable]) -> Query:
     value that is a variable stands for a term that each solution is given."""
 
     def bound(node: Node) -> Node:
-        node = _replaced(node, values)
+        is_whole, node = node is query.pattern, _replaced(node, values)
+        if is_whole and query.form == "ask":
+            return node  # nobody sees the values
         for variable, value in values.items():
             node = Extend(node, variable, value)
         return node

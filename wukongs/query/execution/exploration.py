@@ -29,6 +29,7 @@ from wukongs.query.execution.profile import Profile, StepFigures
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.operators.triple_parts import tied
+from wukongs.query.paths.path_machine import PathPlan
 from wukongs.query.paths.paths import PathExplorer
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled_plans import CompiledPlans
@@ -78,7 +79,8 @@ class Exploration:
     def _explored(self, node: Node, table: BindingTable, rows_wanted: int | None) -> BindingTable:
         match node:
             case PathPattern():
-                path = PathExplorer(node, self.dataset, self.terms, self.limits)
+                plan = self.memo.kept(node, lambda: PathPlan(node))
+                path = PathExplorer(plan, self.dataset, self.terms, self.limits)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
             case TripleParts():
                 return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))

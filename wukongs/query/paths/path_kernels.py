@@ -16,6 +16,7 @@ from wukongs.query.paths.path_layout import (
     AT_EDGE,
     AT_SPAN,
     AT_TRIPLE,
+    DEPTH,
     DONE,
     EDGE_EXCLUDED_FROM,
     EDGE_EXCLUDED_TO,
@@ -27,6 +28,7 @@ from wukongs.query.paths.path_layout import (
     FULL,
     HEAD,
     IS_RESULT,
+    LEVEL_END,
     MET,
     NEED_ROOM,
     NEED_SPANS,
@@ -112,6 +114,8 @@ def report(origins, node, out, place):
             return
     out[place[WRITTEN], 0] = place[ORIGIN]
     out[place[WRITTEN], 1] = node
+    if out.shape[1] > 2:
+        out[place[WRITTEN], 2] = place[DEPTH] + 1
     place[WRITTEN] += 1
     place[FOUND] += 1
 
@@ -124,13 +128,13 @@ def visit(node, state, machine, origins, visited, others, out, place):
         return NEED_ROOM
     if place[WRITTEN] == out.shape[0]:
         return FULL
+    if others.slots.size > 0 and others.slots[slot_of(others, node, state)] >= 0:
+        return MET
     if not enter(visited, node, state, place):
         return DONE
     outcome = machine.outcomes[state]
     if outcome == IS_RESULT or (outcome == ENDS and enter(visited, node, machine.outcomes.size - 1, place)):
         report(origins, node, out, place)
-    if others.slots.size > 0 and others.slots[slot_of(others, node, state)] >= 0:
-        return MET
     return DONE
 
 
@@ -197,6 +201,18 @@ def follow_edges(source, machine, origins, visited, others, out, spans, place, c
 
 
 @njit_uncounted
+def begin_next(visited, place):
+    """Forget what an origin has led to, for the next one."""
+    for entry in range(place[TAIL]):
+        visited.slots[visited.pairs[entry, VISIT_SLOT]] = -1
+    place[TAIL] = 0
+    place[HEAD] = NOT_STARTED
+    place[AT_EDGE] = 0
+    place[AT_TRIPLE] = NOT_STARTED
+    place[ORIGIN] += 1
+
+
+@njit_uncounted
 def search_paths(source, machine, origins, visited, others, out, spans, place, control):
     """Search from one origin after the other and write each (origin number, node) that it leads to, once.
 
@@ -204,9 +220,10 @@ def search_paths(source, machine, origins, visited, others, out, spans, place, c
     ----------
     source : Source; machine : Machine; origins : Origins; visited : Visited (path_layout.py).
     others : Visited                 The pairs of a search from the other end; without slots if there is none.
-    out : int64[out_capacity, 2]; spans : int64[n, SPAN_WIDTH], scratch.
+    out : int64[out_capacity, 2], or a third column for the least number of links that lead to the node.
+    spans : int64[n, SPAN_WIDTH]     Scratch.
     place : int64[PLACE_WIDTH]       Where the search stands; moved on.
-    control : int64[1]               EDGES_LEFT.
+    control : int64[at least 1]      EDGES_LEFT.
 
     Returns DONE; FULL (empty `out`, set WRITTEN to 0); NEED_ROOM (a larger `visited`, filled again); NEED_SPANS (larger
     `spans`); PAUSED; MET (a pair of the other search was found). Call again with the same place to go on.
@@ -214,26 +231,28 @@ def search_paths(source, machine, origins, visited, others, out, spans, place, c
     while place[ORIGIN] < origins.rows.shape[0]:
         if place[HEAD] == NOT_STARTED:
             place[FOUND] = 0
+            place[DEPTH] = -1
             node = origins.rows[place[ORIGIN], ORIGIN_NODE]
             status = visit(node, np.int64(0), machine, origins, visited, others, out, place)
             if status in (NEED_ROOM, FULL):
                 return status
             place[HEAD] = 0
+            place[DEPTH] = 0
+            place[LEVEL_END] = place[TAIL]
             if status == MET:
                 return status
         first, last = origins.rows[place[ORIGIN], ORIGIN_TARGETS_FROM], origins.rows[place[ORIGIN], ORIGIN_TARGETS_TO]
         while place[HEAD] < place[TAIL] and (first == ALL_NODES or place[FOUND] < last - first):
             if control[EDGES_LEFT] <= 0:
                 return PAUSED
+            if place[HEAD] == place[LEVEL_END]:
+                place[DEPTH] += 1
+                place[LEVEL_END] = place[TAIL]
+            if place[DEPTH] == machine.steps_max:
+                break
             status = follow_edges(source, machine, origins, visited, others, out, spans, place, control)
             if status != DONE:
                 return status
             place[HEAD] += 1
-        for entry in range(place[TAIL]):
-            visited.slots[visited.pairs[entry, VISIT_SLOT]] = -1
-        place[TAIL] = 0
-        place[HEAD] = NOT_STARTED
-        place[AT_EDGE] = 0
-        place[AT_TRIPLE] = NOT_STARTED
-        place[ORIGIN] += 1
+        begin_next(visited, place)
     return DONE

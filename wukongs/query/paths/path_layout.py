@@ -54,11 +54,19 @@ AT_SPAN = 6
 """its span of triples,"""
 AT_TRIPLE = 7
 """and where in that to go on; NOT_STARTED: at the beginning of the edge."""
-PLACE_WIDTH = 8
+LEVEL_END = 8
+"""Pairs before it are DEPTH links away from the origin, or less far."""
+DEPTH = 9
+COST = 10
+"""The cost of following the edges of the next level, for two searches that are to meet; NOT_STARTED if not known."""
+PLACE_WIDTH = 11
 NOT_STARTED = -1
 
 EDGES_LEFT = 0
 """Column of the control: how many triples the search may still look at before it comes up for air."""
+SIDE = 1
+"""The one of two searches that goes on; NOT_STARTED between two levels."""
+CONTROL_WIDTH = 2
 
 DONE = 0
 FULL = 1
@@ -80,12 +88,14 @@ class PathSource(NamedTuple):
 
 class Machine(NamedTuple):
     """edge_starts : int64[n_states + 1]; edges : int64[n_edges, EDGE_WIDTH]; excluded : int64[...], sorted per edge;
-    outcomes : int64[n_states], GOES_ON, IS_RESULT or ENDS. The last state is the one that ENDS leads to."""
+    outcomes : int64[n_states], GOES_ON, IS_RESULT or ENDS. The last state is the one that ENDS leads to. steps_max: the
+    most links of a walk, -1 if there may be any number."""
 
     edge_starts: Int64Array
     edges: Int64Array
     excluded: Int64Array
     outcomes: Int64Array
+    steps_max: int
 
 
 class Origins(NamedTuple):

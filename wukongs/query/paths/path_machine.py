@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from wukongs.csparql.algebra import GraphRef
-from wukongs.csparql.automaton import Automaton, Link
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.algebra import GraphRef, PathPattern
+from wukongs.csparql.automaton import Automaton, Link, automaton_of
+from wukongs.csparql.paths import Inverse, reaches_outside
+from wukongs.csparql.terms import Term, Variable
 from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.path_layout import Machine, PathSource
 from wukongs.query.plans import plan_layout
@@ -29,6 +31,41 @@ def source_of(links: Sequence[Link], graph: GraphRef, dataset: Dataset) -> PathS
     steps = _steps(links, isinstance(graph, Variable), dataset.resolve)
     laid_out, parts = with_parts(LoweredPlan(steps, (graph,) * len(links), (), False), dataset)
     return _source(laid_out.copy(), parts, dataset.descriptors, dataset.default_graph)
+
+
+@dataclass(slots=True)
+class PathPlan:
+    """The things about a path pattern that are the same for all executions; kept with the query's plans."""
+
+    pattern: PathPattern
+    outside: bool = field(init=False)
+    """Whether it leads from a constant that the graph does not know to itself."""
+    automata: tuple[Automaton, Automaton] = field(init=False)
+    """From the subject, and from the object."""
+    repeats_links: bool = field(init=False)
+    _terms: tuple[Term, ...] = field(init=False)
+    _meeting: tuple[tuple[int, ...], LoweredPlan, tuple[Machine, Machine]] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        pattern = self.pattern
+        ends = (isinstance(end, Term) or end.is_argument for end in (pattern.subject, pattern.object))
+        self.outside = reaches_outside(pattern.path, *ends)
+        self.automata = automaton_of(pattern.path), automaton_of(Inverse(pattern.path))
+        self.repeats_links = self.automata[0].repeats_links
+        self._terms = tuple(term for link in self.automata[0].links() for term in link.terms())
+
+    def meeting(self, dataset: Dataset) -> tuple[PathSource, tuple[Machine, Machine]]:
+        """Return the links, of a path that repeats them, for two searches that are to meet: along them, and back."""
+        ids = tuple(map(dataset.resolve, self._terms))
+        if self._meeting is None or self._meeting[0] != ids:
+            links = self.automata[0].links()
+            every, graph = (*links, *reversed_links(links)), self.pattern.graph
+            steps = _steps(every, isinstance(graph, Variable), dataset.resolve)
+            lowered = LoweredPlan(steps, (graph,) * len(every), (), False)
+            self._meeting = ids, lowered, link_machines(self.automata[0], dataset)
+        _, lowered, machines = self._meeting
+        steps, parts = with_parts(lowered, dataset)
+        return _source(steps.copy(), parts, dataset.descriptors, dataset.default_graph), machines
 
 
 def any_links_over(is_named: bool, parts: Int64Array, stored: BatchSet, default_graph: int) -> PathSource:
@@ -73,7 +110,20 @@ def machine_of(found: Automaton, dataset: Dataset) -> Machine:
     outcomes = [outcome if accepts else layout.GOES_ON for accepts in found.accepting]
     if several:
         outcomes.append(layout.IS_RESULT)
-    return _machine(found.links(), found.edges, outcomes, dataset)
+    return _machine(found.links(), found.edges, outcomes, dataset, found.steps_max)
+
+
+def link_machines(found: Automaton, dataset: Dataset) -> tuple[Machine, Machine]:
+    """Write the links of an automaton that repeats them for two searches that are to meet: along them, and back, over
+    the steps of source_of((*links, *reversed_links(links)), ...)."""
+    links = found.links()
+    ways = links, reversed_links(links)
+    edges = [(*((link, 0) for link in way),) for way in ways]
+    every = links + ways[1]
+    return (
+        _machine(every, edges[:1], [layout.GOES_ON], dataset, found.steps_max),
+        _machine(every, edges[1:], [layout.GOES_ON], dataset, found.steps_max),
+    )
 
 
 def pair_machines(found: Automaton, dataset: Dataset) -> tuple[Machine, Machine]:
@@ -98,6 +148,7 @@ def _machine(
     edges_of: Iterable[Iterable[tuple[Link, int]]],
     outcomes: list[int],
     dataset: Dataset,
+    steps_max: int | None = None,
 ) -> Machine:
     excluded = [excluded_ids(link, dataset) for link in links]
     bounds = np.cumsum([0, *map(len, excluded)])
@@ -114,4 +165,5 @@ def _machine(
         np.array(rows, np.int64).reshape(-1, layout.EDGE_WIDTH),
         np.concatenate([np.empty(0, np.int64), *excluded]),
         np.array(outcomes, np.int64),
+        -1 if steps_max is None else steps_max,
     )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from wukongs.errors import BudgetExceeded
 from wukongs.query.limits import Limits, current
 from wukongs.query.paths import path_layout as layout
+from wukongs.query.paths.meeting_kernels import search_pairs
 from wukongs.query.paths.node_kernels import fill_keys, find_graphs
 from wukongs.query.paths.path_kernels import enter, fill_slots_again, search_paths
 from wukongs.query.paths.path_layout import Machine, Origins, PathSource, Visited
@@ -31,6 +32,7 @@ EDGES_PER_CALL = 1 << 18
 PAIR_EDGES_FIRST = 256
 """Two searches that are to meet take turns. Each first looks at so many triples, then at twice as many, and so on."""
 PAIRS_FIRST = 64
+MET_PAIRS_FIRST = 256
 OUT_ROWS = 4096
 SPANS = 64
 _ROOM_BYTES = 8 * (layout.VISIT_WIDTH + 4)
@@ -86,12 +88,13 @@ class Search:
                 gathered.append(out[: place[layout.WRITTEN]].copy())
                 place[layout.WRITTEN] = 0
                 out = np.empty((2 * len(self.spans), 2), np.int64)
-            if status in (layout.FULL, layout.DONE):
+            is_enough = rows_wanted is not None and total + place[layout.WRITTEN] >= rows_wanted
+            if is_enough or status in (layout.FULL, layout.DONE):
                 self.limits.hold(32 * int(place[layout.WRITTEN]))  # here, and in the whole
                 gathered.append(out[: place[layout.WRITTEN]].copy())
                 total += len(gathered[-1])
                 place[layout.WRITTEN] = 0
-                self._check_rows(total)
+                _check_rows(total, self.limits)
                 if rows_wanted is not None and total >= rows_wanted:
                     break
         return np.concatenate(gathered)
@@ -101,23 +104,28 @@ class Search:
         if status == layout.NEED_SPANS:
             self.spans = np.empty((4 * len(self.spans), SPAN_WIDTH), np.int64)
         elif status == layout.NEED_ROOM:
-            count = int(self.place[layout.TAIL])
-            self._check_rows(count)
-            before = len(self.visited.pairs)
-            pairs, slots = _room(4 * before)
-            for start, stop in pieces(count, self.limits):
-                pairs[start:stop] = self.visited.pairs[start:stop]
-            self.visited = Visited(pairs, slots)
-            for start, stop in pieces(count, self.limits):
-                fill_slots_again(self.visited, start, stop)
-            self.limits.give_back(_ROOM_BYTES * before)
+            self.visited = _grown(self.visited, int(self.place[layout.TAIL]), self.limits)
 
-    def _check_rows(self, count: int) -> None:
-        if count > self.limits.rows_max:
-            raise BudgetExceeded(
-                f"a property path has more than rows_max = {self.limits.rows_max} solutions, or visits more nodes: "
-                "bind one of its ends first, make it narrower, or raise rows_max"
-            )
+
+def _check_rows(count: int, limits: Limits) -> None:
+    if count > limits.rows_max:
+        raise BudgetExceeded(
+            f"a property path has more than rows_max = {limits.rows_max} solutions, or visits more nodes: "
+            "bind one of its ends first, make it narrower, or raise rows_max"
+        )
+
+
+def _grown(visited: Visited, count: int, limits: Limits) -> Visited:
+    """Return the first `count` pairs with room for more."""
+    _check_rows(count, limits)
+    before = len(visited.pairs)
+    grown = Visited(*_room(4 * before))
+    for start, stop in pieces(count, limits):
+        grown.pairs[start:stop] = visited.pairs[start:stop]
+    for start, stop in pieces(count, limits):
+        fill_slots_again(grown, start, stop)
+    limits.give_back(_ROOM_BYTES * before)
+    return grown
 
 
 def _room(capacity: int) -> tuple[npt.NDArray[np.int64], Int64Array]:
@@ -173,6 +181,33 @@ def is_connected(
             return bool(status == layout.MET)
         edges = min(edges + edges * turn, EDGES_PER_CALL)
         turn = 1 - turn
+
+
+def distances(
+    source: PathSource, machines: tuple[Machine, Machine], pairs: tuple[Origins, Origins], limits: Limits
+) -> Int64Array:
+    """Return the least number of links, at least one, that lead from one end of each pair to the other, 0 where there
+    is no such walk (meeting_kernels.search_pairs). Raises QueryTimeout, BudgetExceeded."""
+    visited = Visited(*_room(MET_PAIRS_FIRST)), Visited(*_room(MET_PAIRS_FIRST))
+    found = np.empty(len(pairs[0].rows), np.int64)
+    nothing, spans = np.empty((1, 2), np.int64), np.empty((SPANS, SPAN_WIDTH), np.int64)
+    places = np.zeros((2, layout.PLACE_WIDTH), np.int64)
+    places[:, layout.HEAD] = places[:, layout.AT_TRIPLE] = layout.NOT_STARTED
+    control = np.zeros(layout.CONTROL_WIDTH, np.int64)
+    status = layout.PAUSED
+    while status != layout.DONE:
+        control[layout.EDGES_LEFT] = EDGES_PER_CALL
+        status = search_pairs(source, machines, pairs, visited, found, nothing, spans, places, control)
+        limits.check()
+        if status == layout.NEED_SPANS:
+            spans = np.empty((4 * len(spans), SPAN_WIDTH), np.int64)
+        elif status == layout.NEED_ROOM:
+            counts = places[:, layout.TAIL].tolist()
+            if control[layout.SIDE] == 0:
+                visited = _grown(visited[0], counts[0], limits), visited[1]
+            else:
+                visited = visited[0], _grown(visited[1], counts[1], limits)
+    return found
 
 
 def keys_of(source: PathSource, step: int, excluded: Int64Array, graph: int, limits: Limits) -> npt.NDArray[np.int64]:

@@ -2,9 +2,9 @@
 
 The search walks through the pattern's graph alone, and a solution counts once however many walks there are. It starts
 at the end that is bound (a constant, or a column of the rows): forward from the subject or backward from the object.
-With both ends bound it starts from both sides, or from the side with fewer nodes; with neither bound, from every node
-where a walk may begin. So its cost grows with the nodes that it reaches, not with the size of the graph, unless both
-ends are free.
+With both ends bound it starts from both sides (by meeting_kernels.py, if the path is links repeated), or from the side
+with fewer nodes; with neither bound, from every node where a walk may begin. So its cost grows with the nodes that it
+reaches, not with the size of the graph, unless both ends are free.
 
 A path of no length leads from each node of the graph to itself; from a constant of the query also where the graph does
 not know it (`reaches_outside`).
@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wukongs.csparql.algebra import PathPattern, TermOrVariable
-from wukongs.csparql.automaton import Automaton, automaton_of
-from wukongs.csparql.paths import Inverse, reaches_outside
+from wukongs.csparql.automaton import Automaton
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.limits import Limits
@@ -28,20 +27,23 @@ from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.path_layout import Origins
 from wukongs.query.paths.path_machine import (
     ANY_LINKS,
+    PathPlan,
     excluded_ids,
     machine_of,
     pair_machines,
     reversed_links,
     source_of,
 )
-from wukongs.query.paths.path_search import Search, is_connected, keys_of
+from wukongs.query.paths.path_search import Search, distances, is_connected, keys_of
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.rows import distinct_rows
-from wukongs.store.dtypes import NO_MATCH, Int64Array
+from wukongs.query.rows import distinct_rows, numbered
+from wukongs.store.dtypes import NO_MATCH, BoolArray, Int64Array
 
 PAIRS_MAX = 32
 """Up to so many pairs of bound ends are each searched from both sides. More pairs are searched together, from one
 side."""
+PAIRS_AN_END_MAX = 16
+"""Where links are repeated, that is only done if there are so many pairs for each of the nodes on that side."""
 _NO_GRAPH = 0
 """In the graph column of a search whose steps know their graph."""
 _ANY_GRAPH = -1
@@ -53,17 +55,16 @@ Rows = npt.NDArray[np.int64]
 class PathExplorer:
     """Evaluates one path pattern over one dataset. Raises QueryTimeout, BudgetExceeded."""
 
-    pattern: PathPattern
+    plan: PathPlan
     dataset: Dataset
     terms: TermSpace
     limits: Limits
+    pattern: PathPattern = field(init=False)
     _outside: bool = field(init=False)
     _automata: tuple[Automaton, Automaton] = field(init=False)
 
     def __post_init__(self) -> None:
-        pattern = self.pattern
-        self._outside = reaches_outside(pattern.path, _is_constant(pattern.subject), _is_constant(pattern.object))
-        self._automata = automaton_of(pattern.path), automaton_of(Inverse(pattern.path))
+        self.pattern, self._outside, self._automata = self.plan.pattern, self.plan.outside, self.plan.automata
 
     def explore(self, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join the pattern's solutions to rows that bind, in each row, all of the pattern's variables that they have.
@@ -83,6 +84,8 @@ class PathExplorer:
             start = subjects if subjects is not None else objects
             assert start is not None
             found = self._from_one_end(start, graphs, int(subjects is None), rows_wanted)
+        elif graphs[0] != _ANY_GRAPH and (is_linked := self._linked(subjects, objects, graphs)) is not None:
+            return seeds.take(np.flatnonzero(is_linked))
         else:
             found = self._between(subjects, objects, graphs)
         table = self._table(found)
@@ -191,6 +194,31 @@ class PathExplorer:
 
     # --- both ends known ----------------------------------------------------------------------------------------------
 
+    def _linked(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> BoolArray | None:
+        """Tell of each (subject, object), in a known graph, whether there is a walk. None if the path does not repeat
+        links, or if a search from one side is better for so many pairs."""
+        if not self.plan.repeats_links:
+            return None
+        if len(subjects) > 1:
+            places, firsts = numbered((subjects, objects, graphs), len(subjects))
+            subjects, objects, graphs = subjects[firsts], objects[firsts], graphs[firsts]
+            counts = len(np.unique(subjects)), len(np.unique(objects))
+            if len(subjects) > max(PAIRS_MAX, PAIRS_AN_END_MAX * min(counts)):
+                return None
+        else:
+            places, counts = np.zeros(1, np.int64), (1, 1)
+        # What leads from one end on holds all walks to the other; the search from there finds these, if nothing else.
+        way = int(counts[1] < counts[0])
+        self._complete(way, (subjects, objects)[way])
+        source, machines = self.plan.meeting(self.dataset)
+        ends = _origins(subjects, graphs), _origins(objects, graphs)
+        is_linked = distances(source, machines, ends, self.limits) > 0
+        if self._automata[0].is_nullable:
+            same = np.flatnonzero(subjects == objects)
+            rows, _ = self._starts(subjects[same], graphs[same])
+            is_linked[same[rows]] = True
+        return is_linked[places]
+
     def _between(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Rows:
         asked = distinct_rows(subjects, graphs, objects)
         rows, start_graphs = self._starts(asked[:, 0], asked[:, 1])
@@ -250,7 +278,3 @@ def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None =
     rows[:, layout.ORIGIN_TARGETS_FROM] = np.arange(len(nodes))
     rows[:, layout.ORIGIN_TARGETS_TO] = np.arange(1, len(nodes) + 1)
     return Origins(rows, np.ascontiguousarray(targets))
-
-
-def _is_constant(end: TermOrVariable) -> bool:
-    return isinstance(end, Term) or end.is_argument

@@ -72,6 +72,6 @@ def with_parts(plan: LoweredPlan, dataset: Dataset) -> tuple[Int64Array, Int64Ar
         row[layout.PARTS_FROM], row[layout.PARTS_TO] = count, count + len(found[-1])
         row[layout.UNION], row[layout.HIDING] = shape.united, shape.hiding
         count += len(found[-1])
-    parts = np.concatenate(found)
+    parts = np.concatenate(found) if found else np.empty((0, layout.PART_WIDTH), np.int64)
     plan.laid_out[:] = [(shapes, steps, parts)]
     return steps, parts

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from wukongs.csparql.algebra import Expression, GraphRef, Node
 from wukongs.csparql.exploration_order import exploration_order, exploration_parts, graphs_of
@@ -82,6 +83,7 @@ class PlanMemo:
     def __init__(self, is_patient: bool = False) -> None:
         self._known: dict[tuple[int, tuple[int, ...], tuple[Variable, ...]], _Known] = {}
         self._orders: dict[tuple[tuple[int, ...], frozenset[Variable]], _Operands] = {}
+        self._kept: dict[int, tuple[Node, Any]] = {}
         self._is_patient = is_patient
         self._renewals: dict[int, Callable[[], object]] = {}
         self.planned_count = 0
@@ -126,6 +128,15 @@ class PlanMemo:
             known.versions.replace(planned, changed)
             planned = changed
         return planned.route
+
+    def kept(self, node: Node, make: Callable[[], Made]) -> Made:
+        """Return what was made for a node in an execution before; make it if there is nothing."""
+        known = self._kept.get(id(node))
+        if known is None:
+            if len(self._kept) >= PLANS_MAX:
+                self._kept.clear()
+            known = self._kept[id(node)] = node, make()
+        return known[1]
 
     def order(
         self, operands: tuple[Node, ...], bound: frozenset[Variable], bound_rows: int, dataset: Dataset
