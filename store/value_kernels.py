@@ -73,6 +73,36 @@ def _zone_ms(zone):
 
 
 @njit_uncounted
+def _product_error(left, right, product):
+    """Return left * right - product exactly, product being the nearest double: Dekker's product of halves."""
+    split = 134_217_729.0  # 2 ** 27 + 1
+    left_high = left * split - (left * split - left)
+    right_high = right * split - (right * split - right)
+    left_low = left - left_high
+    right_low = right - right_high
+    return ((left_high * right_high - product) + left_high * right_low + left_low * right_high) + left_low * right_low
+
+
+@njit_uncounted
+def _to_single(value, mantissa, power, exponent):
+    """Round a product (exponent > 0) or quotient of mantissa and power to a 32-bit float. value: the nearest double.
+
+    A double that lies midway between two floats may be rounded already: then the rest decides."""
+    single = np.float64(np.float32(value))
+    other = value + (value - single)
+    if other == single or np.float64(np.float32(other)) != other:
+        return single
+    if exponent > 0:
+        rest = _product_error(mantissa, power, value)
+    else:
+        product = value * power
+        rest = (mantissa - product) - _product_error(value, power, product)
+    if rest == 0:
+        return single
+    return max(single, other) if rest > 0 else min(single, other)
+
+
+@njit_uncounted
 def numeric_value(term):
     """Return the kind and the value of one id, as numeric_values does."""
     if term < 0 or term & 1 == 0:
@@ -102,10 +132,12 @@ def numeric_value(term):
     for _ in range(abs(exponent)):
         power *= 10.0
     value = np.float64(mantissa) * power if exponent > 0 else np.float64(mantissa) / power
+    if code == TYPE_FLOAT:
+        value = _to_single(value, np.float64(mantissa), power, exponent)
     if negative:
         value = -value
     if code == TYPE_FLOAT:
-        return KIND_FLOAT, np.float64(np.float32(value))
+        return KIND_FLOAT, value
     return (KIND_DOUBLE if code == TYPE_DOUBLE else KIND_DECIMAL), value
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
 from tests.oracles.ntriples import XSD, read_line, value_of
+from tests.oracles.typed_columns import single
 from wukongs.store.encoder import canonical_term, encode_ntriples
 from wukongs.store.payload_kernels import id_to_payload, payload_to_id
 from wukongs.store.terms import (
@@ -100,7 +101,7 @@ def test_an_inlined_literal_comes_back_and_has_its_value(literal: tuple[str, str
     if isinstance(expected, datetime):
         assert values[0] == (expected - EPOCH) / timedelta(milliseconds=1)
     elif name == "float":
-        assert values[0] == np.float64(np.float32(float(expected)))
+        assert values[0] == single(lexical)
     else:
         assert values[0] == float(expected)
     if isinstance(expected, Decimal):
@@ -124,7 +125,7 @@ def test_values_are_ordered_as_those_of_rdflib(literals: list[tuple[str, str]]) 
         if kinds[0] == KIND_DATE_TIME:
             times.append((values[0], theirs))
         elif kinds[0] != KIND_DATE_TIME_LOCAL:
-            theirs = np.float32(theirs) if name == "float" else theirs
+            theirs = single(lexical) if name == "float" else theirs
             numbers.append((values[0], Fraction(float(theirs)) if name in ("double", "float") else Fraction(theirs)))
     for pairs in (numbers, times):
         for ours, theirs in pairs:

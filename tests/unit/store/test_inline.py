@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -102,6 +103,11 @@ def test_every_other_form_goes_to_the_dictionary() -> None:
     assert [text for text in texts if term_id(text) & 1] == []
 
 
+NEAR_THE_MIDDLE = ["0.12507214397192", "0.36808080971241", "0.67497119307518", "0.0010408487287350", "6.8639075756073"]
+NEAR_THE_MIDDLE += ["7.8942711353302", "0.0000019122156800222", "4.948190584538e+20"]
+NEAR_THE_MIDDLE += ["6.105332588022E30", "6.172652038372e25", "7.361898439574E34"]
+
+
 @pytest.mark.nojit
 @pytest.mark.parametrize(
     ("lexical", "name", "kind", "value"),
@@ -145,6 +151,18 @@ def test_what_is_not_inlined_has_no_value() -> None:
 def test_negative_zero_keeps_its_sign() -> None:
     _, values = numeric_values(np.array([term_id(f'"-0.0"^^<{XSD}double>')]))
     assert math.copysign(1, values[0]) == -1
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("lexical", NEAR_THE_MIDDLE)
+def test_a_float_is_rounded_once(lexical: str) -> None:
+    """The double that is nearest to it lies midway between two floats, the number itself beside the middle."""
+    for sign, factor in (("", 1), ("-", -1)):
+        _, values = numeric_values(np.array([term_id(f'"{sign}{lexical}"^^<{XSD}float>')]))
+        single, exact = np.float32(values[0]), factor * Fraction(lexical)
+        assert float(single) == values[0]
+        others = [Fraction(float(np.nextafter(single, np.float32(end)))) for end in (-np.inf, np.inf)]
+        assert all(abs(Fraction(float(single)) - exact) < abs(other - exact) for other in others)
 
 
 @pytest.mark.nojit
