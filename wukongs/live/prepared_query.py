@@ -70,25 +70,38 @@ class PreparedQuery:
         self._check(given)
         return self._ask(bindings=given, timeout_s=timeout_s, at=at)
 
-    def many(self, arguments: Arguments, *, timeout_s: float | None = None, at: int | None = None) -> pyarrow.Table:
+    def many(
+        self,
+        arguments: Arguments,
+        *,
+        timeout_s: float | None = None,
+        at: int | None = None,
+        typed: bool | pyarrow.Schema = False,
+    ) -> pyarrow.Table:
         """Answer the query for each row of a table, all at one snapshot, as one Arrow table: the number of the row,
         from 0, in the column `argument` (int64), then the query's columns, dictionary-encoded strings of N-Triples,
         null where unbound. Rows rise by `argument`; those of one number are ordered as the query says. A row without
         an answer is not in it. arguments: an Arrow table of N-Triples strings with columns named like variables of the
-        query, or a list of dictionaries. rows_max counts for each row, the other limits for all: `batches` asks for a
-        part at a time.
+        query, or a list of dictionaries. typed: columns of values, as Result.arrow makes them. rows_max counts for each
+        row, the other limits for all: `batches` asks for a part at a time.
 
         Raises as Engine.query; SettingsError (a column that is no variable, is there twice or is named `argument`),
         DataError (naming row and column: a term that is none, a missing one), UnsupportedFeatureError (not a SELECT, a
         function that draws a value for each row)."""
-        return _as_arrow(self.answer_many(arguments, timeout_s=timeout_s, at=at))
+        return _as_arrow(self.answer_many(arguments, timeout_s=timeout_s, at=at), typed)
 
     def answer_many(self, arguments: Arguments, *, timeout_s: float | None = None, at: int | None = None) -> Result:
         """Do the same as many, as a Result with `argument` as its first variable."""
         return self._ask_many(self._checked(arguments), timeout_s, at)
 
     def batches(
-        self, arguments: Arguments, *, rows: int = BATCH_ROWS, timeout_s: float | None = None, at: int | None = None
+        self,
+        arguments: Arguments,
+        *,
+        rows: int = BATCH_ROWS,
+        timeout_s: float | None = None,
+        at: int | None = None,
+        typed: bool | pyarrow.Schema = False,
     ) -> Iterator[pyarrow.Table]:
         """Iterate over what `many` returns, for so many rows of arguments at a time. Each part reads the newest
         snapshot when it is asked for, unless `at` is given; timeout_s counts for each. Raises as many, at once for
@@ -98,15 +111,10 @@ class PreparedQuery:
                 f"rows = {rows!r}: expected how many rows of arguments to ask for at a time, at least 1"
             )
         table = self._checked(arguments)
-        return (self._part(table, start, rows, timeout_s, at) for start in range(0, table.num_rows, rows))
-
-    def _part(
-        self, table: pyarrow.Table, start: int, rows: int, timeout_s: float | None, at: int | None
-    ) -> pyarrow.Table:
-        import pyarrow.compute as pc
-
-        found = _as_arrow(self._ask_many(table.slice(start, rows), timeout_s, at))
-        return found.set_column(0, ARGUMENT, pc.add(found.column(0), start))
+        return (
+            _as_arrow(self._ask_many(table.slice(start, rows), timeout_s, at), typed, start)
+            for start in range(0, table.num_rows, rows)
+        )
 
     def _checked(self, arguments: Arguments) -> pyarrow.Table:
         """Return the arguments as a table whose columns are variables of the query."""
@@ -170,9 +178,10 @@ def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bit
     return ids
 
 
-def _as_arrow(result: Result) -> pyarrow.Table:
+def _as_arrow(result: Result, typed: bool | pyarrow.Schema, first: int = 0) -> pyarrow.Table:
+    """Return the answers for rows of arguments from `first` on."""
     import pyarrow as pa
 
     numbers, _ = decimal_parts(result.ids(0, len(result))[0])
-    table = result.arrow(dictionary=True)
-    return table.set_column(0, ARGUMENT, pa.array(numbers))
+    table = result.arrow(dictionary=typed is False, typed=typed)
+    return table.set_column(0, ARGUMENT, pa.array(numbers + first))

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypeVar, cast, o
 
 import numpy as np
 
+from wukongs.errors import DataError, SettingsError
 from wukongs.query.output.serialize import arrow_stream, serialize, write
-from wukongs.query.rows import numbered
+from wukongs.query.rows import find_rows, number_rows, numbered
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
-from wukongs.store.dtypes import UNBOUND, Int64Array
+from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 
 if TYPE_CHECKING:
     import pandas
@@ -162,21 +163,59 @@ class Result:
             graph.add(cast("tuple[RdfTerm, RdfTerm, RdfTerm]", triple))
         return graph
 
-    def arrow(self, *, dictionary: bool = False) -> pyarrow.Table:
-        """Return an Arrow table of strings: one column per variable, terms as N-Triples, null where unbound.
+    def arrow(
+        self, *, dictionary: bool = False, typed: bool | pyarrow.Schema = False, ids: bool = False
+    ) -> pyarrow.Table:
+        """Return an Arrow table: one column per variable, terms as strings of N-Triples, null where unbound. A graph
+        has the columns subject, predicate and object, so that it can go back into `push_arrow`; an ask has one boolean
+        column named `ask`.
 
-        dictionary: the columns are dictionary-encoded, all with one dictionary, in which each distinct term is once. A
-        graph has the columns subject, predicate and object, so that it can go back into `push_arrow`; an ask has one
-        boolean column named `ask`.
+        dictionary: the strings are dictionary-encoded, all columns with one dictionary, in which each distinct term is
+        once. typed: columns of values. One whose terms are all integers is int64, and so on for other datatypes,
+        strings and IRIs; one of which that is not true is dictionary-encoded N-Triples. The metadata of each field says
+        what it holds, under `wukongs.terms`. A schema with fields for some or all columns says what these are to be,
+        whatever the terms are. ids: columns of term ids (int64), for `terms`. docs/api.md has a table of types.
+
+        Raises SettingsError (two of these at once, a field of the schema that is no column or has a type that no terms
+        have), DataError (naming row and column: a term that does not fit the schema).
         """
         import pyarrow
 
-        if not dictionary or self.kind == "ask":
+        if not isinstance(typed, bool | pyarrow.Schema):
+            raise SettingsError(f"typed = {typed!r}: expected True, False or a pyarrow.Schema")
+        if dictionary + (typed is not False) + ids > 1:
+            raise SettingsError("arrow: expected one of dictionary, typed and ids, found several")
+        if self.kind == "ask" or not (dictionary or typed is not False or ids):
             schema, batches = self.batches()
             return pyarrow.Table.from_batches(list(batches), schema)
+        if ids:
+            columns = [pyarrow.array(column, mask=column == UNBOUND) for column in self._columns]
+            return pyarrow.table(columns, self._names)
+        if dictionary:
+            from wukongs.query.output.arrow_columns import dictionary_columns
+
+            return pyarrow.table(dictionary_columns(self._columns, self.reader), self._names)
+        from wukongs.query.output.typed_columns import typed_table
+
+        return typed_table(self._names, self._columns, self.reader, None if typed is True else typed)
+
+    def terms(self, ids: pyarrow.Array | Sequence[int | None]) -> pyarrow.Array:
+        """Return the terms of ids that `arrow(ids=True)` gave, as an Arrow array of N-Triples, null for null.
+
+        Raises DataError for an id that is not in this result."""
+        import pyarrow
+
         from wukongs.query.output.arrow_columns import dictionary_columns
 
-        return pyarrow.table(dictionary_columns(self._columns, self.reader), self._names)
+        try:
+            given = ids if isinstance(ids, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(ids)
+            asked = given.cast(pyarrow.int64()).fill_null(UNBOUND).to_numpy()
+        except (pyarrow.ArrowException, TypeError) as error:
+            raise DataError(f"terms: expected term ids, a column of arrow(ids=True): {error}") from None
+        known = _are_cells(asked, self._columns)
+        if not known.all():
+            raise DataError(f"terms: {asked[np.argmin(known)]} is not the id of a term in this result")
+        return dictionary_columns([asked], self.reader)[0].dictionary_decode()
 
     def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
         """Return the schema of arrow(), and an iterator over its rows as record batches, made as they are asked for."""
@@ -326,13 +365,15 @@ class WindowResult(Result):
         self.latency_us = latency_us
         self.is_stream = is_stream
 
-    def arrow(self, *, dictionary: bool = False) -> pyarrow.Table:
+    def arrow(
+        self, *, dictionary: bool = False, typed: bool | pyarrow.Schema = False, ids: bool = False
+    ) -> pyarrow.Table:
         """Do the same as Result.arrow; the triples of a stream have timestamp_ms beside them, as `Stream.push_arrow`
         takes it."""
         import pyarrow
 
-        table = super().arrow(dictionary=dictionary)
-        if not (self.is_stream and dictionary):
+        table = super().arrow(dictionary=dictionary, typed=typed, ids=ids)
+        if not self.is_stream or _TIME_COLUMN in table.column_names:
             return table
         return table.append_column(_TIME_COLUMN, pyarrow.array([self.end_ms] * len(self), pyarrow.int64()))
 
@@ -352,6 +393,17 @@ class WindowResult(Result):
     def _summary(self) -> str:
         partial = ", partial" if self.partial else ""
         return f"{self.query} ({self.start_ms}, {self.end_ms}] ms{partial}, {super()._summary()}"
+
+
+def _are_cells(ids: Int64Array, columns: Sequence[Int64Array]) -> BoolArray:
+    """Tell of each id whether it is UNBOUND or stands in one of the columns. bool[n]"""
+    numbers, firsts, slots = number_rows(ids.reshape(1, -1))
+    is_known = ids[firsts] == UNBOUND
+    for column in columns:
+        found = find_rows(ids.reshape(1, -1), firsts, slots, column.reshape(1, -1))
+        is_known[found[found >= 0]] = True
+    known: BoolArray = is_known[numbers]
+    return known
 
 
 def _decoded(columns: Sequence[Int64Array], decode: Callable[[Int64Array], list[_Cell]]) -> list[list[_Cell | None]]:
