@@ -16,6 +16,7 @@ from tests.oracles.typed_columns import Part
 from tests.unit.query.result_rows import known
 from wukongs import DataError, SettingsError
 from wukongs.csparql.terms import XSD
+from wukongs.query.output import typed_columns
 from wukongs.query.output import typed_columns_kernels as kernels
 from wukongs.query.output.typed_columns import N_TRIPLES, TERMS
 from wukongs.query.terms.rdf_terms import to_ntriples
@@ -312,6 +313,16 @@ def test_ids_of_other_results_are_refused(asked: Any) -> None:
         known("x", [['"a"'], [None]]).terms(asked)
 
 
+def test_long_columns_of_strings_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed_columns, "_ROWS_BYTES_MAX", 100)
+    for texts in ([f"text number {n}" for n in range(30)], ["é", "x" * 300, "short"] * 9, [str(n) for n in range(50)]):
+        column: list[str | None] = [*texts, None, *texts]
+        made = known("x", [[None if text is None else f'"{text}"'] for text in column]).arrow(typed=True)["x"]
+        assert made.num_chunks > 1
+        assert made.type == pa.string()
+        assert made.to_pylist() == column
+
+
 # --- kernels ----------------------------------------------------------------------------------------------------------
 
 
@@ -323,4 +334,4 @@ def test_kernels_equal_their_py_funcs() -> None:
         for kernel in (kernels.id_codes, kernels.calendar_values):
             for found, expected in zip(kernel(ids), getattr(kernel, "py_func", kernel)(ids), strict=True):
                 np.testing.assert_array_equal(found, expected)
-    assert kernels.id_codes(ids)[-2:].tolist() == [kernels.CODE_NULL] * 2
+    assert kernels.id_codes(ids)[0][-2:].tolist() == [kernels.CODE_NULL] * 2

@@ -42,3 +42,8 @@ def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> lis
         )
         for start in range(0, len(columns) * count, count or 1)
     ] or [pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), terms) for _ in columns]
+
+
+def string_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> list[pa.StringArray]:
+    """Return columns as strings, null for UNBOUND. columns[i] : int64[n]"""
+    return [column.dictionary_decode() for column in dictionary_columns(columns, reader)]

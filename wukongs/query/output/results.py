@@ -185,19 +185,23 @@ class Result:
             raise SettingsError(f"typed = {typed!r}: expected True, False or a pyarrow.Schema")
         if dictionary + (typed is not False) + ids > 1:
             raise SettingsError("arrow: expected one of dictionary, typed and ids, found several")
-        if self.kind == "ask" or not (dictionary or typed is not False or ids):
-            schema, batches = self.batches()
-            return pyarrow.Table.from_batches(list(batches), schema)
+        if self.kind == "ask":
+            return pyarrow.table({"ask": [bool(self.boolean)]})
         if ids:
             columns = [pyarrow.array(column, mask=column == UNBOUND) for column in self._columns]
             return pyarrow.table(columns, self._names)
+        if typed is not False:
+            from wukongs.query.output.typed_columns import typed_table
+
+            return typed_table(self._names, self._columns, self.reader, None if typed is True else typed)
+        from wukongs.query.output.arrow_columns import dictionary_columns, string_columns
+
         if dictionary:
-            from wukongs.query.output.arrow_columns import dictionary_columns
-
             return pyarrow.table(dictionary_columns(self._columns, self.reader), self._names)
-        from wukongs.query.output.typed_columns import typed_table
-
-        return typed_table(self._names, self._columns, self.reader, None if typed is True else typed)
+        if len(self) <= _CHUNK_ROWS:
+            return pyarrow.table(string_columns(self._columns, self.reader), self._names)
+        schema, batches = Result.batches(self)
+        return pyarrow.Table.from_batches(list(batches), schema)
 
     def terms(self, ids: pyarrow.Array | Sequence[int | None]) -> pyarrow.Array:
         """Return the terms of ids that `arrow(ids=True)` gave, as an Arrow array of N-Triples, null for null.
@@ -205,7 +209,7 @@ class Result:
         Raises DataError for an id that is not in this result."""
         import pyarrow
 
-        from wukongs.query.output.arrow_columns import dictionary_columns
+        from wukongs.query.output.arrow_columns import string_columns
 
         try:
             given = ids if isinstance(ids, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(ids)
@@ -215,7 +219,7 @@ class Result:
         known = _are_cells(asked, self._columns)
         if not known.all():
             raise DataError(f"terms: {asked[np.argmin(known)]} is not the id of a term in this result")
-        return dictionary_columns([asked], self.reader)[0].dictionary_decode()
+        return string_columns([asked], self.reader)[0]
 
     def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
         """Return the schema of arrow(), and an iterator over its rows as record batches, made as they are asked for."""
@@ -224,14 +228,11 @@ class Result:
         if self.kind == "ask":
             one = pyarrow.record_batch([pyarrow.array([bool(self.boolean)])], ["ask"])
             return one.schema, iter((one,))
-        from wukongs.query.output.arrow_columns import dictionary_columns
+        from wukongs.query.output.arrow_columns import string_columns
 
         schema = pyarrow.schema([(name, pyarrow.string()) for name in self._names])
         return schema, (
-            pyarrow.record_batch(
-                [column.dictionary_decode() for column in dictionary_columns(columns, self.reader)], schema=schema
-            )
-            for columns, _ in self.id_chunks()
+            pyarrow.record_batch(string_columns(columns, self.reader), schema=schema) for columns, _ in self.id_chunks()
         )
 
     @property
@@ -373,7 +374,7 @@ class WindowResult(Result):
         import pyarrow
 
         table = super().arrow(dictionary=dictionary, typed=typed, ids=ids)
-        if not self.is_stream or _TIME_COLUMN in table.column_names:
+        if not self.is_stream:
             return table
         return table.append_column(_TIME_COLUMN, pyarrow.array([self.end_ms] * len(self), pyarrow.int64()))
 

@@ -105,12 +105,12 @@ class RowFormat:
         frame = packed([self.opening, self.between, self.cell_end, self.closing, self.separator])
         return *packed(self.prefixes), *frame
 
-    def rows(self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader) -> bytes:
-        """Write some rows, in UTF-8. columns[i] : int64[count]. Raises DataError (a character that the format cannot
-        hold)."""
+    def rows(self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader) -> UInt8Array:
+        """Write some rows, in UTF-8: uint8[n_bytes]. columns[i] : int64[count]. Raises DataError (a character that the
+        format cannot hold)."""
         places, cells, starts, sizes = self._cells(columns, count, reader)
         written: UInt8Array = kernels.write_rows(places, cells, starts, sizes, *self._frame, self.leaves_out)
-        return written.tobytes()
+        return written
 
     def _cells(
         self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader

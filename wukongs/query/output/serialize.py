@@ -93,7 +93,7 @@ def text_chunks(
         return _table(result, shortener(prefixes or {}), width)
     if format == "ttl":
         return _turtle(result, prefixes or {})
-    return (chunk.decode() for chunk in _row_chunks(result, format))
+    return (str(chunk, "utf-8") for chunk in _row_chunks(result, format))
 
 
 def arrow_stream(result: Table) -> bytes:
@@ -105,17 +105,19 @@ def _byte_chunks(result: Table, format: str, prefixes: Mapping[str, str] | None,
     if format == "arrow":
         return _arrow_chunks(result)
     if result.kind != "ask" and format in (*ROW_FORMATS, "nt"):
-        return _row_chunks(result, format)
+        return map(bytes, _row_chunks(result, format))
     return (text.encode() for text in text_chunks(result, format, prefixes, width))
 
 
-def _row_chunks(result: Table, format: str) -> Iterator[bytes]:
+def _row_chunks(result: Table, format: str) -> Iterator[bytes | memoryview]:
     """Write rows, or the triples of a graph, in UTF-8. format: json, xml, csv, tsv or nt."""
     rows = row_format(format, _TRIPLE_COLUMNS if result.is_graph else tuple(result.vars))
     yield rows.head.encode()
     separator = b""
     for columns, count in result.id_chunks():
-        yield separator + rows.rows(columns, count, result.reader)
+        if separator:
+            yield separator
+        yield rows.rows(columns, count, result.reader).data
         separator = rows.separator.encode()
     yield rows.tail.encode()
 

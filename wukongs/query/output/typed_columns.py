@@ -61,6 +61,14 @@ _EPOCH_S = 719_162 * 86_400
 _FLOAT = r"^([+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?INF|NaN)$"
 
 
+def _bits(*codes: int) -> int:
+    return sum(1 << code for code in codes)
+
+
+_HASHED, _NULL = _bits(kernels.CODE_HASHED), _bits(kernels.CODE_NULL)
+_NONE: Int64Array = np.empty(0, np.int64)
+
+
 class _Unfit(Exception):
     """A distinct term of a column has no value that fits. row: its place among them; expected: what would have."""
 
@@ -85,24 +93,30 @@ class _Cells:
     def __init__(self, column: Int64Array, reader: Utf8Reader) -> None:
         self.ids, self.reader = np.ascontiguousarray(column), reader
         self.places: Int64Array | None = None
-        self.codes = _codes(self.ids)
-        if (self.codes == kernels.CODE_HASHED).any():
+        with np.errstate(over="ignore"):
+            self.codes, mask = kernels.id_codes(self.ids)
+        if mask & _HASHED:
             self.places, firsts = numbered([self.ids], len(column))
             self.ids, self.codes = self.ids[firsts], self.codes[firsts]
-        self.read: Int64Array = np.flatnonzero((self.codes == kernels.CODE_HASHED) | (self.codes == TYPE_STRING))
+        self.is_null: BoolArray | None = self.codes == kernels.CODE_NULL if mask & _NULL else None
+        self.read = _NONE
         """The terms whose texts are at hand: those that are not inlined, and all plain strings."""
-        self._hashed: Int64Array = np.flatnonzero(self.codes[self.read] == kernels.CODE_HASHED)
-        if len(self.read):
+        self._hashed = _NONE
+        self.longest = 0
+        """The size of the longest body of these texts."""
+        if mask & (_HASHED | _bits(TYPE_STRING)):
+            self.read = np.flatnonzero((self.codes == kernels.CODE_HASHED) | (self.codes == TYPE_STRING))
+            self._hashed = np.flatnonzero(self.codes[self.read] == kernels.CODE_HASHED)
             self._text, offsets = reader.gather(self.ids[self.read])
-            codes, self._starts, self._stops = kernels.text_codes(self._text, offsets, DATATYPE_NAMES, DATATYPES)
+            codes, self._starts, self._stops, found = kernels.text_codes(self._text, offsets, DATATYPE_NAMES, DATATYPES)
             self.codes[self.read] = codes
-        self.mask = int(np.bitwise_or.reduce(np.int64(1) << self.codes.astype(np.int64), initial=0))
-        self.mask &= ~(1 << kernels.CODE_NULL)
+            self.longest = int((self._stops - self._starts).max())
+            mask |= found
+        self.mask = int(mask) & ~(_HASHED | _NULL)
 
     @property
-    def is_null(self) -> BoolArray | None:
-        found: BoolArray = self.codes == kernels.CODE_NULL
-        return found if found.any() else None
+    def row_count(self) -> int:
+        return len(self.ids) if self.places is None else len(self.places)
 
     def row_of(self, term: int) -> int:
         """Return the first row in which a distinct term stands."""
@@ -137,12 +151,6 @@ class _Cells:
             return pa.nulls(count, pa.large_string())
         text, offsets = kernels.put_bodies(self._text, self._starts[chosen], self._stops[chosen], places, count)
         return pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))
-
-
-def _codes(ids: Int64Array) -> npt.NDArray[np.int8]:
-    with np.errstate(over="ignore"):
-        codes: npt.NDArray[np.int8] = kernels.id_codes(ids)
-    return codes
 
 
 def _with_nulls(array: pa.Array, is_null: BoolArray | None) -> pa.Array:
@@ -298,10 +306,6 @@ class _Kind:
     make: Callable[[_Cells], pa.Array]
 
 
-def _bits(*codes: int) -> int:
-    return sum(1 << code for code in codes)
-
-
 _INTEGER_BITS = _bits(TYPE_INTEGER, *range(TYPE_DERIVED, len(DATATYPES)))
 _NULLS = _Kind("an unbound cell", 0, _nulls)
 _INTEGERS = _Kind("xsd:integer", _INTEGER_BITS, _integers)
@@ -438,6 +442,9 @@ def _rows(cells: _Cells, kind: _Kind) -> pa.ChunkedArray:
         return pa.chunked_array([terms if cells.places is None else terms.take(pa.array(cells.places))])
     if kind is _IRIS:
         return pa.chunked_array([_encoded(cells, terms)])
+    if cells.longest * cells.row_count <= _ROWS_BYTES_MAX:
+        rows = terms if cells.places is None else terms.take(pa.array(cells.places))
+        return pa.chunked_array([rows.cast(pa.string())])
     sizes = pc.binary_length(terms).fill_null(0).to_numpy()
     if cells.places is None:
         parts = [terms.slice(start, stop - start) for start, stop in cuts(sizes, _ROWS_BYTES_MAX)]

@@ -28,17 +28,22 @@ _QUARTER_S = 900
 
 @njit
 def id_codes(ids):
-    """Return the code of each id, int8[n]; CODE_HASHED for all that are not inlined, CODE_NULL for negative ones."""
+    """Return the code of each id, and all codes that occur, a bit each: (codes int8[n], mask int64).
+
+    CODE_HASHED stands for all ids that are not inlined, CODE_NULL for negative ones."""
     codes = np.empty(len(ids), np.int8)
+    mask = np.int64(0)
     for i in range(len(ids)):
         if ids[i] < 0:
-            codes[i] = CODE_NULL
+            code = np.int64(CODE_NULL)
         elif ids[i] & 1 == 0:
-            codes[i] = CODE_HASHED
+            code = np.int64(CODE_HASHED)
         else:
             code, _ = split_id(ids[i])
-            codes[i] = code & TYPE_MASK
-    return codes
+            code &= TYPE_MASK
+        codes[i] = code
+        mask |= np.int64(1) << code
+    return codes, mask
 
 
 @njit
@@ -46,11 +51,12 @@ def text_codes(text, offsets, names, types):
     """Return the code of each term by its text, and where its body is: an IRI, a label with `_:`, a lexical form.
 
     text : uint8[any size]; offsets : int64[n + 1], term i in canonical form is text[offsets[i]:offsets[i + 1]].
-    Returns (codes int8[n]; starts, stops : int64[n], the places of the bodies in text)."""
+    Returns (codes int8[n]; starts, stops : int64[n], the places of the bodies in text; mask, the codes that occur)."""
     n = len(offsets) - 1
     codes = np.empty(n, np.int8)
     starts = np.empty(n, np.int64)
     stops = np.empty(n, np.int64)
+    mask = np.int64(0)
     for i in range(n):
         kind, start, stop, tail, tail_stop = parts_of(text, offsets[i], offsets[i + 1])
         code = np.int64(CODE_OTHER)
@@ -69,7 +75,8 @@ def text_codes(text, offsets, names, types):
         codes[i] = code
         starts[i] = start
         stops[i] = stop
-    return codes, starts, stops
+        mask |= np.int64(1) << code
+    return codes, starts, stops, mask
 
 
 @njit
