@@ -182,6 +182,9 @@ def _as_arrow(result: Result, typed: bool | pyarrow.Schema, first: int = 0) -> p
     """Return the answers for rows of arguments from `first` on."""
     import pyarrow as pa
 
-    numbers, _ = decimal_parts(result.ids(0, len(result))[0])
-    table = result.arrow(dictionary=typed is False, typed=typed)
-    return table.set_column(0, ARGUMENT, pa.array(numbers + first))
+    argument, *columns = result.ids(0, len(result))
+    numbers = pa.array(decimal_parts(argument)[0] + first)
+    if not columns:
+        return pa.table({ARGUMENT: numbers})
+    own = Result("select", tuple(result.vars[1:]), tuple(columns), result.reader, result.snapshot)
+    return own.arrow(dictionary=typed is False, typed=typed).add_column(0, ARGUMENT, numbers)
