@@ -39,6 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stored", type=int, metavar="N", help="of continuous, paced: about so many stored triples")
     parser.add_argument("--minutes", type=float, metavar="M", help="of paced: one run of this length, drawn")
     parser.add_argument(
+        "--peer",
+        metavar="COMMAND",
+        help="of interactive: another engine, which prints rows of the tables as JSON lines",
+    )
+    parser.add_argument(
         "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline: these questions only"
     )
     parser.add_argument(
@@ -50,7 +55,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _against(parser, options)
     wanted = [name for name in BENCHMARKS if name != "all"] if options.benchmark == "all" else [options.benchmark]
     return max(
-        run(name, options.report, options.data, options.quick, options.only, options.stored, options.minutes)
+        run(
+            name,
+            options.report,
+            options.data,
+            options.quick,
+            options.only,
+            options.stored,
+            options.minutes,
+            options.peer,
+        )
         for name in wanted
     )
 
@@ -73,6 +87,7 @@ def run(
     only: Sequence[str] = (),
     stored_count: int | None = None,
     minutes: float | None = None,
+    peer: str | None = None,
 ) -> int:
     """Run one benchmark; the modules are only imported for it."""
     if name == "continuous":
@@ -98,7 +113,7 @@ def run(
     if name == "interactive":
         from wukongs.bench.interactive.run import main as run_interactive
 
-        return run_interactive(report, quick)
+        return run_interactive(report, quick, peer)
     if name == "overshoot":
         from wukongs.bench.oneshot.overshoot import main as run_overshoot
 

@@ -8,6 +8,9 @@ after the changes. Half of the changes are deletions, of edges that are there.
 from __future__ import annotations
 
 import gc
+import json
+import shlex
+import subprocess
 import sys
 import threading
 import time
@@ -34,8 +37,8 @@ ALONE, AT_ONCE = "One at a time, us", "Many at once by PreparedQuery.many, dicti
 CHANGED, BESIDE = "Changes as fast as they go", "Latency beside steady changes, 100 queries/s, ms"
 
 
-def main(report: Path | None = None, quick: bool = False) -> int:
-    """Run the benchmark; return the exit status, 1 for a wrong answer."""
+def main(report: Path | None = None, quick: bool = False, peer: str | None = None) -> int:
+    """Run the benchmark; return the exit status, 1 for a wrong answer or a peer that fails. peer: see _add_peer."""
     nodes, edges, seconds = (5_000, 30_000, 1) if quick else (1_000_000, 6_400_000, 20)
     results = Report("interactive", {"nodes": nodes, "edges": edges})
     try:
@@ -50,10 +53,13 @@ def main(report: Path | None = None, quick: bool = False) -> int:
             _one_at_a_time(results, graph, asked, 50 if quick else 2000)
             _at_once(results, graph, {**asked, "path <= 4": engine.prepare(PATHS)}, 100 if quick else 10_000)
             _changes(results, engine, graph, 4 if quick else 40, 10_000)
+            _check(results, engine, graph, asked, 20)
             for rate in (20_000, 100_000):
                 _beside(results, engine, graph, asked, rate, seconds)
             _check(results, engine, graph, asked, 20)
-    except WrongAnswer as error:
+        if peer is not None:
+            _add_peer(results, peer, nodes, edges)
+    except (WrongAnswer, PeerFailed) as error:
         print(f"wukongs: bench interactive: {error}", file=sys.stderr)
         return 1
     finally:
@@ -197,6 +203,33 @@ def _beside(
     for name, found in samples.items():
         row = {"changes/s": rate, "class": name, **summary(found)}
         results.add(BESIDE, {**row, "done/s": rate * seconds / took, "last change late, ms": 1e3 * late[-1]})
+
+
+class PeerFailed(Exception):
+    """The command of another engine failed, or printed what is no figure of this benchmark."""
+
+
+def _add_peer(results: Report, command: str, nodes: int, edges: int) -> None:
+    """Run another engine's command with `--nodes N --edges M` behind it, and set its figures beside ours: each line
+    that it prints is a JSON object with the title of one of the tables (`table`), its own name (`engine`) and the
+    columns of a row."""
+    words = [*shlex.split(command), "--nodes", str(nodes), "--edges", str(edges)]
+    try:
+        ran = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError) as error:
+        raise PeerFailed(f"--peer: {error}") from None
+    for number, line in enumerate(ran.stdout.splitlines(), 1):
+        try:
+            row = json.loads(line)
+            title, engine = row.pop("table"), row.pop("engine")
+        except (ValueError, AttributeError, KeyError):
+            raise PeerFailed(
+                f"--peer: line {number}: expected a JSON object with table and engine, found {line[:100]!r}"
+            ) from None
+        if title not in results.tables:
+            titles = ", ".join(map(repr, results.tables))
+            raise PeerFailed(f"--peer: line {number}: there is no table {title!r}: expected one of {titles}")
+        results.add(title, {"class": "", **row, "engine": engine})
 
 
 def _wait_until(due: float, clock: Callable[[], float] = time.perf_counter) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from wukongs.bench.__main__ import main
+from wukongs.bench.harness import Report
 from wukongs.bench.interactive import run
 from wukongs.bench.interactive.graph import RandomGraph
 
@@ -47,3 +51,35 @@ def test_a_wrong_answer_reports_no_time(
     assert main(["interactive", "--quick", "--report", str(tmp_path)]) == 1
     assert "No time is reported" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def peer(*lines: str) -> str:
+    return shlex.join([sys.executable, "-c", f"print({chr(10).join(lines)!r})"])
+
+
+def test_figures_of_another_engine_stand_beside_ours() -> None:
+    results = Report("interactive", {})
+    results.check("one", 1, 1)
+    results.add(run.ALONE, {"class": "look-up", "median": 20.0})
+    run._add_peer(
+        results, peer(json.dumps({"table": run.ALONE, "engine": "e", "class": "look-up", "median": 54})), 9, 9
+    )
+    assert results.tables[run.ALONE][1] == {"class": "look-up", "median": 54, "engine": "e"}
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (peer("{}"), "line 1: expected a JSON object with table and engine, found '{}'"),
+        (peer("", "x"), "line 1: expected"),
+        (peer('{"table": "T", "engine": "e"}'), f"there is no table 'T': expected one of {run.ALONE!r}"),
+        ("/nowhere/engine", "/nowhere/engine"),
+        (shlex.join([sys.executable, "-c", "raise SystemExit(3)"]), "exit status 3"),
+    ],
+)
+def test_a_peer_that_fails_is_told(command: str, told: str) -> None:
+    results = Report("interactive", {})
+    results.check("one", 1, 1)
+    results.add(run.ALONE, {"class": "look-up", "median": 20.0})
+    with pytest.raises(run.PeerFailed, match=re.escape(told)):
+        run._add_peer(results, command, 9, 9)
