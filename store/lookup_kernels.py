@@ -106,8 +106,8 @@ def values_at(descriptor, direction):
 
 
 @njit_uncounted
-def find_key(descriptor, direction, row, key):
-    """Return the position of a key among the keys of one side, within one directory row; -1 if it is not there.
+def lower_key(descriptor, direction, row, key):
+    """Return the position of the first key >= `key` among the keys of one side, within one directory row.
 
     Cost: one fence look-up and one or two comparisons (ids are uniform).
     """
@@ -123,9 +123,16 @@ def find_key(descriptor, direction, row, key):
         bucket = fence_starts[row] + (key >> shift)
         hi = lo + fences[bucket + 1]
         lo += fences[bucket]
-    keys = int64_array(descriptor[side + KEYS], starts[n])
-    at = lower_bound(keys, lo, hi, key)
-    if at < hi and keys[at] == key:
+    return lower_bound(int64_array(descriptor[side + KEYS], starts[n]), lo, hi, key)
+
+
+@njit_uncounted
+def find_key(descriptor, direction, row, key):
+    """Return the position of a key among the keys of one side, within one directory row; -1 if it is not there. Cost:
+    as lower_key."""
+    at = lower_key(descriptor, direction, row, key)
+    end = key_range(descriptor, direction, row)[1]
+    if at < end and int64_array(keys_at(descriptor, direction), end)[at] == key:
         return at
     return -1
 

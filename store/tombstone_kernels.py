@@ -34,6 +34,7 @@ from wukongs.store.lookup_kernels import (
     keys_at,
     keys_count,
     lower_bound,
+    lower_key,
     side_keys,
     side_values,
     value_range,
@@ -87,9 +88,9 @@ def next_hiding_key(descriptor, direction, row, key):
         tombstones = table[t * DESCRIPTOR_WIDTH : (t + 1) * DESCRIPTOR_WIDTH]
         found = directory_row(tombstones, predicate, graph)
         if found >= 0:
-            lo, hi = key_range(tombstones, direction, found)
+            hi = key_range(tombstones, direction, found)[1]
             keys = int64_array(keys_at(tombstones, direction), hi)
-            at = lower_bound(keys, lo, hi, key)
+            at = lower_key(tombstones, direction, found, key)
             if at < hi and keys[at] < smallest:
                 smallest = keys[at]
     return smallest

@@ -103,5 +103,5 @@ def load(
             known.close()
             if batch is not None:
                 core.arrangement.give_up(batch)
-    core.merger.pay(len(batch))
+    core.merger.owe(len(batch))
     return sn
