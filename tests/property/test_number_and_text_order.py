@@ -19,18 +19,18 @@ from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Aggregate, Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.expressions import text_expressions
+from wukongs.query.expressions import number_columns, text_expressions
 from wukongs.query.expressions.exact_numbers import ExactNumbers, exact_ranks
 from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.expressions.scalar_evaluator import value_in
 from wukongs.query.expressions.text_column import TextColumn
-from wukongs.query.expressions.text_numbers import doubles_of, doubles_of_ids
+from wukongs.query.expressions.text_numbers import doubles_of, doubles_of_ids, numbers_of_column
 from wukongs.query.operators import text_order
 from wukongs.query.operators.aggregates import group
 from wukongs.query.operators.ordering import ranks_of, ranks_of_ids
 from wukongs.query.operators.text_order import ranks_of_texts
 from wukongs.query.terms.query_terms import QueryTerms
-from wukongs.query.terms.values import Kind, computed, number_lexical, text_of, value_of
+from wukongs.query.terms.values import Kind, computed, number_lexical, text_of, to_float64, value_of
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.term_registry import TermRegistry
 
@@ -94,6 +94,40 @@ def test_forms_are_read_as_values_are(forms: list[str]) -> None:
         if is_double:
             assert value.kind == Kind.DOUBLE
             assert struct.pack("d", number) == struct.pack("d", value.data)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.tuples(FORMS, st.sampled_from(["integer", "decimal", "double"])), max_size=12))
+@fuzzed(400)
+def test_forms_of_integers_and_decimals_are_read_as_values_are(forms: list[tuple[str, str]]) -> None:
+    texts = [literal(form, XSD + name).text for form, name in forms]
+    numbers = numbers_of_column(TextColumn.of_texts(["<a>", "<b>", *texts])).take(np.arange(2, 2 + len(texts)))
+    kinds = np.broadcast_to(np.asarray(numbers.kinds), len(texts))
+    for text, number, kind in zip(texts, numbers.values.tolist(), kinds.tolist(), strict=True):
+        value = value_of(text)
+        if kind != number_columns.UNDECIDED:
+            assert value.is_numeric
+            assert number == to_float64(value.number)
+            exact = value.kind == Kind.INTEGER and abs(value.number) < 2**53
+            of_exact = number_columns.EXACT if exact else number_columns.ROUNDED
+            assert kind == (number_columns.DOUBLE if value.kind == Kind.DOUBLE else of_exact)
+
+
+WHOLE = st.one_of(
+    st.integers(-(2**66), 2**66), st.integers(-(2**31), 2**31), st.sampled_from([2**59, 2**62, 2**63 - 1])
+)
+
+
+@given(
+    st.lists(st.tuples(WHOLE, WHOLE, st.sampled_from(["", "+", "00"])), min_size=1, max_size=12), st.sampled_from("+-*")
+)
+@fuzzed(300)
+def test_arithmetic_of_integers_of_any_size(rows: list[tuple[int, int, str]], op: str) -> None:
+    first = [f'"{sign if one >= 0 else ""}{one}"^^<{XSD}integer>' for one, _, sign in rows]
+    terms, ids = space_of([*first, *(f'"{other}"^^<{XSD}integer>' for _, other, _ in rows)])
+    table = BindingTable((X, KEY), (ids[: len(rows)], ids[len(rows) :]), len(rows))
+    found = shown(evaluate(Call(op, (X, KEY)), table, terms), terms)
+    apply = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}[op]
+    assert found == [f'"{apply(one, other)}"^^<{XSD}integer>' for one, other, _ in rows]
 
 
 def test_usual_forms_are_read_and_odd_ones_beside_them_left() -> None:
@@ -241,7 +275,7 @@ def test_lexical_forms_of_doubles_have_the_shortest_digits(number: float) -> Non
 def test_integers_and_decimals_are_ordered_and_added_without_being_decoded() -> None:
     decimals = [literal(form, XSD + "decimal").text for form in ("1.0", "2.50", "-0.125", "0.0")]
     terms, ids = space_of([*decimals, f'"1"^^<{XSD}integer>', f'"7"^^<{XSD}int>'])
-    ranks = exact_ranks(ids)
+    ranks = exact_ranks(ids, terms)
     assert ranks is not None
     assert ranks.tolist() == [2, 3, 0, 1, 2, 4]
     numbers = ExactNumbers.of_ids(ids, len(ids), terms)
@@ -253,7 +287,7 @@ def test_integers_and_decimals_are_ordered_and_added_without_being_decoded() -> 
 @pytest.mark.parametrize("texts", [['"a"'], [f'"1.5"^^<{XSD}double>'], ["<a>", f'"1"^^<{XSD}integer>'], []])
 def test_other_terms_have_no_exact_numbers(texts: list[str | None]) -> None:
     terms, ids = space_of(texts)
-    assert exact_ranks(ids) is None
+    assert exact_ranks(ids, terms) is None
     assert ExactNumbers.of_ids(ids, len(ids), terms) is None
 
 
@@ -291,8 +325,17 @@ def test_sums_of_integers_and_decimals_of_any_length(rows: list[tuple[int, tuple
         assert Fraction(value.number) == total
         assert value.datatype == XSD + ("decimal" if any(name == "decimal" for _, name in own) else "integer")
         assert text_of(computed(value.kind, value.number)) == sums[f'"{key}"'], "canonical"
-    exact = ExactNumbers.of_ids(np.unique(ids), len(rows), terms)
-    assert exact is not None
+    assert ExactNumbers.of_ids(np.unique(ids), len(rows), terms) is not None
+
+
+@given(st.lists(EXACT_TERMS, min_size=1, max_size=12, unique=True))
+@fuzzed(300)
+def test_ranks_of_integers_and_decimals_of_any_length(forms: list[tuple[str, str]]) -> None:
+    terms, ids = space_of([literal(form, XSD + name).text for form, name in forms])
+    numbers = [Fraction(form.rstrip(".")) for form, _ in forms]
+    ranks = exact_ranks(ids, terms)
+    assert ranks is not None
+    assert ranks.tolist() == [sorted(set(numbers)).index(number) for number in numbers]
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,10 @@ import numpy as np
 
 from wukongs.csparql.algebra import Call, Expression
 from wukongs.csparql.functions import PER_ROW, calls_any
-from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.terms import XSD, Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.expressions import text_expressions, time_columns
+from wukongs.query.expressions.exact_numbers import combined_integers, integers_of_ids
 from wukongs.query.expressions.frame import ANY_ID, STRING_ID, Frame, identity_of
 from wukongs.query.expressions.membership import CONSTANTS_MIN, Elements
 from wukongs.query.expressions.number_columns import (
@@ -49,8 +50,10 @@ from wukongs.query.rows import numbered
 from wukongs.query.terms.value_operators import effective_boolean_value
 from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, text_of, value_of
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.term_ids import compare_values, inlined_id, time_differences
+from wukongs.store.term_ids import compare_values, inlined_id, integer_ids, time_differences
 
+LONG_TABLE, FEW_TIMES = 512, 4
+"""If fewer than one in FEW_TIMES rows of a long table are asked for, only their terms are decoded."""
 LONG_TEXT = 1 << 16
 """Characters; after making one of more the clock is looked at."""
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
@@ -324,11 +327,36 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
             for number, kind in pairs
         ]
         ids[done] = frame.terms.ids(texts)[places]
+    if len(rest) and expression.op in ("+", "-", "*") and (operands := _leaf_ids(expression.arguments, frame, rest)):
+        (left, is_left), (right, is_right) = (integers_of_ids(operand, frame.terms) for operand in operands)
+        results, are_right = combined_integers(expression.op, left, right)
+        exact = np.flatnonzero(is_left & is_right & are_right)
+        ids[rest[exact]] = _integer_ids(results[exact], frame)
+        rest = np.delete(rest, exact)
     if len(rest) and (ends := _ends(expression, frame)):
         ids[rest], is_open = time_columns.difference(ends[0][rest], ends[1][rest], frame.terms)
         rest = rest[is_open]
     if len(rest):
         ids[rest] = _scalar_ids(expression, frame, rest)
+    return ids
+
+
+def _leaf_ids(leaves: Sequence[Expression], frame: Frame, rows: Int64Array) -> list[Int64Array] | None:
+    """Return the ids of variables and constants in some rows, if ids may carry their values; None if a leaf is a
+    call."""
+    if not frame.terms.inlines or any(isinstance(leaf, Call) for leaf in leaves):
+        return None
+    return [_ids(leaf, frame)[rows] for leaf in leaves]
+
+
+def _integer_ids(numbers: Int64Array, frame: Frame) -> Int64Array:
+    """Return the ids of xsd:integers."""
+    ids = integer_ids(numbers)
+    rows = np.flatnonzero(ids < 0)
+    if len(rows):
+        places, firsts = numbered([numbers[rows]], len(rows))
+        texts = [f'"{number}"^^<{XSD}integer>' for number in numbers[rows[firsts]].tolist()]
+        ids[rows] = frame.terms.ids(texts)[places]
     return ids
 
 
@@ -385,11 +413,14 @@ def _scalar_values(
     places : int64[n_rows]              The place of each row's combination in it."""
     used = sorted(variables_of(expression), key=lambda variable: variable.name)
     length = frame.table.length if rows is None else len(rows)
+    numbers_of_rows = rows
+    if rows is not None and FEW_TIMES * len(rows) < frame.table.length - LONG_TABLE and not frame.is_decoded:
+        frame, rows = Frame(frame.table.take(rows), frame.terms, used), None
     columns = [frame.places(variable) if rows is None else frame.places(variable)[rows] for variable in used]
     moment = frame.terms.moment
     if calls_any(expression, PER_ROW):
         places = np.arange(length, dtype=np.int64)
-        draw, numbers = moment.next_draw(), (places if rows is None else rows).tolist()
+        draw, numbers = moment.next_draw(), (places if numbers_of_rows is None else numbers_of_rows).tolist()
         sources = [moment.row(draw, number) for number in numbers]
     else:
         places, firsts = numbered(columns, length)

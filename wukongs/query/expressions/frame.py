@@ -77,6 +77,11 @@ class Frame:
             pool.values = decoded(pool.ids, self.terms)
         return pool.values
 
+    @property
+    def is_decoded(self) -> bool:
+        """Whether `values` are at hand."""
+        return self._known is not None and self._known.values is not None
+
     def places(self, variable: Variable) -> Int64Array:
         """Return, for each row, the place in `values` of a variable's value."""
         return self._pool.places[variable]

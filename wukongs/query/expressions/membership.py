@@ -71,7 +71,7 @@ class Elements:
         return found
 
     def _contain_numbers(self, member: Variable, frame: Frame) -> BoolArray:
-        constants, rows = numbers_of(self.numbers), frame.numbers(member)
+        constants, rows = numbers_of(self.numbers), frame.numbers(member, with_texts=True)
         constant_kinds = np.broadcast_to(np.uint8(constants.kinds), len(self.numbers))
         kinds, values = np.broadcast_to(np.uint8(rows.kinds), frame.table.length), rows.values
         among = {

@@ -124,7 +124,7 @@ def ranks_of_ids(ids: Int64Array, terms: TermSpace) -> Int64Array:
         is_alike = any(np.isin(kinds, alike).all() for alike in _ORDERED_AS_FLOATS)
         if is_alike and np.abs(values).max() < _EXACT_LIMIT:
             return np.unique(values, return_inverse=True)[1]
-        if (exact := exact_ranks(ids)) is not None:
+        if (exact := exact_ranks(ids, terms)) is not None:
             return exact
     doubles = doubles_of_ids(ids, terms)
     if doubles is not None:

@@ -111,8 +111,9 @@ class QueryTerms:
         if in_data.all():
             return self._reader.gather(ids)
         others = np.flatnonzero(~in_data)
-        computed = [self._computed.get(term) for term in ids[others].tolist()]
-        in_data[[row for row, text in zip(others.tolist(), computed, strict=True) if text is None]] = True
+        computed = list(map(self._computed.get, ids[others].tolist()))
+        if None in computed:
+            in_data[[row for row, text in zip(others.tolist(), computed, strict=True) if text is None]] = True
         made = join_texts([text for text in computed if text is not None])
         return made if not in_data.any() else interleaved(in_data, self._reader.gather(ids[in_data]), made)
 
@@ -149,8 +150,14 @@ class QueryTerms:
                 found = [self._registry.resolve(text) for text in some]
             else:
                 found = self._registry.resolve_all(some).tolist()
+            computed = self._computed
             for text, term in zip(some, found, strict=True):
-                self._remember(text, term)
+                if term == NO_MATCH or term in computed:
+                    self._remember(text, term)
+                    continue
+                known[text] = term
+                if term & INLINE_MARK == 0:
+                    computed[term] = text
         return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
 
     def ids_of(self, encoded: Encoded, *columns: Int64Array) -> list[Int64Array]:
