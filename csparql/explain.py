@@ -40,6 +40,7 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.cardinality import Cardinalities
 from wukongs.csparql.exploration_order import (
+    explorable_operands,
     exploration_order,
     exploration_parts,
     is_explorable,
@@ -223,7 +224,7 @@ class _Tree:
             case LeftJoin():
                 yield from self.lines(node.left, depth + 1, bound, rows)
                 inner, inner_rows = NO_VARIABLES, 1.0
-                if is_explorable(node.right):
+                if is_explorable(node.right, possible_variables(node.left)):
                     inner, inner_rows = certain_variables(node.left), self._estimate(node.left)
                 yield from self.lines(node.right, depth + 1, inner, inner_rows)
             case _:
@@ -232,12 +233,13 @@ class _Tree:
         yield from self._exists_lines(node_expressions(node), depth + 1)
 
     def _join(self, node: Join, depth: int, bound: frozenset[Variable], rows: float) -> Iterator[str]:
-        operands = join_operands(node)
+        operands = tuple(join_operands(node))
+        explored = explorable_operands(operands, bound)
         for operand in operands:
-            if not is_explorable(operand):
+            if not any(operand is one for one in explored):
                 yield from self.lines(operand, depth)
                 bound |= certain_variables(operand)
-        parts = exploration_parts(filter(is_explorable, operands), bound)
+        parts = exploration_parts(explored, bound)
         for part in exploration_order(parts, bound, rows, self.cardinalities):
             yield from self.lines(part, depth, bound, rows)
             rows = part_estimate(part, bound, rows, self.cardinalities)[1]

@@ -1,25 +1,40 @@
 """The order in which the parts of a chain of joins are explored, each from the rows of those before it.
 
 A part is explorable if its solutions that join with given rows can be found from these rows: triple patterns, paths,
-triple terms and their parts, and filters and unions of such parts. A chain's triple patterns are no single Bgp any
-more: patterns that share no variable are parts of their own, and a path, union or triple term that links them may come
-in between. At each turn the part is taken that reads and leaves the fewest rows. Rows that are left count for more
+triple terms and their parts, and filters, unions and BINDs of such parts. A chain's triple patterns are no single Bgp
+any more: patterns that share no variable are parts of their own, and a path, union or triple term that links them may
+come in between. At each turn the part is taken that reads and leaves the fewest rows. Rows that are left count for more
 while triple terms are still to be tied to their parts, row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
+from typing import NamedTuple
 
-from wukongs.csparql.algebra import Bgp, Filter, GraphRef, Join, Node, PathPattern, TermOrVariable, TripleParts, Union
+from wukongs.csparql.algebra import (
+    Bgp,
+    Expression,
+    Extend,
+    Filter,
+    GraphRef,
+    Join,
+    Node,
+    PathPattern,
+    TermOrVariable,
+    TripleParts,
+    Union,
+)
 from wukongs.csparql.automaton import Automaton, Link, automaton_of
 from wukongs.csparql.cardinality import Cardinalities
+from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.paths import Inverse, is_nullable
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.planner import plan_bgp, plan_filtered
 from wukongs.csparql.scope import (
-    certain_variables,
+    NO_VARIABLES,
     components,
     exists_patterns,
     expression_variables,
@@ -40,19 +55,68 @@ ESTIMATED_ANEW_MAX = 20
 """Up to so many parts are all estimated anew at each turn."""
 
 
-def is_explorable(node: Node) -> bool:
-    """Tell whether a node can be explored from rows that are to be joined with it."""
+class _Explorable(NamedTuple):
+    """The variables of an explorable node: those that every solution binds by a match, those that BIND makes, and all
+    that a solution may bind by a match."""
+
+    certain: frozenset[Variable]
+    made: frozenset[Variable]
+    possible: frozenset[Variable]
+
+
+def is_explorable(node: Node, bound: Collection[Variable] = ()) -> bool:
+    """Tell whether a node can be explored from rows that are to be joined with it and may bind some variables.
+
+    Join(T, Extend(P, v, e)) = Extend(Join(T, P), v, e) if e mentions only variables that P binds in each solution or
+    makes itself, if its value is the same for equal bindings, and if the rows of T do not bind v, with which its value
+    would be compared."""
+    found = _explorable(node)
+    return found is not None and found.made.isdisjoint(bound)
+
+
+def explorable_operands(operands: Sequence[Node], bound: Collection[Variable] = ()) -> tuple[Node, ...]:
+    """Return those operands of joins that can be explored from rows of the others. bound: variables of other rows that
+    are joined to them."""
+    found = list(map(_explorable, operands))
+    others = Counter(variable for operand in operands for variable in possible_variables(operand))
+    return tuple(
+        operand
+        for operand, variables in zip(operands, found, strict=True)
+        if variables is not None
+        and variables.made.isdisjoint(bound)
+        and all(others[variable] == 1 for variable in variables.made)
+    )
+
+
+def _explorable(node: Node) -> _Explorable | None:
     match node:
         case Bgp() | PathPattern() | TripleParts():
-            return True
-        case Filter(condition=condition, pattern=pattern):
+            bound = possible_variables(node)
+            return _Explorable(bound, NO_VARIABLES, bound)
+        case Filter(pattern=pattern):
             # The filter sees only variables that the pattern binds, so it may as well come after the join.
-            is_closed = expression_variables(condition) <= certain_variables(pattern)
-            return is_closed and not exists_patterns(condition) and is_explorable(pattern)
+            below = _explorable(pattern)
+            return below if below is not None and _is_closed(node.condition, below) else None
+        case Extend(pattern=pattern, variable=variable, expression=expression):
+            below = _explorable(pattern)
+            if below is None or not _is_closed(expression, below) or calls_any(expression, PER_ROW):
+                return None
+            return below._replace(made=below.made | {variable})
         case Union() | Join():
-            return is_explorable(node.left) and is_explorable(node.right)
+            left, right = _explorable(node.left), _explorable(node.right)
+            if left is None or right is None:
+                return None
+            made, possible = left.made | right.made, left.possible | right.possible
+            if isinstance(node, Union):
+                return _Explorable(left.certain & right.certain, made, possible)
+            is_apart = left.made.isdisjoint(right.made | right.possible) and right.made.isdisjoint(left.possible)
+            return _Explorable(left.certain | right.certain, made, possible) if is_apart else None
         case _:
-            return False
+            return None
+
+
+def _is_closed(expression: Expression, below: _Explorable) -> bool:
+    return expression_variables(expression) <= below.certain | below.made and not exists_patterns(expression)
 
 
 def exploration_parts(operands: Iterable[Node], bound: frozenset[Variable]) -> tuple[Node, ...]:
@@ -72,7 +136,7 @@ def graphs_of(node: Node) -> frozenset[GraphRef]:
             return frozenset((graph,))
         case TripleParts():
             return frozenset()
-        case Filter(pattern=pattern):
+        case Filter(pattern=pattern) | Extend(pattern=pattern):
             return graphs_of(pattern)
         case Union() | Join():
             return graphs_of(node.left) | graphs_of(node.right)
@@ -146,6 +210,8 @@ def part_estimate(
             return path_estimate(node, bound, rows, cardinalities)
         case TripleParts():
             return _parts_estimate(node, bound, rows)
+        case Extend():
+            return part_estimate(node.pattern, bound, rows, cardinalities)
         case Filter():
             filtered = FilteredBgp.of(node)
             if filtered is None:

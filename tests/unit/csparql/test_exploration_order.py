@@ -11,7 +11,7 @@ from tests.unit.csparql.counted_triples import CountedTriples, Triple
 from wukongs.csparql.algebra import GraphRef, Join, Node, Project
 from wukongs.csparql.cardinality import Direction
 from wukongs.csparql.explain import explain
-from wukongs.csparql.exploration_order import exploration_order, exploration_parts, is_explorable
+from wukongs.csparql.exploration_order import explorable_operands, exploration_order, exploration_parts, is_explorable
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.paths import format_path
 from wukongs.csparql.plan import FilteredBgp
@@ -103,13 +103,25 @@ def test_triple_patterns_beside_a_path_are_split_where_they_share_nothing() -> N
         ("{ ?x <p> ?y } UNION { ?x <q>* ?y }", True),
         ("{ ?x <p> ?y } UNION { ?x <q>* ?y OPTIONAL { ?y <r> ?z } }", False),
         ("{ ?x <p>+ ?y FILTER EXISTS { ?x <q> ?z } }", False),
+        ("{ ?x <p> ?y BIND(1 AS ?d) }", True),
+        ("{ ?x <p> ?y BIND(?y + 1 AS ?d) BIND(?d * 2 AS ?e) FILTER(?e > 3) }", True),
+        ("{ { ?x <p> ?y BIND(1 AS ?d) } UNION { ?x <q> ?d } }", True),
+        ("{ ?x <p> ?y BIND(?c AS ?d) }", False),  # ?c is not in scope there
+        ("{ ?x <p> ?y BIND(1 AS ?c) }", False),  # compared with the ?c of the rows
+        ("{ ?x <p> ?y BIND(RAND() AS ?d) }", False),
+        ("{ ?x <p> ?y BIND(BNODE('b') AS ?d) }", False),
+        ("{ ?x <p> ?y BIND(EXISTS { ?y <q> ?z } AS ?d) }", False),
+        ("{ { ?x <p> ?y BIND(1 AS ?d) } { ?y <q> ?d } }", False),
+        ("{ { ?x <p> ?y } UNION { ?x <q> ?z } BIND(?z AS ?d) }", False),
     ],
 )
 def test_what_can_be_explored_from_rows(text: str, expected: bool) -> None:
     pattern = parse_query(f"SELECT * {{ ?a <b> ?c {text} }}").pattern
     assert isinstance(pattern, Project)
     assert isinstance(pattern.pattern, Join)
-    assert is_explorable(pattern.pattern.right) is expected
+    left, right = pattern.pattern.left, pattern.pattern.right
+    assert is_explorable(right, possible_variables(left)) is expected
+    assert (right in explorable_operands((left, right))) is expected
 
 
 class CountingSizes:

@@ -44,7 +44,7 @@ from wukongs.csparql.algebra import (
     Union,
     Values,
 )
-from wukongs.csparql.exploration_order import is_explorable
+from wukongs.csparql.exploration_order import explorable_operands, is_explorable
 from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import (
@@ -242,12 +242,11 @@ class Executor:
         """Join the parts that cannot be explored, the smallest first, and explore the rest from these rows; keep the
         rows that fulfil conditions."""
         operands = join_operands(node)
-
-        def is_left(operand: Node) -> bool:
-            return is_explorable(operand) and not any(operand is known for known, _ in self._explored)
-
-        tables = [self.run(operand) for operand in operands if not is_left(operand)]
-        explored = tuple(filter(is_left, operands))
+        known = {id(one) for one, _ in self._explored}
+        explorable = explorable_operands(operands, self._given.variables)
+        explored = tuple(operand for operand in explorable if id(operand) not in known)
+        later = set(map(id, explored))
+        tables = [self.run(operand) for operand in operands if id(operand) not in later]
         if explored or not conditions:
             return self._exploration.explore_all(explored, self._joined(tables), conditions)
         *others, last = sorted(tables, key=lambda table: table.length)
@@ -284,7 +283,7 @@ class Executor:
     def _left_join(self, node: LeftJoin) -> BindingTable:
         left, rows_max = self.run(node.left), self._limits.rows_max
         condition = node.condition
-        if not is_explorable(node.right) and not (condition is not None and exists_patterns(condition)):
+        if not is_explorable(node.right, left.variables) and not (condition is not None and exists_patterns(condition)):
             return operators.left_join(left, self.run(node.right), condition, self._terms, rows_max)
         # Number the left rows, extend them, and keep those that find nothing. Only what the right side sees goes with
         # the numbers: a hundred OPTIONALs beside each other would copy a hundred columns a hundred times.
@@ -306,7 +305,7 @@ class Executor:
     def _extended(self, node: LeftJoin, numbered_left: BindingTable) -> BindingTable:
         """Join rows with the right side of an OPTIONAL; keep the pairs that fulfil the condition."""
         condition = node.condition
-        if not is_explorable(node.right):
+        if not is_explorable(node.right, numbered_left.variables):
             found = operators.join(numbered_left, self.run(node.right), self._limits.rows_max)
         elif (filtered := FilteredBgp.of(node.right)) is not None:
             asked = () if condition is None else (condition,)
@@ -325,7 +324,8 @@ class Executor:
             return left
         # Exploring would bind what a solution of the right side leaves unbound, which then would count as shared.
         is_bound = certain_variables(node.right).issuperset(counted)
-        if is_bound and is_explorable(node.right) and not any((left.column(v) == UNBOUND).any() for v in shared):
+        is_left = is_bound and is_explorable(node.right, shared)
+        if is_left and not any((left.column(v) == UNBOUND).any() for v in shared):
             asked = operators.distinct(operators.project(left, shared))
             right = self._exploration.explore_all((node.right,), asked)
         else:

@@ -1,10 +1,10 @@
 """Exploration: the solutions of a pattern that join with given rows, found from these rows.
 
 Join(T, P) is the same as P explored from each row of T. The cost grows with the triples that the rows lead to, not with
-the graph. Triple patterns run in the kernel, and paths are searched. Filters and unions come after the parts below
-them:
+the graph. Triple patterns run in the kernel, and paths are searched. Filters, unions and BINDs come after the parts
+below them:
 Join(T, Union(A, B)) = Union(Join(T, A), Join(T, B)), and Join(T, Filter(c, A)) = Filter(c, Join(T, A)) where A binds
-all that c mentions (csparql.exploration_order.is_explorable).
+all that c mentions (csparql.exploration_order.is_explorable, which also says when BIND may wait).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from wukongs.csparql.algebra import Expression, Filter, Join, Node, PathPattern, TripleParts, Union
+from wukongs.csparql.algebra import Expression, Extend, Filter, Join, Node, PathPattern, TripleParts, Union
 from wukongs.csparql.explain import Moved
 from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.plan import FilteredBgp
@@ -26,6 +26,7 @@ from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import Profile, StepFigures
+from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.operators.triple_parts import tied
@@ -86,9 +87,12 @@ class Exploration:
                 return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))
             case Filter(condition=condition, pattern=pattern):
                 return self.keep(condition, self.explore(pattern, table))
+            case Extend(pattern=pattern, variable=variable, expression=expression):
+                found = self.explore(pattern, table)
+                return operators.with_column(found, variable, evaluate(expression, found, self.terms))
             case Union(left=left, right=right):
-                found = self.explore(left, table, rows_wanted), self.explore(right, table, rows_wanted)
-                return operators.union(*found, self.limits.rows_max)
+                sides = self.explore(left, table, rows_wanted), self.explore(right, table, rows_wanted)
+                return operators.union(*sides, self.limits.rows_max)
             case Join():
                 return self.explore_all(tuple(join_operands(node)), table)
         raise AssertionError(f"{type(node).__name__} cannot be explored")
