@@ -114,8 +114,6 @@ def report(origins, node, out, place):
             return
     out[place[WRITTEN], 0] = place[ORIGIN]
     out[place[WRITTEN], 1] = node
-    if out.shape[1] > 2:
-        out[place[WRITTEN], 2] = place[DEPTH] + 1
     place[WRITTEN] += 1
     place[FOUND] += 1
 
@@ -220,7 +218,7 @@ def search_paths(source, machine, origins, visited, others, out, spans, place, c
     ----------
     source : Source; machine : Machine; origins : Origins; visited : Visited (path_layout.py).
     others : Visited                 The pairs of a search from the other end; without slots if there is none.
-    out : int64[out_capacity, 2], or a third column for the least number of links that lead to the node.
+    out : int64[out_capacity, 2]
     spans : int64[n, SPAN_WIDTH]     Scratch.
     place : int64[PLACE_WIDTH]       Where the search stands; moved on.
     control : int64[at least 1]      EDGES_LEFT.
@@ -231,7 +229,6 @@ def search_paths(source, machine, origins, visited, others, out, spans, place, c
     while place[ORIGIN] < origins.rows.shape[0]:
         if place[HEAD] == NOT_STARTED:
             place[FOUND] = 0
-            place[DEPTH] = -1
             node = origins.rows[place[ORIGIN], ORIGIN_NODE]
             status = visit(node, np.int64(0), machine, origins, visited, others, out, place)
             if status in (NEED_ROOM, FULL):
