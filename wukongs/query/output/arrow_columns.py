@@ -13,6 +13,8 @@ from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
 _STRING_BYTES_MAX = (1 << 31) - 1
+_FEW = 64
+"""So many are told apart in Python: a kernel would take longer to be called."""
 
 
 def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> list[pa.DictionaryArray]:
@@ -20,9 +22,8 @@ def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> lis
     int64[n]; texts of 2 GiB or more together are large strings."""
     if not columns:
         return []
-    count, flat = len(columns[0]), np.concatenate(columns)
-    places, firsts = numbered([flat], len(flat))
-    distinct = flat[firsts]
+    count, flat = len(columns[0]), columns[0] if len(columns) == 1 else np.concatenate(columns)
+    places, distinct = _distinct(flat)
     is_bound = distinct != UNBOUND
     is_null = None
     if not is_bound.all():
@@ -47,3 +48,13 @@ def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> lis
 def string_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> list[pa.StringArray]:
     """Return columns as strings, null for UNBOUND. columns[i] : int64[n]"""
     return [column.dictionary_decode() for column in dictionary_columns(columns, reader)]
+
+
+def _distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Number distinct ids by first occurrence: (number of each, the distinct ones)."""
+    if len(ids) > _FEW:
+        places, firsts = numbered([ids], len(ids))
+        return places, ids[firsts]
+    known = dict[int, int]()
+    numbers = [known.setdefault(term, len(known)) for term in ids.tolist()]
+    return np.array(numbers, np.int64), np.array(list(known), np.int64)
