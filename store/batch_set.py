@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class BatchSet:
             return BatchSet(batches, disjoint or len(batches) < 2, count)
         buried = tuple(batch for _, batch in hiding)
         count -= sum(len(batch) for batch in buried)
-        later = tuple(sum(place > at for place, _ in hiding) for at in range(len(batches)))
+        later = tuple(accumulate([-(batch is not None) for batch in tombstones], initial=len(hiding)))[1:]
         return BatchSet(batches, disjoint or len(batches) < 2, count, buried, stack_descriptors(buried), later)
 
     @cached_property
@@ -62,10 +62,9 @@ class BatchSet:
         """int64[n_batches, DESCRIPTOR_WIDTH]"""
         found = stack_descriptors(self.batches)
         if self.hiding is not None:
-            for descriptor, count in zip(found, self.later, strict=True):
-                if count:
-                    descriptor[TOMBSTONES] = self.hiding[len(self.tombstones) - count :].ctypes.data
-                    descriptor[TOMBSTONE_COUNT] = count
+            later = np.array(self.later, np.int64)
+            found[:, TOMBSTONES] = self.hiding.ctypes.data + (len(self.tombstones) - later) * self.hiding.strides[0]
+            found[:, TOMBSTONE_COUNT] = later
         return found
 
     def and_then(self, batch: Batch, disjoint: bool) -> BatchSet:
