@@ -18,8 +18,6 @@ from tests.fuzz import SEED, scaled
 from tests.oracles.retractions import Quad, Signed, SignedStreams, Triple
 from tests.pipelines import Pipeline, pipelines
 from wukongs import CompactedError, DataError, StreamError
-from wukongs.query.plans import deltas
-from wukongs.store.encoder import encode_columns
 
 S, T = "http://e/s", "http://e/t"
 ALL = "SELECT ?s ?p ?o ?g { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
@@ -323,15 +321,13 @@ def table_of(tuples: list[Signed]) -> pa.Table:
 def push_piped(pipeline: Pipeline, tuples: list[Signed]) -> None:
     """Send tuples as pieces of their stream batches."""
     for _, some in groupby(tuples, lambda one: -(-one.time_ms // 100)):
-        table = table_of(list(some))
-        names = ("subject", "predicate", "object", "timestamp_ms", "graph", "op")
-        pipeline.send(encode_columns(*(table.column(name) for name in names), scope=b"s"))
+        pipeline.push_table(table_of(list(some)))
 
 
 @pytest.mark.slow_on("cluster-3")
 @pytest.mark.parametrize("number", range(3))
 def test_random_lives_are_what_plain_sets_say(face: Face, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deltas, "ROWS_MIN", [0.0, 1000.0, 0.0][number])
+    monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", [0.0, 1000.0, 0.0][number])
     for seed in range(scaled(6)):
         _live(face, random.Random(((SEED or 0) << 16) + 10 * seed + number), 250 if number == 2 else 0)
 
