@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 from decimal import Decimal
 from fractions import Fraction
@@ -335,3 +336,42 @@ def test_kernels_equal_their_py_funcs() -> None:
             for found, expected in zip(kernel(ids), getattr(kernel, "py_func", kernel)(ids), strict=True):
                 np.testing.assert_array_equal(found, expected)
     assert kernels.id_codes(ids)[0][-2:].tolist() == [kernels.CODE_NULL] * 2
+
+
+# --- other libraries, through the PyCapsule interface -----------------------------------------------------------------
+
+MIXED: list[list[str | None]] = [
+    [f'"5"^^<{XSD}integer>', f'"2020-01-01T00:00:00.5Z"^^<{XSD}dateTime>', "<http://e/a>", f'"1.5"^^<{XSD}decimal>'],
+    [f'"{2**60 + 1}"^^<{XSD}long>', None, "_:b", f'"-2.25"^^<{XSD}decimal>'],
+]
+VALUES = {
+    "n": [5, 2**60 + 1],
+    "at": [datetime.datetime(2020, 1, 1, 0, 0, 0, 500_000, datetime.UTC), None],
+    "who": ["http://e/a", "_:b"],
+    "price": [Decimal("1.5"), Decimal("-2.25")],
+}
+
+
+def test_polars_takes_results_and_typed_tables() -> None:
+    polars = pytest.importorskip("polars", reason="polars is not installed: pip install polars")
+    result = known("n at who price", MIXED)
+    assert polars.DataFrame(result).to_dict(as_series=False) == result.arrow().to_pydict()
+    frame = polars.DataFrame(result.arrow(typed=True))
+    assert frame.to_dict(as_series=False) == VALUES
+    assert frame.schema["n"] == polars.Int64
+    assert frame.schema["at"] == polars.Datetime("us", "UTC")
+    assert frame.schema["price"] == polars.Decimal(38, 2)
+    assert polars.DataFrame(known("n", []).arrow(typed=True)).shape == (0, 1)
+
+
+def test_pandas_takes_results_and_typed_tables() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed: pip install 'wukongs[pandas]'")
+    result = known("n at who price", MIXED)
+    frame = result.arrow(typed=True).to_pandas()
+    assert frame["n"].dtype == np.int64
+    assert str(frame["at"].dtype) == "datetime64[us, UTC]"
+    assert {name: [None if cell is pandas.NaT else cell for cell in frame[name]] for name in frame} == VALUES
+    if not hasattr(pandas.DataFrame, "from_arrow"):
+        pytest.skip("this pandas has no DataFrame.from_arrow, which takes a PyCapsule stream")
+    assert pandas.DataFrame.from_arrow(result.arrow(typed=True)).equals(frame)
+    assert list(pandas.DataFrame.from_arrow(result)["who"]) == ["<http://e/a>", "_:b"]
