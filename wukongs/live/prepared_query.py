@@ -186,5 +186,7 @@ def _as_arrow(result: Result, typed: bool | pyarrow.Schema, first: int = 0) -> p
     numbers = pa.array(decimal_parts(argument)[0] + first)
     if not columns:
         return pa.table({ARGUMENT: numbers})
+    if isinstance(typed, pa.Schema) and ARGUMENT in typed.names:  # that of a table from here
+        typed = typed.remove(typed.get_field_index(ARGUMENT))
     own = Result("select", tuple(result.vars[1:]), tuple(columns), result.reader, result.snapshot)
     return own.arrow(dictionary=typed is False, typed=typed).add_column(0, ARGUMENT, numbers)
