@@ -130,6 +130,30 @@ def test_arithmetic_of_integers_of_any_size(rows: list[tuple[int, int, str]], op
     assert found == [f'"{apply(one, other)}"^^<{XSD}integer>' for one, other, _ in rows]
 
 
+MEMBERS = [
+    *(literal(str(number), XSD + "integer").text for number in (7, 2**53, 2**53 + 1, 2**62, 2**62 + 1, -(2**70))),
+    *(literal(form, XSD + "integer").text for form in ("+7", "007", f"+{2**62}", "x")),
+    *(
+        literal(form, XSD + "decimal").text
+        for form in ("7.0", "0.1", f"{2**62}.0", "0.1000000000000000055511151231257827")
+    ),
+    *(literal(form, XSD + "double").text for form in ("7", "0.1", "9007199254740992", "NaN", "4.611686018427388e18")),
+    *(literal(form, XSD + "date").text for form in ("2020-01-01", "2020-01-01Z", "2020-06-01+14:00", "0000-01-01")),
+    *(literal(form, XSD + "dateTime").text for form in ("2020-01-01T00:00:00", "2019-12-31T24:00:00Z", "x")),
+    *('"7"', '"a longer text"', '"7"@en', "<a>", "_:b"),
+]
+
+
+@given(st.lists(st.sampled_from(MEMBERS), min_size=8, max_size=14), st.sampled_from(["IN", "NOTIN"]))
+@fuzzed(150)
+def test_long_lists_of_constants(constants: list[str], op: str) -> None:
+    terms, ids = space_of([*MEMBERS, None])
+    call = Call(op, (X, *map(Term, constants)))
+    found = shown(evaluate(call, BindingTable((X,), (ids,), len(ids)), terms), terms)
+    values = [value_in(call, {X: None if text is None else value_of(text)}) for text in [*MEMBERS, None]]
+    assert found == [None if value is None else text_of(value) for value in values]
+
+
 def test_usual_forms_are_read_and_odd_ones_beside_them_left() -> None:
     forms = ["1", "-1.5", "0.1234567890123456789", "1e5", "1.5E-10", "NaN", "INF", "x"]
     texts = [*map(double, forms), '"1"', "<a>", f'"1"^^<{XSD}float>']
