@@ -185,7 +185,7 @@ def _add_ratios(report: Report, title: str) -> None:
     ratios = {name: [row[name] for row in rows if row[name] != ""] for name in names}
     means = {name: math.exp(sum(map(math.log, found)) / len(found)) for name, found in ratios.items() if found}
     report.add(title, {"query": "geometric mean", **means})
-    slower = [row["query"] for row in rows[:-1] if row[names[0]] < 1]
+    slower = [row["query"] for row in rows[:-1] if row[names[0]] != "" and row[names[0]] < 1]
     report.notes.append(f"{title}: slower than pyoxigraph: {', '.join(slower) or 'none'}.")
 
 
