@@ -220,7 +220,6 @@ WRONG_QUERIES = [
     "SELECT * { ?s !(:p/:q) ?o }",
     "SELECT * { ?s :p**? }",
     "SELECT * { ?s ?p* ?o }",
-    "SELECT * { ?s :p{2} ?o }",
     "SELECT * { ?s ^^:p ?o }",
     "SELECT * { ?s :p/ ?o }",
     "SELECT * { ?s |:p ?o }",
