@@ -51,6 +51,7 @@ UNLISTED_TRIPLES_MAX = 2**16
 FILTERED_TRIPLES_MAX = 2**18
 """A batch with more triples gets no key filter."""
 VERTICES_COUNTED_MAX = 1 << 12
+"""About so many keys of a batch without a vertex index are looked at to estimate its vertices."""
 WIDE_CODES_FROM = 2**15
 """Directory rows from which on codes take 32 bits."""
 

@@ -333,7 +333,7 @@ class Dictionary:
         """Tell of each id whether it has a text here; an inlined literal always has."""
         return self.view().contains(ids)
 
-    def find(self, text: str, hash_bits: int) -> tuple[int, bool | None]:
+    def resolve(self, text: str, hash_bits: int) -> tuple[int, bool | None]:
         """Return the id of a canonical form by its hash, or inlined, and whether that has this text here; None if it is
         unknown."""
         data = readonly_bytes(text.encode())

@@ -299,7 +299,7 @@ class TermRegistry:
     def _resolve(self, canonical: str) -> int:
         # What is inlined, has an exception or is in the persistent dictionary is so for ever. A hash that nobody has,
         # or only a transient term, may become another text's: that is looked up each time.
-        term, same = self.persistent.find(canonical, self.hash_bits)
+        term, same = self.persistent.resolve(canonical, self.hash_bits)
         exception = self.exceptions.get(canonical)
         if exception is not None:
             term = exception
