@@ -1,20 +1,21 @@
 """Files -> runs: sorted, indexed batches of a file's triples, made by worker threads. The store is only read.
 
 A worker encodes a piece of the file with the kernel that push uses. The caller takes the pieces in order, confirms
-their terms and gathers their tuples. As soon as run_rows have come, a worker sorts and indexes them. Kernels release
-the GIL, so the workers and the caller run at once.
+their terms and gathers their tuples. As soon as run_rows have come, a worker sorts and indexes them, and the run is
+handed out meanwhile. What is done with the runs, one after the other, is done by a thread of its own (`InTurn`).
+Kernels release the GIL, so all of these run at once.
 
-The data in flight stay below about the plan's bytes, reckoned per row and byte of text. Runs handed out come on top.
+The data in flight stay below about the plan's bytes, reckoned per row and byte of text.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,8 @@ MALFORMED_MAX = 1 << 16
 """Malformed lines with which a run ends too, so that they are never held all at once."""
 BYTES_PER_ROW = 400
 """Bytes of a run in flight: 32 gathered, and two being built at 184 each."""
+RUNS_AHEAD = 1
+"""Runs that wait, or are being built, while one before them is taken in."""
 BYTES_PER_TEXT_BYTE = 3
 """Bytes in flight for each byte of a piece's text, for each worker: the text and its outcome, and as much that waits
 for its turn."""
@@ -57,16 +60,21 @@ class BulkPlan:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """batch: the distinct tuples of a part of a file; read_count: their number with repeats; malformed: its lines that
-    were set aside; stop, next_line: where the file goes on behind it; read_bytes: how much of the file was read by
-    then."""
+    """building: the distinct tuples of a part of a file, as soon as they are sorted; read_count: their number with
+    repeats; malformed: its lines that were set aside; stop, next_line: where the file goes on behind it; read_bytes:
+    how much of the file was read by then."""
 
-    batch: Batch
+    building: Future[Batch]
     read_count: int
     malformed: tuple[MalformedLine, ...]
     stop: int
     next_line: int
     read_bytes: int
+
+    @property
+    def batch(self) -> Batch:
+        """Wait for the tuples, and return them."""
+        return self.building.result()
 
 
 def read_runs(
@@ -84,24 +92,23 @@ def read_runs(
     graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: the
     place to begin at, as a run gave it. on_piece: called with the tuples of each piece, in order, before their terms
     are confirmed. Terms are confirmed ahead of the runs that hold them. Raises DataError."""
-    with ThreadPoolExecutor(plan.workers, "wukongs-load") as pool:
-        building: deque[tuple[Future[Batch], int, tuple[MalformedLine, ...], int, int, int]] = deque()
-        gathered: list[tuple[Int64Array, ...]] = []
-        malformed: list[MalformedLine] = []
-        rows, line, stop, read_bytes = 0, first_line, start, 0
+    pool = ThreadPoolExecutor(plan.workers, "wukongs-load")
+    gathered: list[tuple[Int64Array, ...]] = []
+    malformed: list[MalformedLine] = []
+    rows, line, stop, read_bytes = 0, first_line, start, 0
 
-        def build() -> None:
-            nonlocal gathered, rows
-            future = pool.submit(_build, gathered, graph)
-            building.append((future, rows, tuple(malformed), stop, line, read_bytes))
-            gathered, rows = [], 0
-            malformed.clear()
+    def build() -> FilePart:
+        nonlocal gathered, rows, malformed
+        part = FilePart(pool.submit(_build, gathered, graph), rows, tuple(malformed), stop, line, read_bytes)
+        gathered, rows, malformed = [], 0, []
+        return part
 
-        def set_aside(_: str, found: MalformedLine) -> None:
-            malformed.append(found)
+    def set_aside(_: str, found: MalformedLine) -> None:
+        malformed.append(found)
 
-        try:
-            for piece in _in_order(pool, reader.jobs(plan.chunk_bytes, start), 2 * plan.workers):
+    try:
+        with contextlib.closing(_in_order(pool, reader.jobs(plan.chunk_bytes, start), 2 * plan.workers)) as pieces:
+            for piece in pieces:
                 check_lines(reader.name, piece, line, set_aside, strict)
                 if on_piece is not None:
                     on_piece(piece.encoded)
@@ -110,26 +117,25 @@ def read_runs(
                 gathered.append((encoded.graphs, encoded.subjects, encoded.predicates, encoded.objects))
                 rows += len(encoded)
                 if rows >= plan.run_rows or len(malformed) >= MALFORMED_MAX:
-                    build()
-                while building and (len(building) > 1 or building[0][0].done()):
-                    yield _run(*building.popleft())
+                    yield build()
             if gathered or (start, first_line) == (stop, line):
-                build()
-            while building:
-                yield _run(*building.popleft())
-        finally:
-            pool.shutdown(cancel_futures=True)
+                yield build()
+    finally:
+        pool.shutdown(wait=False)  # the last runs may still be sorted
 
 
-def _in_order(pool: ThreadPoolExecutor, jobs: Iterable[Job], ahead: int) -> Iterator[EncodedPiece]:
-    """Run jobs on a pool, at most `ahead` before the one whose result is wanted next."""
+def _in_order(pool: ThreadPoolExecutor, jobs: Iterable[Job], ahead: int) -> Generator[EncodedPiece]:
+    """Run jobs on a pool, at most `ahead` before the one whose result is wanted next. None runs on behind the end."""
     pending: deque[Future[EncodedPiece]] = deque()
-    for job in jobs:
-        pending.append(pool.submit(job))
-        if len(pending) > ahead:
+    try:
+        for job in jobs:
+            pending.append(pool.submit(job))
+            if len(pending) > ahead:
+                yield pending.popleft().result()
+        while pending:
             yield pending.popleft().result()
-    while pending:
-        yield pending.popleft().result()
+    finally:
+        wait([job for job in pending if not job.cancel()])
 
 
 def _build(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
@@ -139,8 +145,39 @@ def _build(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
     return build_batch(np.where(graphs == UNBOUND, graph, graphs), subjects, predicates, objects)
 
 
-def _run(future: Future[Batch], *about: Any) -> FilePart:
-    return FilePart(future.result(), *about)
+class InTurn:
+    """Calls that a thread of its own makes one after the other; none is made behind one that has failed."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, name)
+        self._pending: deque[Future[None]] = deque()
+        self._has_failed = False
+
+    def add(self, call: Callable[[], object], ahead: int = RUNS_AHEAD) -> None:
+        """Have one more call made; wait until no more than `ahead` are left. Raises what a call before has raised."""
+        self._pending.append(self._pool.submit(self._make, call))
+        self._wait(ahead)
+
+    def finish(self) -> None:
+        """Wait for all of them. Raises what one of them has raised."""
+        self._wait(0)
+
+    def _wait(self, ahead: int) -> None:
+        while len(self._pending) > ahead:
+            self._pending.popleft().result()
+
+    def close(self) -> None:
+        """Make no more calls; wait for the one that is being made."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _make(self, call: Callable[[], object]) -> None:
+        if self._has_failed:
+            return
+        try:
+            call()
+        except BaseException:
+            self._has_failed = True
+            raise
 
 
 class RunStack:
@@ -150,8 +187,12 @@ class RunStack:
     def __init__(self) -> None:
         self._batches: list[Batch] = []
 
+    def add_run(self, run: FilePart) -> None:
+        """Put the tuples of one more run to the others."""
+        self.add(run.batch)
+
     def add(self, batch: Batch) -> None:
-        """Put one more run to the others."""
+        """Put one more batch to the others."""
         if len(batch):
             self._batches.append(batch)
         while len(self._batches) > 1 and len(self._batches[-2]) <= 2 * len(self._batches[-1]):

@@ -111,6 +111,13 @@ def subtract_in_steps(batch: Batch, tombstones: Batch, tank: Tank) -> Generator[
     return assemble(graphs, predicates, out, in_, index, _NOTHING)
 
 
+def subtract(batch: Batch, gone: Batch) -> Batch:
+    """Copy a batch without the triples of another."""
+    batch.verify()
+    tank = Tank()
+    return Fuelled(subtract_in_steps(batch, gone, tank), tank).finish()
+
+
 def _fresh_state() -> Int64Array:
     state = np.zeros(SUBTRACT_STATE_WIDTH, np.int64)
     state[1:3] = NOT_STARTED

@@ -302,7 +302,7 @@ class _Session:
     options: argparse.Namespace
     aside: _SetAside
     is_stopping: threading.Event
-    loaded: int = 0
+    states: list[FileState] = field(default_factory=list)
     read: int = 0
     skipped: list[str] = field(default_factory=list)
     resumed: list[str] = field(default_factory=list)
@@ -349,7 +349,7 @@ class _Session:
                 raise
             self.refused.append(" ".join(str(error).split()))
         else:
-            self.loaded += state.is_done
+            self.states.append(state)
 
     def finish(self) -> None:
         """Commit."""
@@ -358,9 +358,10 @@ class _Session:
 
     def summary(self) -> str:
         """Return what was loaded, skipped and why."""
+        loaded = sum(state.is_done for state in self.states)
         new, rate = len(self.folder) - self._held, self.read / max(self._seconds, 1e-9)
         lines = [
-            f"files: {self.loaded} loaded, {len(self.skipped)} skipped, {len(self.refused)} refused",
+            f"files: {loaded} loaded, {len(self.skipped)} skipped, {len(self.refused)} refused",
             f"triples: {self.read:,} read, {new:,} new, {self.read - new:,} duplicates; {len(self.folder):,} in all",
             *self.aside.summary(),
             *(f"went on with {text}" for text in self.resumed),

@@ -1,10 +1,10 @@
 """Loading files into a data folder: `wukongs load`, without an engine.
 
-Runs are sealed one by one, each under an SN of its own. They are committed now and then: the batches, the dictionary,
-and, in the manifest's `about`, how far each file has come. So an interrupted load goes on behind its last commit when
-it is begun again. A file that was loaded is known by its path, size, time and first bytes. The scope of its blank nodes
-is recorded, and so stays the same over an interruption. A pipe or a device, which is no regular file, is only read
-once.
+Runs are sealed one by one, each under an SN of its own, while the next ones are read. They are committed now and then:
+the batches, the dictionary, and, in the manifest's `about`, how far each file has come. So an interrupted load goes on
+behind its last commit when it is begun again. A file that was loaded is known by its path, size, time and first bytes.
+The scope of its blank nodes is recorded, and so stays the same over an interruption. A pipe or a device, which is no
+regular file, is only read once.
 
 A file that is not in N-Triples or N-Quads has no place to go on from: it is sealed as a whole or not at all.
 """
@@ -15,6 +15,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,7 +25,7 @@ from wukongs.errors import StorageError
 from wukongs.query.terms.names import graph_term
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
-from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
+from wukongs.store.bulk import RUNS_AHEAD, BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
@@ -44,6 +45,7 @@ class FolderLoad:
         self._registry = TermRegistry(hash_bits)
         self._registry.reserve([iri(DEFAULT_GRAPH_IRI).text])
         self._arrangement = Arrangement("stored graph")
+        self._sealing = InTurn("wukongs-seal")
         self._committer = ThreadPoolExecutor(1, "wukongs-commit")
         self._committing: Future[Any] | None = None
         self._committed_at_s = time.monotonic()
@@ -65,6 +67,7 @@ class FolderLoad:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._sealing.close()
         self._committer.shutdown()
         self._store.close()
 
@@ -93,27 +96,24 @@ class FolderLoad:
         Raises DataError (what was read before that stays if the file has lines), StorageError."""
         state = self._begin(source, graph, again)
         scope = f"bulk:{state.scope}".encode()
+        into, stack, read_count = self._graph_id(graph), RunStack(), 0
         with RdfReader(source, format, base, scope, hash_bits=self._registry.hash_bits) as reader:
-            stack = RunStack()
-            with contextlib.closing(
-                read_runs(reader, self._registry, self._graph_id(graph), self._plan, strict, state.offset, state.line)
-            ) as runs:
+            runs = read_runs(reader, self._registry, into, self._plan, strict, state.offset, state.line)
+            with contextlib.closing(runs):
                 for run in runs:
-                    if reader.is_lines:
-                        self._seal(state, run.batch, run.read_count, len(run.malformed))
-                        state.offset, state.line = run.stop, run.next_line
-                        self._commit_if_due()
-                    else:
-                        stack.add(run.batch)
+                    read_count += run.read_count
+                    seal = partial(self._seal_run, state, run) if reader.is_lines else partial(stack.add_run, run)
+                    self._sealing.add(seal)
                     if on_run(state, run, reader.size_bytes):
                         return state
                 if not reader.is_lines:
-                    self._seal(state, stack.to_batch(), run.read_count, 0)
-        state.is_done = True
+                    self._sealing.add(lambda: self._seal(state, stack.to_batch(), read_count, 0))
+        self._sealing.add(partial(setattr, state, "is_done", True), RUNS_AHEAD + 1)
         return state
 
     def commit(self) -> int:
-        """See what was added to the disk; return the folder's bytes. Raises StorageError: the last commit stands."""
+        """See what was read to the disk; return the folder's bytes. Raises StorageError: the last commit stands."""
+        self._sealing.finish()
         self._start_commit()
         return self._wait_for_commit()
 
@@ -134,15 +134,17 @@ class FolderLoad:
             return int(self._registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
         return self._registry.keep(graph_term(graph).text)
 
+    def _seal_run(self, state: FileState, run: FilePart) -> None:
+        self._seal(state, run.batch, run.read_count, len(run.malformed))
+        state.offset, state.line = run.stop, run.next_line
+        if time.monotonic() - self._committed_at_s > COMMIT_SECONDS:
+            self._start_commit()
+
     def _seal(self, state: FileState, batch: Batch, read: int, malformed: int) -> None:
         sn = max(self._arrangement.trace.upper, 1)
         state.new += len(self._arrangement.absorb_batch(sn, batch))
         state.read += read
         state.malformed += malformed
-
-    def _commit_if_due(self) -> None:
-        if time.monotonic() - self._committed_at_s > COMMIT_SECONDS:
-            self._start_commit()
 
     def _start_commit(self) -> None:
         """Begin to write what there is now, once the commit before is done; loading goes on meanwhile."""

@@ -8,15 +8,17 @@ steps others get the lock.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from typing import IO, Any
 
 from wukongs.csparql.terms import Term
 from wukongs.live.core import Core, expect
 from wukongs.live.injector import Injector
-from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
+from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.quads import without_held
 from wukongs.store.rdf_files import RdfReader
@@ -74,12 +76,19 @@ def load(
     batch = None
     try:
         held, runs, read_count = known.read(), RunStack(), 0
-        for run in read_runs(
-            reader, core.registry, into, plan, strict, on_piece=lambda each: core.journal.note_chunks(number, [each])
-        ):
-            runs.add(run.batch)
-            read_count += run.read_count
-            on_run(run)
+        with contextlib.closing(InTurn("wukongs-merge-load")) as merging:
+            for run in read_runs(
+                reader,
+                core.registry,
+                into,
+                plan,
+                strict,
+                on_piece=lambda each: core.journal.note_chunks(number, [each]),
+            ):
+                merging.add(partial(runs.add_run, run))
+                read_count += run.read_count
+                on_run(run)
+            merging.finish()
         if not read_count:
             with core.lock:
                 core.check_is_open()

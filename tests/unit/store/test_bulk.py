@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import DataError
-from wukongs.store.bulk import BulkPlan, FilePart, RunStack, read_runs
+from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.rdf_files import RdfReader, read_rdf
 from wukongs.store.term_registry import TermRegistry
@@ -128,7 +130,57 @@ def test_threads_end_with_the_reading(tmp_path: Path) -> None:
         runs = read_runs(reader, TermRegistry(), GRAPH, TINY)
         next(runs)
         runs.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("wukongs-load")]
+    for thread in [thread for thread in threading.enumerate() if thread.name.startswith("wukongs-load")]:
+        thread.join(60)  # a run that is sorted is sorted to its end
+        assert not thread.is_alive()
+
+
+def test_no_call_is_made_behind_one_that_failed() -> None:
+    made: list[int] = []
+    may_go_on = threading.Event()
+
+    def call(number: int) -> None:
+        may_go_on.wait(60)
+        made.append(number)
+        if number == 1:
+            raise ValueError("the second one")
+
+    turns = InTurn("wukongs-test")
+    with contextlib.closing(turns):
+        for number in range(4):
+            turns.add(partial(call, number), ahead=9)
+        may_go_on.set()
+        with pytest.raises(ValueError, match="the second one"):
+            turns.finish()
+        turns.finish()
+    assert made == [0, 1]
+
+
+def test_whoever_adds_too_many_calls_waits() -> None:
+    begun, may_end = threading.Semaphore(0), threading.Semaphore(0)
+    added: list[int] = []
+
+    def call() -> None:
+        begun.release()
+        may_end.acquire(timeout=60)
+
+    def add_three(turns: InTurn) -> None:
+        for number in range(3):
+            turns.add(call)
+            added.append(number)
+
+    with contextlib.closing(InTurn("wukongs-test")) as turns:
+        adding = threading.Thread(target=add_three, args=(turns,))
+        adding.start()
+        assert begun.acquire(timeout=60)
+        assert added in ([], [0])
+        may_end.release()
+        assert begun.acquire(timeout=60)
+        assert added in ([0], [0, 1])
+        may_end.release(2)
+        adding.join(60)
+        turns.finish()
+    assert added == [0, 1, 2]
 
 
 def test_garbage_is_not_gathered_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,13 @@ from dataclasses import replace
 from math import log2
 from unittest.mock import create_autospec
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.quads import Quad, batch_of, columns, quads_of, spread
+from tests.fuzz import fuzzed
+from tests.quads import Quad, assert_same_batch, batch_of, columns, quads_of, spread, unlisted_up_to
 from wukongs.bench.store.named_graphs import PREDICATES, QUERIES, Graphs, rows_visited
 from wukongs.csparql.algebra import TriplePattern
 from wukongs.errors import CompactedError
@@ -19,6 +23,7 @@ from wukongs.store import trace as trace_module
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.column_file import ColumnFile
 from wukongs.store.fuel import UNLIMITED_FUEL
+from wukongs.store.quads import only
 from wukongs.store.tombstones import Difference, DifferenceMerge
 from wukongs.store.trace import DIFFERENCE_COST, FUEL_PER_ROW, Trace
 
@@ -168,3 +173,14 @@ def test_a_query_visits_as_many_directory_rows_in_many_graphs_as_in_few(query: s
         graphs = Graphs(2000, graph_count)
         visited = rows_visited(TriplePattern(*QUERIES[query]), graphs.dataset(graphs.batch()))
         assert visited <= graphs.expected(query) + 2 * PREDICATES + 2, graph_count
+
+
+@given(st.dictionaries(st.integers(0, 40), st.booleans(), max_size=40), st.sampled_from([0, 2**16]))
+@fuzzed(60)
+def test_some_of_a_batch_are_what_a_batch_of_them_is(wanted: dict[int, bool], unlisted: int) -> None:
+    quads = {(spread(90), spread(n % 5), spread(n % 3), spread(n)): is_wanted for n, is_wanted in wanted.items()}
+    with unlisted_up_to(unlisted, unlisted):
+        batch = batch_of(list(quads))
+        mask = [quads[quad] for quad in zip(*(column.tolist() for column in batch.triples()), strict=True)]
+        some = only(batch, np.array(mask, np.bool_))
+        assert_same_batch(some, batch_of([quad for quad, is_wanted in quads.items() if is_wanted]))
