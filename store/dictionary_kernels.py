@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.store.addresses import int32_array, int64_array, uint8_array, uint32_array
+from wukongs.store.addresses import fetch_ahead, int32_array, int64_array, uint8_array, uint32_array
 from wukongs.store.jit import njit, njit_inline
 from wukongs.store.slot_kernels import copy_bytes, mix_id, same_bytes
 from wukongs.store.unpack_kernels import LITERAL_SIZE_MAX, write_literal
@@ -122,7 +122,8 @@ def _guess_entries(wanted, rows, chunks, slots, number_bits, count, entries, hel
     """Set entries[j] to the entry of wanted[j] if its tag does not mislead, -1 if it certainly has none or is inlined.
     Set held_ids[j], starts[j] and sizes[j] to the id, text start and text size of that entry; for j < rows <= BLOCK.
 
-    Three loops of one distant read each: none waits for the one before it, so the processor does many at a time."""
+    Three loops of one distant read each: none waits for the one before it, so the processor does many at a time. The
+    texts are fetched ahead."""
     numbers = (np.int64(1) << number_bits) - 1
     for j in range(rows):
         term = wanted[j]
@@ -143,6 +144,7 @@ def _guess_entries(wanted, rows, chunks, slots, number_bits, count, entries, hel
         if entries[j] >= 0:
             held_ids[j] = id_of(chunks, entries[j])
             starts[j], sizes[j] = span_of(chunks, entries[j])
+            fetch_ahead(np.int64(chunks[entries[j] >> CHUNK_BITS, C_TEXT]) + starts[j])
 
 
 @njit
