@@ -13,7 +13,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from wukongs.store.addresses import prefetch
+from wukongs.store.dtypes import UNBOUND
 from wukongs.store.jit import njit
+from wukongs.store.slot_kernels import mix_id
+
+SLOTS_AHEAD = 12
+"""So many rows ahead of a row its slot is fetched: a table of many rows is in no cache."""
 
 
 @njit
@@ -59,6 +65,8 @@ def number_some(keys, start, stop, n_distinct, slots, numbers, firsts):
     n_distinct : int                    How many those before stop have."""
     mask = slots.shape[0] - 1
     for row in range(start, stop):
+        if row + SLOTS_AHEAD < stop:
+            prefetch(slots, hash_row(keys, row + SLOTS_AHEAD) & mask)
         slot = hash_row(keys, row) & mask
         while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], keys, row):
             slot = (slot + 1) & mask
@@ -97,10 +105,48 @@ def number_rows(keys):
 
 
 @njit
+def number_ids(ids):
+    """Number distinct ids by first occurrence, as number_rows does for one column.
+
+    Parameters
+    ----------
+    ids : int64[n]
+
+    Returns
+    -------
+    numbers : int32[n]
+    distinct : int64[n_distinct]
+    is_bound : bool                     None is UNBOUND.
+
+    Cost: one probe sequence per id."""
+    size = 4
+    while size < 2 * len(ids):
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    numbers = np.empty(len(ids), np.int32)
+    distinct = np.empty(len(ids), np.int64)
+    n_distinct = 0
+    is_bound = True
+    for i in range(len(ids)):
+        slot = (mix_id(ids[i]) * size) >> 32
+        while slots[slot] >= 0 and distinct[slots[slot]] != ids[i]:
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = n_distinct
+            distinct[n_distinct] = ids[i]
+            n_distinct += 1
+            is_bound &= ids[i] != UNBOUND
+        numbers[i] = slots[slot]
+    return numbers, distinct[:n_distinct], is_bound
+
+
+@njit
 def find_some(keys, firsts, slots, lookup, start, stop, numbers):
     """Find the numbers of some looked-up rows: a part of find_rows."""
     mask = slots.shape[0] - 1
     for row in range(start, stop):
+        if row + SLOTS_AHEAD < stop:
+            prefetch(slots, hash_row(lookup, row + SLOTS_AHEAD) & mask)
         slot = hash_row(lookup, row) & mask
         while slots[slot] >= 0 and not rows_equal(keys, firsts[slots[slot]], lookup, row):
             slot = (slot + 1) & mask

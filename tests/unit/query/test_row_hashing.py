@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.fuzz import fuzzed
 from wukongs.query import rows_kernels as kernels
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
@@ -36,3 +39,13 @@ def test_slots_are_near_where_rows_are_looked_for(shape: str) -> None:
     distance = (taken - wanted) & (len(slots) - 1)
     assert distance.mean() < 1.5, "half a slot for random numbers in a table that is half full"
     assert distance.max() < 100
+
+
+@given(st.lists(st.one_of(st.integers(-1, 40), st.integers(0, 2**62))))
+@fuzzed(60)
+def test_ids_have_the_numbers_of_their_first_occurrence(ids: list[int]) -> None:
+    numbers, distinct, is_bound = kernels.number_ids(np.array(ids, np.int64))
+    expected = list(dict.fromkeys(ids))
+    assert distinct.tolist() == expected
+    assert numbers.tolist() == [expected.index(term) for term in ids]
+    assert is_bound == (UNBOUND not in ids)

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.query.output.row_formats import ntriples_terms
-from wukongs.query.rows import numbered
+from wukongs.query.rows import PIECE_ROWS, numbered
+from wukongs.query.rows_kernels import number_ids
 from wukongs.query.terms.decoding import Utf8Reader
-from wukongs.store.dtypes import UNBOUND, Int64Array
+from wukongs.store.dtypes import UNBOUND, Int32Array, Int64Array
 
 _STRING_BYTES_MAX = (1 << 31) - 1
-_FEW = 64
-"""So many are told apart in Python: a kernel would take longer to be called."""
 
 
 def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> list[pa.DictionaryArray]:
@@ -23,19 +22,18 @@ def dictionary_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> lis
     if not columns:
         return []
     count, flat = len(columns[0]), columns[0] if len(columns) == 1 else np.concatenate(columns)
-    places, distinct = _distinct(flat)
-    is_bound = distinct != UNBOUND
+    numbers, distinct, is_bound = _distinct(flat)
     is_null = None
-    if not is_bound.all():
-        is_null = ~is_bound[places]
-        places = (np.cumsum(is_bound) - 1)[places]
-        distinct = distinct[is_bound]
+    if not is_bound:
+        kept = distinct != UNBOUND
+        is_null = ~kept[numbers]
+        numbers = (np.cumsum(kept) - 1).astype(np.int32)[numbers]
+        distinct = distinct[kept]
     text, offsets = ntriples_terms(distinct, reader)
     if offsets[-1] <= _STRING_BYTES_MAX:
         terms = pa.StringArray.from_buffers(len(distinct), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(text))
     else:
         terms = pa.LargeStringArray.from_buffers(len(distinct), pa.py_buffer(offsets), pa.py_buffer(text))
-    numbers = places.astype(np.int32)
     return [
         pa.DictionaryArray.from_arrays(
             pa.array(numbers[start : start + count], mask=None if is_null is None else is_null[start : start + count]),
@@ -50,11 +48,11 @@ def string_columns(columns: Sequence[Int64Array], reader: Utf8Reader) -> list[pa
     return [column.dictionary_decode() for column in dictionary_columns(columns, reader)]
 
 
-def _distinct(ids: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Number distinct ids by first occurrence: (number of each, the distinct ones)."""
-    if len(ids) > _FEW:
-        places, firsts = numbered([ids], len(ids))
-        return places, ids[firsts]
-    known = dict[int, int]()
-    numbers = [known.setdefault(term, len(known)) for term in ids.tolist()]
-    return np.array(numbers, np.int64), np.array(list(known), np.int64)
+def _distinct(ids: Int64Array) -> tuple[Int32Array, Int64Array, bool]:
+    """Number distinct ids by first occurrence: (number of each, the distinct ones, whether none is UNBOUND)."""
+    if len(ids) <= PIECE_ROWS:
+        found: tuple[Int32Array, Int64Array, bool] = number_ids(ids)
+        return found
+    numbers, firsts = numbered([ids], len(ids))
+    distinct = ids[firsts]
+    return numbers.astype(np.int32), distinct, bool((distinct != UNBOUND).all())
