@@ -207,7 +207,9 @@ def test_the_rest_of_a_cluster_says_which_node_has_ended() -> None:
         with wukongs.connect(addresses[0], silence_s=2) as client:
             os.kill(pids["1"], signal.SIGKILL)
             assert process.stderr is not None
-            assert process.stderr.readline() == "wukongs: node 1 was ended by signal 9\n"
+            said = process.stderr.readline()
+            assert said.startswith("wukongs: node 1 was ended by signal 9: start it again with `wukongs node --config ")
+            assert Path(said.split()[-1].rstrip("`")).exists()
             with pytest.raises(wukongs.NodeUnavailable, match="node 1"):
                 client.query("SELECT * { ?s ?p ?o }", timeout_s=2)
             assert client.stats()["node"] == 0

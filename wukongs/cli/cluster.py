@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import queue
 import random
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +23,7 @@ from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.errors import NodeUnavailable
+from wukongs.wire.keys import SECRET_FILE, make_keys
 
 NODES_MAX = 64
 """Each is a process with connections to all others: more are more files than one machine lets be open."""
@@ -29,12 +33,16 @@ STOP_S = 30.0
 FREE_PORTS = range(10_000, 30_000)
 """Systems hand out higher ones to whoever asks for any: one of these might be taken until a node binds it."""
 
+_FOLDER = "wukongs-cluster-"
+
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
   wukongs cluster --nodes 3 --replicas 2
 
-Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Node i
-listens to clients at port P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free.
+Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Of one that
+has died it says how it is started again: that takes another replica of what it held. Node i listens to clients at port
+P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free. The nodes have a secret key in
+common, made anew each time: nobody else can reach the ports that are for other nodes.
 """
 
 
@@ -80,16 +88,38 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
     count = 2 * options.nodes
     ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
-    with tempfile.TemporaryDirectory(prefix="wukongs-cluster-") as folder, _Cluster() as cluster:
+    remove_folders_of_the_dead()
+    with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
+        key_file = Path(folder) / SECRET_FILE
+        make_keys(folder)
         for number in range(options.nodes):
             file = Path(folder) / f"node{number}.toml"
-            file.write_text(_config(number, options, ports), "utf-8")
+            file.write_text(_config(number, options, ports, key_file), "utf-8")
             cluster.start(number, file)
         addresses = cluster.wait_until_ready(START_S)
         if addresses is not None:
             say("".join(address + "\n" for address in addresses))
             cluster.wait()
     return cluster.status
+
+
+def remove_folders_of_the_dead() -> None:
+    """Remove the folders that processes of this command have left behind when they were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        pid = path.name.removeprefix(_FOLDER).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdecimal() and path.stat().st_uid == os.getuid() and not _is_there(int(pid)):
+                shutil.rmtree(path)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def free_ports(count: int) -> list[int]:
@@ -104,13 +134,14 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def _config(number: int, options: argparse.Namespace, ports: Sequence[int]) -> str:
+def _config(number: int, options: argparse.Namespace, ports: Sequence[int], key_file: Path) -> str:
     """Return the file of one node. json writes strings as TOML reads them."""
     lines = [f"number = {number}", f"replicas = {options.replicas}"]
     if options.data_dir is not None:
         lines.append(f"data_dir = {json.dumps(str(options.data_dir.absolute() / f'node{number}'))}")
     for clients, peers in zip(ports[: options.nodes], ports[options.nodes :], strict=True):
         lines += ["[[node]]", f'clients = "tcp://127.0.0.1:{clients}"', f'peers = "tcp://127.0.0.1:{peers}"']
+    lines += ["[trust]", f"cluster_key_file = {json.dumps(str(key_file))}"]
     return "\n".join(lines) + "\n"
 
 
@@ -120,6 +151,7 @@ class _Cluster:
     def __init__(self) -> None:
         self.status = DONE
         self._processes: list[subprocess.Popen[str]] = []
+        self._files: list[Path] = []
         self._news: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
         """(number of a node, its address, or None once it has ended); (-1, None): a signal."""
         self._before: dict[int, Any] = {}
@@ -127,7 +159,7 @@ class _Cluster:
 
     def __enter__(self) -> _Cluster:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 self._before[number] = signal.signal(number, self._stop)
         return self
 
@@ -152,6 +184,7 @@ class _Cluster:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
         self._processes.append(process)
+        self._files.append(file)
         threading.Thread(target=self._watch, args=(number, process), daemon=True).start()
 
     def wait_until_ready(self, timeout_s: float) -> list[str] | None:
@@ -180,16 +213,19 @@ class _Cluster:
         left = len(self._processes)
         while left:
             number, _ = self._news.get()
-            self._note_end(number)
             left -= 1
+            self._note_end(number, goes_on=left > 0)
             if self._is_stopping:
                 return
 
-    def _note_end(self, number: int) -> None:
+    def _note_end(self, number: int, goes_on: bool = False) -> None:
+        """goes_on: others are left."""
         if number < 0 or self._is_stopping:
             return
         status = self._processes[number].wait()
         said = f"was ended by signal {-status}" if status < 0 else f"has ended with status {status}"
+        if goes_on:
+            said += f": start it again with `wukongs node --config {shlex.quote(str(self._files[number]))}`"
         self.status = complain(f"node {number} {said}", REFUSED)
 
     def _stop(self, number: int, _: Any) -> None:

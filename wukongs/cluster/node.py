@@ -12,6 +12,7 @@ from wukongs.errors import SettingsError
 from wukongs.protocol.messages import Incarnation
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.keys import read_key_pair
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler
 from wukongs.wire.trust import Trust
@@ -34,6 +35,9 @@ class ServedNode:
         clients = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
         addresses = {number: member.peers or "" for number, member in enumerate(config.nodes)}
         keys = {number: member.public_key for number, member in enumerate(config.nodes) if member.public_key}
+        if files.cluster_key_file is not None:
+            peers = Trust(shared_key_file=files.cluster_key_file)
+            keys = dict.fromkeys(addresses, read_key_pair(files.cluster_key_file).public)
         with ExitStack() as stack:
             me = _next_life(config, peers, addresses, keys)
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers)

@@ -20,6 +20,7 @@ secret_key_file = "node0.secret"
 allowed_nodes = "nodes"          # a file with a public key a line, or a folder of such files
 allowed_clients = "clients"
 tokens_file = "tokens"           # a client token a line; left out: none is asked for
+cluster_key_file = "cluster.secret"    # in the place of allowed_nodes: a secret key that all nodes have for each other
 ```
 """
 
@@ -51,12 +52,15 @@ class MemberConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustFiles:
-    """Paths; None: not given. The allowed ones are files with a public key a line, or folders of such files."""
+    """Paths; None: not given. The allowed ones are files with a public key a line, or folders of such files.
+    cluster_key_file: a secret key that all nodes have, and need to reach each other; clients have nothing to do with
+    it."""
 
     secret_key_file: str | None = None
     allowed_nodes: str | None = None
     allowed_clients: str | None = None
     tokens_file: str | None = None
+    cluster_key_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +91,12 @@ def load_node_config(path: str | Path) -> NodeConfig:
     top = read_toml(path)
     trust = _trust(top.table("trust"))
     is_keyed = trust.secret_key_file is not None
-    nodes = top.tables("node", lambda reader: _member(reader, is_keyed))
+    nodes = top.tables("node", lambda reader: _member(reader, trust))
     if not 1 <= len(nodes) <= NODES_MAX:
         raise top.error("node", f"1 to {NODES_MAX} nodes, each under [[node]]", str(len(nodes)))
     number = _number(top, "number", 0, 0, len(nodes) - 1)
     me = nodes[number]
-    listen_peers = _listening(top, "listen_peers", is_keyed) or me.peers
+    listen_peers = _listening(top, "listen_peers", is_keyed or trust.cluster_key_file is not None) or me.peers
     config = NodeConfig(
         file=top.file,
         number=number,
@@ -128,8 +132,11 @@ def _trust(reader: TableReader) -> TrustFiles:
         allowed_nodes=_file_or_folder(reader, "allowed_nodes"),
         allowed_clients=_file_or_folder(reader, "allowed_clients"),
         tokens_file=reader.optional_path("tokens_file"),
+        cluster_key_file=reader.optional_path("cluster_key_file"),
     )
     reader.done()
+    if files.cluster_key_file is not None and files.allowed_nodes is not None:
+        raise reader.error("allowed_nodes", "this, or cluster_key_file, a key that all nodes have", "both")
     for key, path in (("allowed_nodes", files.allowed_nodes), ("allowed_clients", files.allowed_clients)):
         if path is not None and files.secret_key_file is None:
             raise reader.error(key, "secret_key_file beside it: without keys nobody can be told apart", "none")
@@ -156,15 +163,16 @@ def _split_predicates(reader: TableReader) -> tuple[str, ...]:
     return tuple(reader.checked("split_predicates", text, graph_term) for text in reader.texts("split_predicates"))
 
 
-def _member(reader: TableReader, is_keyed: bool) -> MemberConfig:
+def _member(reader: TableReader, trust: TrustFiles) -> MemberConfig:
     clients, peers = reader.text("clients"), reader.optional_text("peers")
+    is_keyed, is_shared = trust.secret_key_file is not None, trust.cluster_key_file is not None
     _check(reader, "clients", clients, is_keyed)
     if peers is not None:
-        _check(reader, "peers", peers, is_keyed)
+        _check(reader, "peers", peers, is_keyed or is_shared)
     public_key = reader.optional_text("public_key")
     if public_key is not None and not is_key(public_key):
         raise reader.error("public_key", "a public key of 40 characters, as `wukongs keys` prints it", repr(public_key))
-    if is_keyed and public_key is None:
+    if is_keyed and not is_shared and public_key is None:
         raise reader.error("public_key", "the node's public key, since [trust] names a secret key", "nothing")
     return MemberConfig(clients=clients, peers=peers, public_key=public_key)
 
@@ -192,7 +200,9 @@ def _check_addresses(config: NodeConfig) -> None:
     """Refuse nodes that cannot be found, or are told apart by nothing."""
     seen: dict[str, int] = {}
     for number, node in enumerate(config.nodes):
-        if config.trust.secret_key_file and config.trust.allowed_nodes is None and len(config.nodes) > 1:
+        trust = config.trust
+        is_listed = trust.allowed_nodes is not None or trust.cluster_key_file is not None
+        if trust.secret_key_file and not is_listed and len(config.nodes) > 1:
             raise SettingsError(f"{config.file}, trust.allowed_nodes: expected the nodes' public keys, found nothing")
         if node.peers is None and len(config.nodes) > 1:
             raise SettingsError(f"{config.file}, node[{number}].peers: expected an address, since there are others")

@@ -22,14 +22,19 @@ ANY = "*"
 @dataclass(frozen=True, slots=True)
 class Trust:
     """Files (keys.py): the secret key of a bound socket, the public keys of those that may connect to it, and the
-    tokens of clients. None: no keys, no tokens."""
+    tokens of clients; or one secret key that all have, shared_key_file. None: no keys, no tokens."""
 
     secret_key_file: str | None = None
     allowed_file: str | None = None
     tokens_file: str | None = None
+    shared_key_file: str | None = None
 
     def read(self) -> Gate:
         """Read the files. Raises: SettingsError (a malformed file, or one without its other half)."""
+        if self.shared_key_file is not None:
+            assert self.secret_key_file is None, "one key or the other"
+            shared = read_key_pair(self.shared_key_file)
+            return Gate(shared, frozenset((shared.public,)))
         if (self.secret_key_file is None) != (self.allowed_file is None):
             raise SettingsError(
                 "trust: expected both a secret key and the public keys that are let in, or neither, found one"

@@ -20,6 +20,7 @@ from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.conftest import Ran
 from wukongs.cli import cluster
+from wukongs.wire.keys import SECRET_FILE, make_keys
 
 WUKONGS = [sys.executable, "-m", "wukongs"]
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
@@ -206,9 +207,10 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     data_dir = str(tmp_path / 'a "b')
     options = cluster.make_parser().parse_args(["--nodes", "3", "--replicas", "2", "--data-dir", data_dir])
     files = []
+    make_keys(tmp_path)
     for number in range(3):
         file = tmp_path / f"{number}.toml"
-        file.write_text(cluster._config(number, options, range(7000, 7006)))
+        file.write_text(cluster._config(number, options, range(7000, 7006), tmp_path / SECRET_FILE))
         files.append(load_node_config(file))
     assert [file.number for file in files] == [0, 1, 2]
     assert {file.nodes for file in files} == {files[0].nodes}
@@ -216,6 +218,31 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     assert [node.peers and node.peers[-4:] for node in files[0].nodes] == ["7003", "7004", "7005"]
     assert files[2].data_dir == tmp_path / 'a "b' / "node2"
     assert files[2].replicas == 2
+    assert {file.trust.cluster_key_file for file in files} == {str(tmp_path / SECRET_FILE)}
+
+
+def test_what_a_killed_cluster_has_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left, of_another, no_pid = (
+        tmp_path / f"wukongs-cluster-{pid}-abc" for pid in (str(dead.pid), str(os.getpid()), "x")
+    )
+    for folder in (left, of_another, no_pid):
+        folder.mkdir()
+        (folder / "node0.toml").write_text("")
+    cluster.remove_folders_of_the_dead()
+    assert [folder.exists() for folder in (left, of_another, no_pid)] == [False, True, True]
+
+
+def test_a_cluster_whose_terminal_is_closed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with running("cluster", "--nodes", "1") as (process, _):
+        (node,) = nodes_of(process)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 0
+        wait_until_gone(node)
+    assert not list(tmp_path.glob("wukongs-cluster-*"))
 
 
 @pytest.mark.parametrize(
