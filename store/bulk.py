@@ -2,7 +2,8 @@
 
 A worker encodes a piece of the file with the kernel that push uses. The caller takes the pieces in order, confirms
 their terms and gathers their tuples. As soon as run_rows have come, a worker sorts and indexes them, and the run is
-handed out meanwhile. Another thread takes the runs in, one after the other (`InTurn`). Kernels release the GIL, so all of these run at once.
+handed out meanwhile. Another thread takes the runs in, one after the other (`InTurn`). Kernels release the GIL, so all
+of these run at once.
 
 The data in flight stay below about the plan's bytes, reckoned per row and byte of text.
 """
