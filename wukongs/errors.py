@@ -159,5 +159,9 @@ class NodeUnavailable(WukongsError):
     """A node or socket that does not answer."""
 
 
+class DataLost(WukongsError):
+    """A node or a cluster that has begun anew, and has forgotten what this client has told it before."""
+
+
 class SettingsError(WukongsError):
     """An option with a value that it cannot take."""

@@ -27,7 +27,7 @@ BEGUN: tuple[tuple[int, Any], ...] = ((0, STREAM), (0, LATE), (0, BeginStream("s
 
 
 def _control(*records: tuple[int, Any]) -> Control:
-    control = genesis(3, 2, 3)
+    control = replace(genesis(3, 2, 3), life="one")
     for tick, record in records:
         control = apply(control, Entry(1, record, tick, LEADER))
     return control

@@ -185,7 +185,7 @@ class ClusterNode:
         deadline = time.monotonic() + timeout_s
         try:
             node = self.host.wait_until(
-                lambda node: node.exposed is not None and node.log.commit > 0, timeout_s, "a majority of the nodes"
+                lambda node: node.exposed is not None and node.control.life != "", timeout_s, "a majority of the nodes"
             )
             if self.me.disk:
                 node = self.host.wait_until(

@@ -45,7 +45,7 @@ class ServedNode:
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
             node.start(addresses, keys)
             node.wait_until_ready(START_S)
-            service = Service(node.engine, config.settings, node.backend)
+            service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
             self._socket = ClientSocket(
                 config.listen_clients, service.handlers, node.intake, trust=clients, failed=node.host.fail

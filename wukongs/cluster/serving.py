@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
 from wukongs.cluster.node_config import NodeConfig
+from wukongs.durable.life import life_of
 from wukongs.engine import Engine
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
@@ -19,7 +21,8 @@ class ServedEngine:
         self._tell: Callable[[BaseException], object] = lambda _: None
         self._engine = Engine(config.data_dir, settings=config.settings)
         try:
-            self._service = Service(self._engine, config.settings)
+            life = secrets.token_hex(8) if config.data_dir is None else life_of(config.data_dir)
+            self._service = Service(self._engine, config.settings, life=lambda: life)
             try:
                 files = config.trust
                 self._socket = ClientSocket(

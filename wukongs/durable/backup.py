@@ -6,11 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
+from wukongs.durable import life
 from wukongs.errors import StorageError
 from wukongs.store.disk import Disk, storage_errors
 
 LOG_FOLDER = "log"
 _NEVER_CHANGED = ".arrow"
+_NOT_COPIED = ("LOCK", "MANIFEST", life.NAME)
 
 
 def copy_folder(source: Path, target: Path) -> None:
@@ -23,7 +25,7 @@ def copy_folder(source: Path, target: Path) -> None:
         for path in sorted((source / LOG_FOLDER).glob("*.log")):
             _copy(path, target / LOG_FOLDER / path.name)
         # The manifest last: without it, the copy is none.
-        files = [path for path in source.iterdir() if path.is_file() and path.name not in ("LOCK", "MANIFEST")]
+        files = [path for path in source.iterdir() if path.is_file() and path.name not in _NOT_COPIED]
         for path in [*files, source / "MANIFEST"]:
             make = _link if path.suffix == _NEVER_CHANGED else _copy
             make(path, target / path.name)

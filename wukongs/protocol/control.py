@@ -20,6 +20,7 @@ from wukongs.protocol.records import (
     DropStream,
     EndStream,
     Entry,
+    Founded,
     Int64,
     LateJoin,
     Membership,
@@ -135,10 +136,10 @@ class Control:
     """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i; replica_sets: these,
     each once.
 
-    keys: per name the key of the stream that was declared under it last. exceptions: per text the number of its
-    re-encoding; requests: per client the number of its last change; view: the index of the last membership record;
-    marks, updates, advances and joins are in order. floor: records before this SN may have been forgotten here
-    (`forget`); the rest is the same on every node at one index."""
+    life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
+    declared under it last. exceptions: per text the number of its re-encoding; requests: per client the number of its
+    last change; view: the index of the last membership record; marks, updates, advances and joins are in order. floor:
+    records before this SN may have been forgotten here (`forget`); the rest is the same on every node at one index."""
 
     shards: tuple[tuple[Int64, ...], ...]
     replica_sets: frozenset[tuple[Int64, ...]]
@@ -146,6 +147,7 @@ class Control:
     index: Int64 = 0
     term: Int64 = 0
     view: Int64 = 0
+    life: str = ""
     streams: Mapping[str, DeclaredStream] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Int64] = field(default_factory=dict)
@@ -238,6 +240,8 @@ def is_valid(control: Control, entry: Entry) -> bool:
 def is_news(control: Control, record: Record) -> bool:
     """Whether a record says something that may be said now and is not so already."""
     match record:
+        case Founded():
+            return not control.life
         case Membership():
             return _may_become(control, record)
         case DeclareStream(stream=name):
@@ -352,6 +356,8 @@ def _may_become(control: Control, record: Membership) -> bool:
 def _with(control: Control, record: Record) -> Control:
     index, sn = control.index, control.last_sn
     match record:
+        case Founded(life=life):
+            return replace(control, life=life)
         case Membership(node=node, disk=disk, role=role):
             old = control.members[node]
             since = index if role is Role.JOINING else old.since

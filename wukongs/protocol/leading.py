@@ -19,7 +19,6 @@ from wukongs.protocol.records import (
     AdvanceGroup,
     Entry,
     LateJoin,
-    Membership,
     Record,
     Role,
     Voter,
@@ -54,15 +53,16 @@ def held_control(log: Log, control: Control) -> Control:
     return reduce(apply, log.behind(control.index), control)
 
 
-def lead(log: Log, control: Control, progress: Progress, out: list[Membership], vts: Vts) -> Outcome:
-    """Propose, once a pulse, the changes that this leader sees a need for. out: records that take out silent nodes."""
+def lead(log: Log, control: Control, progress: Progress, first: Iterable[Record], vts: Vts) -> Outcome:
+    """Propose, once a pulse, the changes that this leader sees a need for. first: those that come before others: that
+    the cluster is founded, and that silent nodes are out."""
     if log.standing is not LogRole.LEADER:
         return log, []
     groups = sorted({stream.group for stream in control.live_streams if stream.group != LIVE})
     records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]
     records += late_joins(log, control, progress, vts)
     records += cuts(held_control(log, control), progress)
-    log, actions = admit(log, control, vts, [*out, *records])
+    log, actions = admit(log, control, vts, [*first, *records])
     log, more = _change_voters(log, control)
     return log, actions + more
 

@@ -64,6 +64,7 @@ from wukongs.protocol.records import (
     Change,
     DropStream,
     EndStream,
+    Founded,
     LateJoin,
     Nothing,
     Record,
@@ -101,7 +102,8 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
     node, more = _propose(node, wanted(node))
     actions += more
     out = membership.silent(node.watch, node.control, node.cluster.silence_pulses_max)
-    log, more = lead(node.log, node.control, node.progress, out, node.vts)
+    founded = [] if node.control.life else [Founded(f"{node.me.node}-{node.me.boot}")]
+    log, more = lead(node.log, node.control, node.progress, [*founded, *out], node.vts)
     actions += more
     node, more = compaction.compact(replace(node, log=log))
     return node, actions + more
@@ -175,7 +177,8 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
 
 
 def _is_leaders_own(record: Record) -> bool:
-    return isinstance(record, Nothing | Voters | LateJoin) or (isinstance(record, EndStream) and record.is_cut)
+    is_own = isinstance(record, Nothing | Founded | Voters | LateJoin)
+    return is_own or (isinstance(record, EndStream) and record.is_cut)
 
 
 def _inserted(node: Node, event: Inserted) -> Outcome:

@@ -67,6 +67,13 @@ class Nothing(Tagged, frozen=True):
     """A new leader's first entry, since it may count only entries of its own term."""
 
 
+class Founded(Tagged, frozen=True):
+    """The cluster begins its life: the first of these names it. Nodes that have forgotten everything begin another
+    one."""
+
+    life: str
+
+
 class Voters(Tagged, frozen=True):
     """The voters from here on: one more or one less than before. The record counts as soon as it is held."""
 
@@ -223,6 +230,7 @@ class ReEncode(Tagged, frozen=True):
 
 Record = (
     Nothing
+    | Founded
     | Voters
     | Membership
     | DeclareStream

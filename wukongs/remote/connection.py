@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from wukongs.errors import DataError, NodeUnavailable, QueryTimeout, SettingsError, WukongsError
+from wukongs.errors import DataError, DataLost, NodeUnavailable, QueryTimeout, SettingsError, WukongsError
 from wukongs.remote.kinds import (
     BUSY,
     CALL,
@@ -89,6 +89,8 @@ class Connection:
         self._joining = threading.Lock()
         self._joined: Joined | None = None
         self._last_token = ""
+        self._life: str | None = None
+        """The life of the node or cluster that this client was with first."""
         self._failure: NodeUnavailable | None = None
         """Why the last search for a node was in vain; None: it was not."""
         self.on_new_session: Callable[[Joined], None] = lambda _: None
@@ -153,6 +155,13 @@ class Connection:
         is_known = isinstance(token, str) and isinstance(memory, str) and isinstance(timeout_s, int | float)
         if answer.kind != CONNECTED or not is_known:
             raise DataError(f"{address}: expected a session, found an answer '{answer.kind}'")
+        life = fields.get("life")
+        if self._life is not None and life != self._life:
+            raise DataLost(
+                f"{address}: it has begun anew, or belongs to another cluster: what this client told the one before is "
+                "not there. Make a new connection to go on with what is there"
+            )
+        self._life = life if isinstance(life, str) else None
         return Joined(token, memory, timeout_s, address, channel)  # type: ignore[arg-type]
 
     def lose(self, joined: Joined, *, is_silent: bool) -> None:

@@ -56,11 +56,18 @@ class Service:
     """handlers: kind of packet -> the function that answers it, in any thread, within about POLL_S seconds."""
 
     def __init__(
-        self, engine: EngineLike, settings: Settings, node: InCluster | None = None, *, silent_s: float = SILENT_S
+        self,
+        engine: EngineLike,
+        settings: Settings,
+        node: InCluster | None = None,
+        *,
+        life: Callable[[], str] = lambda: "",
+        silent_s: float = SILENT_S,
     ) -> None:
-        """node: the engine's, if it is one of a cluster; silent_s: after so long without a word from its
-        client a session ends."""
+        """node: the engine's, if it is one of a cluster; life: names the data, "": nobody compares it; silent_s: after
+        so long without a word from its client a session ends."""
         self._settings = settings
+        self._life = life
         self._silent_s = silent_s
         self._calls = Calls(engine, settings, node)
         self._workers = Workers("wukongs-client", THREADS_MAX, WAITING_MAX)
@@ -125,6 +132,7 @@ class Service:
                 "session": session.token,
                 # Where outcomes of calls are known: in this session only.
                 "memory": session.token,
+                "life": self._life(),
                 "query_timeout_s": self._settings.query_timeout_s,
             },
         )

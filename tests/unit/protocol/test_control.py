@@ -18,6 +18,7 @@ from wukongs.protocol.records import (
     DropStream,
     EndStream,
     Entry,
+    Founded,
     LateJoin,
     Membership,
     MoveQuery,
@@ -273,3 +274,11 @@ def test_what_only_old_sns_need_is_forgotten() -> None:
     again = Entry(1, DeclareStream("old", ("p",), replaces="old"), 12, Voter(0, 0))
     assert is_valid(short, again)
     assert apply(short, again).keys == apply(control, again).keys
+
+
+def test_the_first_life_of_a_cluster_is_its_life() -> None:
+    control = genesis(3, 2, 3)
+    for life in ("0-7", "1-9"):
+        control = apply(control, Entry(1, Founded(life)))
+    assert (control.life, control.index) == ("0-7", 2)
+    assert not is_valid(control, Entry(2, Founded("2-1")))

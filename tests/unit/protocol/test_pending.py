@@ -28,7 +28,7 @@ class Pair:
                 self.handle(action.node, ev.Received(Message(self.nodes[number].me, action.body)))
 
     def pulse_until_led(self) -> None:
-        while self.nodes[0].log.leader != 0 or not self.nodes[1].control.index:
+        while self.nodes[0].log.leader != 0 or not self.nodes[1].control.life:
             self.handle(0, ev.Pulse(0))
 
 
