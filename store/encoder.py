@@ -300,10 +300,9 @@ def _signs(ops: pa.Array | pa.ChunkedArray) -> BoolArray:
     import pyarrow.compute as pc
 
     kind = ops.type.value_type if pa.types.is_dictionary(ops.type) else ops.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not is_text and not pa.types.is_null(kind):
+    if not is_text_type(kind) and not pa.types.is_null(kind):
         raise DataError(f"column 'op': expected strings, found {ops.type}")
-    found = ops.cast(pa.large_string())
+    found = plain_texts(ops)
     goes, comes = (
         pc.fill_null(pc.equal(found, sign), False).to_numpy(zero_copy_only=False).astype(np.bool_) for sign in "-+"
     )
@@ -386,24 +385,48 @@ def _arrow_piece(name: str, array: Any) -> _Piece:
     """Return an Arrow array as a piece: its own bytes, or those of its dictionary, which is not decoded."""
     import pyarrow as pa
 
-    rows: Int64Array | slice = slice(None)
-    valid = _ALL_VALID if array.null_count == 0 else array.is_valid().to_numpy(zero_copy_only=False)
+    count, rows, valid = len(array), slice(None), _valid(array)
     if pa.types.is_dictionary(array.type):
-        if array.dictionary.null_count or array.null_count:
-            return _arrow_piece(name, array.dictionary_decode())
-        rows, array = array.indices.to_numpy(zero_copy_only=False), array.dictionary
-    if pa.types.is_null(array.type):
-        nowhere = np.zeros(len(array), np.int64)
-        return readonly_bytes(b""), nowhere, nowhere, np.zeros(len(array), np.bool_)
-    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        indices, array = array.indices, array.dictionary
+        rows = (indices.fill_null(0) if indices.null_count else indices).to_numpy(zero_copy_only=False)
+        if len(array) and count and not 0 <= rows.min() <= rows.max() < len(array):
+            raise DataError(
+                f"column {name!r}: its indices are {rows.min()} to {rows.max()}, its dictionary has {len(array)} values"
+            )
+        if len(array) and array.null_count:
+            valid = _valid(array)[rows] & (valid if len(valid) else True)
+    if pa.types.is_null(array.type) or not len(array):
+        nowhere = np.zeros(count, np.int64)
+        return readonly_bytes(b""), nowhere, nowhere, np.zeros(count, np.bool_)
+    if not is_text_type(array.type):
         raise DataError(f"column {name!r}: expected strings, found {array.type}")
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.large_string())
     _, offsets, text = array.buffers()
-    if len(array) == 0:
-        return readonly_bytes(b""), _NO_TIMES, _NO_TIMES, _ALL_VALID
     width = np.int32 if pa.types.is_string(array.type) else np.int64
     bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     starts, stops = bounds[:-1][rows].astype(np.int64), bounds[1:][rows].astype(np.int64)
     return readonly_bytes(memoryview(text) if text is not None else b""), starts, stops, valid
+
+
+def _valid(array: Any) -> BoolArray:
+    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else _ALL_VALID
+
+
+def is_text_type(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of texts, in whatever layout."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def plain_texts(column: Any) -> Any:
+    """Return an Arrow column of texts, or a dictionary of them, as large strings."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):  # Arrow cannot take from views
+        column = column.cast(pa.dictionary(column.type.index_type, pa.large_string()))
+    return column.cast(pa.large_string())
 
 
 def rename_terms(encoded: Encoded, rows: Int64Array, texts: Sequence[str], hash_bits: int = HASH_BITS) -> Encoded:

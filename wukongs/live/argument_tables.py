@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.terms.rdf_terms import from_python
-from wukongs.store.encoder import encode_term_column
+from wukongs.store.encoder import encode_term_column, is_text_type, plain_texts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -55,9 +55,9 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
             row = column.is_valid().index(False).as_py()
             raise DataError(f"{what}: row {row}, column {name!r}: a value is missing (null): each query binds them all")
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not is_text_type(kind):
             raise DataError(f"{what}: column {name!r}: expected strings, found {kind}")
-        columns.append(pa.array(column.cast(pa.large_string()).combine_chunks(), pa.large_string()))
+        columns.append(pa.array(plain_texts(column).combine_chunks(), pa.large_string()))
     return pa.table(columns, names)
 
 

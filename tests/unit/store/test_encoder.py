@@ -234,6 +234,59 @@ def test_arrow_columns_with_offsets_and_chunks(kind: pa.DataType) -> None:
     assert found.timestamps.tolist() == list(range(80))
 
 
+_INDICES = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint32(), pa.int64(), pa.uint64()]
+
+
+@pytest.mark.parametrize("width", _INDICES, ids=str)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
+def test_graphs_of_a_dictionary_are_null_by_index_or_by_value(width: pa.DataType, kind: pa.DataType) -> None:
+    names = pa.array(["<http://no>", "<http://é/漢>", None, "<http://b>", "<http://b>", "not a term"]).cast(kind)[1:]
+    column = pa.DictionaryArray.from_arrays(pa.array([4, 0, None, 1, 3, 2, 0, 4], width), names)[1:7]
+    other = pa.DictionaryArray.from_arrays(pa.array([0], width), pa.array(["<http://c>"]).cast(kind))
+    graphs = pa.chunked_array([column[:2], column[:0], column[2:], other])
+    found = encode_columns(["<a:>"] * 7, ["<a:>"] * 7, ["<a:>"] * 7, graphs=graphs, scope=SCOPE)
+    first, second, third = (term_id(f"<http://{name}>") for name in ("é/漢", "b", "c"))
+    assert found.graphs.tolist() == [first, UNBOUND, UNBOUND, second, second, first, third]
+
+
+def test_nulls_beside_a_long_text_do_not_copy_it_for_each_row() -> None:
+    rows, size = 2_100, 1 << 20
+    assert rows * size > 1 << 31, "more than a column of strings may have"
+    name = f"<a:{'a' * size}>"
+    graphs = pa.DictionaryArray.from_arrays(pa.array([0] * rows + [None], pa.int32()), pa.array([name]))
+    plain = ["<a:>"] * (rows + 1)
+    found = encode_columns(plain, plain, plain, graphs=graphs, scope=SCOPE)
+    assert found.graphs.tolist() == [term_id(name)] * rows + [UNBOUND]
+
+
+@pytest.mark.parametrize(("index", "shown"), [(-1, "-1 to 0"), (1, "0 to 1")])
+def test_an_index_without_a_value_is_refused(index: int, shown: str) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, index], pa.int8()), pa.array(["<a:>"]), safe=False)
+    with pytest.raises(DataError, match=f"column 'object': its indices are {shown}, its dictionary has 1 values"):
+        encode_columns(["<a:>"] * 2, ["<a:>"] * 2, column, scope=SCOPE)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.null()], ids=str)
+def test_a_dictionary_without_values_has_nulls_alone(kind: pa.DataType) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.nulls(2, pa.int8()), pa.array([], kind))
+    assert encode_columns(["<a:>"] * 2, ["<a:>"] * 2, ["<a:>"] * 2, graphs=column, scope=SCOPE).graphs.tolist() == [
+        -1,
+        -1,
+    ]
+    with pytest.raises(DataError, match="row 0, column 'object': a value is missing"):
+        encode_columns(["<a:>"] * 2, ["<a:>"] * 2, column, scope=SCOPE)
+
+
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_signs_may_be_views(is_dictionary: bool) -> None:
+    ops = pa.array(["+", "-"]).cast(pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ops) if is_dictionary else ops
+    assert encode_columns(["<a:>"] * 2, ["<a:>"] * 2, ["<a:>"] * 2, ops=column, scope=SCOPE).goes.tolist() == [
+        False,
+        True,
+    ]
+
+
 def test_arrow_column_of_nulls_among_graphs() -> None:
     found = encode_columns(["<a:>"], ["<a:>"], ["<a:>"], graphs=pa.nulls(1), scope=SCOPE)
     assert found.graphs.tolist() == [UNBOUND]
