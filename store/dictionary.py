@@ -338,8 +338,9 @@ class Dictionary:
         unknown."""
         data = readonly_bytes(text.encode())
         fixed = DATATYPE_NAMES, DATATYPES, np.uint64(HASH_SEED), hash_mask(hash_bits)
+        view = self._published  # it keeps the texts that the kernel reads by address, though the writer may replace it
         with wrapping():
-            term, status = write_kernels.compare_text(data, *fixed, *self._published.arrays)
+            term, status = write_kernels.compare_text(data, *fixed, *view.arrays)
         return int(term), None if status == ADDED else status == EQUAL
 
     def text_equals(self, term: int, text: str) -> bool | None:

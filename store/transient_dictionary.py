@@ -39,7 +39,8 @@ class TransientDictionary:
         self._publish()
 
     def __len__(self) -> int:
-        return _alive(self._young) + (0 if self._old is None else _alive(self._old))
+        old = self._old  # others ask while the writer lets go of it
+        return _alive(self._young) + (0 if old is None else _alive(old))
 
     def add(self, terms: TermTable, rows: Int64Array | None = None) -> Int64Array:
         """Add terms, or those in these rows, or one more reference to those that are there with the same text.
@@ -148,7 +149,8 @@ class TransientDictionary:
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays, room for growth included."""
-        return self._young.size_bytes + (0 if self._old is None else self._old.size_bytes)
+        old = self._old
+        return self._young.size_bytes + (0 if old is None else old.size_bytes)
 
 
 def _alive(tables: DictionaryTables) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 import numpy as np
 import pytest
@@ -256,3 +257,23 @@ def test_kernels_equal_their_py_funcs(monkeypatch: pytest.MonkeyPatch) -> None:
             kernel = getattr(module, name)
             monkeypatch.setattr(module, name, getattr(kernel, "py_func", kernel))
     assert run() == compiled
+
+
+def test_a_term_is_resolved_in_a_view_that_lives_as_long_as_the_kernel_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kernels get addresses of texts, and run without the GIL: another thread may add terms meanwhile."""
+    dictionary = Dictionary()
+    dictionary.add(table(["<http://a>"]))
+    compare_text = dictionary_write_kernels.compare_text
+
+    def compare_while_others_add(*args: object) -> tuple[int, int]:
+        text = weakref.ref(dictionary.view().owners[0][2])
+        dictionary.add(table([f"<http://b/{'b' * 10_000}>"]))
+        assert dictionary.view().owners[0][2] is not text(), "the texts have moved to a larger array"
+        assert text() is not None, "the kernel reads what was freed"
+        found: tuple[int, int] = compare_text(*args)
+        return found
+
+    monkeypatch.setattr(dictionary_write_kernels, "compare_text", compare_while_others_add)
+    assert dictionary.resolve("<http://a>", 62) == (term_id("<http://a>"), True)
