@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,17 +22,19 @@ class Tank:
 class Fuelled(Generic[Result]):
     """Work on its way. work(fuel) moves it on; result is there once it is done.
 
-    steps: does the work, takes its cost from the tank, and yields when the tank is empty. It must not know this object:
-    so work that is dropped before its end is freed at once, with all that it has written.
+    begin: gives the steps that do the work; they take its cost from the tank, and yield when the tank is empty. They
+    must not know this object: so work that is dropped before its end is freed at once, with all that it has written.
     """
 
-    def __init__(self, steps: Generator[None, None, Result], tank: Tank) -> None:
+    def __init__(self, begin: Callable[[Tank], Generator[None, None, Result]]) -> None:
         self.result: Result | None = None
-        self._steps = steps
-        self._tank = tank
+        self._tank = Tank()
+        self._begin = begin
+        self._steps = begin(self._tank)
 
     def work(self, fuel: int) -> int:
-        """Do about `fuel` units at most; return the fuel that is left (0: there is more to do, or just done)."""
+        """Do about `fuel` units at most; return the fuel that is left (0: there is more to do, or just done). Work that
+        has raised an error, such as MemoryError or KeyboardInterrupt, begins anew with the next call."""
         if self.result is not None or fuel <= 0:
             return fuel
         self._tank.fuel = fuel
@@ -40,6 +42,9 @@ class Fuelled(Generic[Result]):
             next(self._steps)
         except StopIteration as done:
             self.result = done.value
+        except BaseException:
+            self._steps = self._begin(self._tank)
+            raise
         return self._tank.fuel
 
     def finish(self) -> Result:

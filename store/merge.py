@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,7 @@ class Merge(Fuelled[Batch]):
         b.verify()
         self.a = a
         self.b = b
-        tank = Tank()
-        super().__init__(merge_in_steps(a, b, tank), tank)
+        super().__init__(partial(merge_in_steps, a, b))
 
 
 def merge_batches(a: Batch, b: Batch) -> Batch:

@@ -15,6 +15,7 @@ entry never has tombstones, since there is nothing before it that they could hid
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -59,8 +60,7 @@ class DifferenceMerge(Fuelled[Difference]):
         for batch in (*older, *newer):
             if batch is not None:
                 batch.verify()
-        tank = Tank()
-        super().__init__(_merge_differences(older, newer, tank), tank)
+        super().__init__(partial(_merge_differences, older, newer))
 
 
 def _merge_differences(older: Difference, newer: Difference, tank: Tank) -> Generator[None, None, Difference]:

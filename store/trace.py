@@ -388,11 +388,18 @@ class Trace:
 
     def work_apart(self, fuel: int) -> None:
         """Move every merge under way on by `fuel`. The one method that may be called without the owner's lock: readers
-        and the writer see nothing of it before `put_in_place`."""
+        and the writer see nothing of it before `put_in_place`. Raises the error of a merge that fails once all others
+        have been moved on; it begins anew with the next call."""
+        failed: Exception | None = None
         with self._working:
             for under_way in list(self._merges):
                 is_double = isinstance(under_way.merge, DifferenceMerge)
-                under_way.merge.work(fuel * (DIFFERENCE_COST if is_double else 1))
+                try:
+                    under_way.merge.work(fuel * (DIFFERENCE_COST if is_double else 1))
+                except Exception as error:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
 
     def put_in_place(self) -> None:
         """Let the outcomes of finished merges take the place of the entries that they were made of."""
@@ -434,12 +441,12 @@ class Trace:
                 self._start(older, newer)
 
     def _start(self, older: TraceEntry, newer: TraceEntry) -> None:
-        older.merging = newer.merging = True
         merge = (
             Merge(older.batch, newer.batch)
             if older.tombstones is None and newer.tombstones is None
             else DifferenceMerge(Difference(older.batch, older.tombstones), Difference(newer.batch, newer.tombstones))
         )
+        older.merging = newer.merging = True
         self._merges.append(MergeUnderWay(older, newer, merge))
 
     def _replace(self, under_way: MergeUnderWay, result: Batch | Difference) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,7 +19,7 @@ from tests.property.test_batch import SHAPES, random_quads
 from tests.quads import UNLISTED_SIZES, Quad, assert_same_batch, batch_of, quads_of, unlisted_up_to
 from wukongs.store import merge as merge_module
 from wukongs.store.batch import Batch
-from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.fuel import Fuelled
 from wukongs.store.merge import Merge, listed_in_steps, merge_batches
 
 FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
@@ -70,8 +71,7 @@ def check_merge(one: list[Quad], other: list[Quad], fuels: list[int], timed: boo
 def test_a_batch_that_listed_no_vertices_gets_the_same_index(quads: list[Quad], fuels: list[int]) -> None:
     with unlisted_up_to(2**30, 2**30):
         unlisted = batch_of(quads)
-    tank = Tank()
-    steps = Fuelled(listed_in_steps(unlisted, tank), tank)
+    steps = Fuelled(partial(listed_in_steps, unlisted))
     while steps.result is None:
         fuel = fuels[0]
         assert 0 <= steps.work(fuel) <= fuel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -43,7 +44,7 @@ from wukongs.store.batch import Batch
 from wukongs.store.batch_kernels import FENCE_ENTRIES_PER_FUEL
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH
-from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.fuel import Fuelled
 from wukongs.store.held_kernels import mark_held
 from wukongs.store.tombstones import Difference, DifferenceMerge, subtract_in_steps
 from wukongs.store.trace import Handle, Trace
@@ -250,8 +251,7 @@ def worked(steps: Fuelled[Result], fuels: list[int], size: int) -> Result:
 
 
 def subtraction(batch: Batch, tombstones: Batch) -> Fuelled[Batch]:
-    tank = Tank()
-    return Fuelled(subtract_in_steps(batch, tombstones, tank), tank)
+    return Fuelled(partial(subtract_in_steps, batch, tombstones))
 
 
 @given(SHAPES, st.floats(0, 1), FUELS, st.sampled_from(UNLISTED_SIZES))

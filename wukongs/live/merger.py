@@ -14,6 +14,7 @@ QUIET_S = 1.0
 """After so long without an update, batches are merged that no seal has to pay for."""
 QUIET_FUEL = 4096
 QUIET_PAUSE_S = 0.0005
+FAILED = "merging stored batches has failed; the next update begins it anew"
 
 log = logging.getLogger("wukongs")
 
@@ -42,11 +43,11 @@ class Merger:
             elif not is_small:
                 self._news.notify()
         if is_small:
-            self._pay_some()
+            self._try_to_pay()
 
     def catch_up(self) -> None:
         """Return when all that is owed is paid: before the next seal, so that there are never many batches."""
-        while self._pay_some():
+        while self._try_to_pay():
             pass
 
     def close(self) -> None:
@@ -58,6 +59,14 @@ class Merger:
             thread = self._thread
         if thread is not None:
             thread.join()
+
+    def _try_to_pay(self) -> bool:
+        """Do the same as _pay_some. A merge that fails is no error of the update: that is stored, or will be."""
+        try:
+            return self._pay_some()
+        except Exception:
+            log.exception(FAILED)
+            return False
 
     def _pay_some(self) -> bool:
         """Return whether anything was owed."""
@@ -77,7 +86,7 @@ class Merger:
         except Exception:
             with self._news:
                 self._thread = None
-            log.exception("merging stored batches has failed; the next update goes on with it")
+            log.exception(FAILED)
 
     def _wait_for_more(self) -> bool:
         """Wait until something is owed or all is quiet; return whether something is owed."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import CompactedError
+from wukongs.store import merge as merge_module
 from wukongs.store import trace as trace_module
 from wukongs.store.merge import Merge
 from wukongs.store.trace import Trace
@@ -251,3 +252,46 @@ def test_what_was_sealed_between_two_sns_is_kept_while_somebody_watches(trace: T
     trace.forget_sealed(9)
     assert trace.between(8, 11) is None
     assert [entry.lower for entry in trace.between(9, 11) or ()] == [11]
+
+
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("deleted", [(), (3, 4)], ids=["additions", "tombstones"])
+def test_a_merge_that_has_failed_is_done_anew(
+    deleted: tuple[int, ...], error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = Trace("follows", fuel_per_row=0)
+    trace.seal(1, batch_of(map(quad, range(20))), fuel=0)
+    trace.seal(2, batch_of(map(quad, range(20, 40))), batch_of(map(quad, deleted)), fuel=0)
+
+    def fail(*_: object) -> int:
+        raise error
+
+    left = sorted(map(quad, {*range(40)} - {*deleted}))
+    for _ in range(2):
+        trace.work_apart(1)
+        monkeypatch.setattr(merge_module, "merge_side", fail)
+        with pytest.raises(error):
+            trace.work_apart(1 << 20)
+        monkeypatch.undo()
+        assert len(trace.read(2)) == len(left)
+    trace.work(1 << 20)
+    assert trace.batch_count == 1
+    assert quads_of(*trace.read(2).batches) == left
+    assert not trace.merge_further(1 << 20), "there is nothing left to merge"
+
+
+def test_a_merge_that_fails_does_not_hold_up_the_others(trace: Trace) -> None:
+    trace.merge_further(1)
+    trace.seal(7, batch_of(map(quad, range(30, 32))), fuel=0)
+    trace.seal(8, batch_of(map(quad, range(40, 44))), fuel=0)
+    first, *others = trace._merges
+    assert others, "there are two merges at least"
+
+    def fail(fuel: int) -> int:
+        raise MemoryError
+
+    first.merge.work = fail  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        trace.work_apart(1 << 20)
+    assert first.merge.result is None
+    assert all(other.merge.result is not None for other in others)

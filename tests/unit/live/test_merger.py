@@ -1,0 +1,42 @@
+"""Merges that updates owe: a thread does them beside the next update."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+
+import wukongs
+from wukongs.store import merge as merge_module
+from wukongs.store import trace as trace_module
+
+
+def table(numbers: range) -> pa.Table:
+    subjects = [f"<http://e/{number}>" for number in numbers]
+    return pa.table({"subject": subjects, "predicate": ["<http://p>"] * len(numbers), "object": subjects})
+
+
+def test_a_merge_that_fails_is_no_error_of_an_update_and_is_done_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(trace_module, "FUEL_MIN", 1 << 15)
+    with wukongs.Engine() as engine:
+
+        def fail(*_: object) -> int:
+            raise MemoryError("no room")
+
+        with monkeypatch.context() as failing:
+            failing.setattr(merge_module, "merge_side", fail)
+            for first in range(0, 400, 10):
+                engine.apply(inserts=table(range(first, first + 10)), deletes=table(range(first - 5, first)))
+            assert len(engine.query("SELECT * { ?s ?p ?o }").arrow()) == 205
+        assert "merging stored batches has failed; the next update begins it anew" in caplog.text
+        assert "MemoryError: no room" in caplog.text
+        assert engine.stats()["stored_batches"] > 10
+        engine.apply(inserts=table(range(1000, 1010)))
+        deadline_s = time.monotonic() + 60
+        while engine.stats()["stored_batches"] > 1:
+            assert time.monotonic() < deadline_s, engine.stats()
+            time.sleep(0.05)
+        assert len(engine.query("SELECT * { ?s ?p ?o }").arrow()) == 215
