@@ -6,6 +6,7 @@ import io
 import random
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
 import wukongs
@@ -63,6 +64,9 @@ def test_wrong_arguments_are_named(engine: wukongs.Engine) -> None:
         prepared(z="<http://e/1>")
     with pytest.raises(DataError, match="row 1"):
         prepared.many([{"x": "<http://e/1>"}, {"x": "<http://e/1"}])
+    null = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["_:b", None]))
+    with pytest.raises(DataError, match=r"row 1, column 'x': a value is missing \(null\): each query binds them all"):
+        prepared.many(pa.table({"x": null}))
     with pytest.raises(wukongs.QueryTimeout):
         engine.prepare("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o . ?p ?q ?r }").many(
             [{"a": "<http://e/1>"}] * 3, timeout_s=0.05

@@ -51,13 +51,14 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
             raise SettingsError(f"{what}: column {name!r} is there twice")
     columns = []
     for name, column in zip(names, table.columns, strict=True):
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if not is_text_type(kind) and not pa.types.is_null(kind):
+            raise DataError(f"{what}: column {name!r}: expected strings, found {kind}")
+        column = plain_texts(column)
         if column.null_count:
             row = column.is_valid().index(False).as_py()
             raise DataError(f"{what}: row {row}, column {name!r}: a value is missing (null): each query binds them all")
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not is_text_type(kind):
-            raise DataError(f"{what}: column {name!r}: expected strings, found {kind}")
-        columns.append(pa.array(plain_texts(column).combine_chunks(), pa.large_string()))
+        columns.append(pa.array(column.combine_chunks(), pa.large_string()))
     return pa.table(columns, names)
 
 
