@@ -401,12 +401,16 @@ class Trace:
         if failed is not None:
             raise failed
 
-    def put_in_place(self) -> None:
-        """Let the outcomes of finished merges take the place of the entries that they were made of."""
+    def put_in_place(self) -> bool:
+        """Let the outcomes of finished merges take the place of the entries that they were made of. Return whether
+        there were any."""
+        is_changed = False
         for under_way in list(self._merges):
             result = under_way.merge.result
             if result is not None and not self._is_held_open(under_way.older, under_way.newer):
                 self._replace(under_way, result)
+                is_changed = True
+        return is_changed
 
     def merge_all(self) -> None:
         """Merge as far as open handles allow: to one batch if there are none. Takes as long as it takes."""

@@ -234,8 +234,8 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
         self.arrangement = Arrangement("stored graph")
-        self.merger = Merger(self.lock, self.arrangement.trace)
         self.windows = EngineWindows(self.arrangement)
+        self.merger = Merger(self.lock, self.arrangement.trace, self.windows.tidy_now)
         self.replayed_to: int | None = None
         """The snapshot number that a replay of the log has come to; None: there is no replay.
 

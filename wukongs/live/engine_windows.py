@@ -4,9 +4,9 @@ Queries with the same window share one `EngineWindow`. It holds what the window 
 reads it, it also has a row in the table from which kernels lay out the parts of a plan (store/window_table.py). The
 stored graph has a row there as well.
 
-Only the thread that fires calls these methods, with the engine's lock held. It also runs the compiled queries, so the
-table is never written while a kernel reads it. `leave` is for all threads: what nobody reads any more is forgotten in
-`tidy`.
+Only the thread that fires calls these methods, but for those of `now`, with the engine's lock held. It also runs the
+compiled queries, so the table is never written while a kernel reads it. `leave` is for all threads: what nobody reads
+any more is forgotten in `tidy`.
 """
 
 from __future__ import annotations
@@ -179,10 +179,15 @@ class EngineWindows:
         trace = self._arrangement.trace
         self.now.table.set(self.now.stored, trace.read(trace.upper))
 
-    def tidy(self) -> None:
-        """Forget the windows that nobody reads, and look ahead again: batches that were merged go."""
+    def tidy_now(self) -> None:
+        """Look at the newest stored graph again, if somebody has: batches that were merged go. For any thread, with the
+        engine's lock held, as write_now."""
         if self.now.table.batches(self.now.stored).batches:
             self.write_now()
+
+    def tidy(self) -> None:
+        """Forget the windows that nobody reads, and look ahead again: batches that were merged go."""
+        self.tidy_now()
         for key, window in list(self._known.items()):
             if not window.users:
                 del self._known[key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 
 from wukongs.store.trace import Trace
 
@@ -23,8 +24,9 @@ class Merger:
     """A thread pays debts while the next update is read and evaluated, and ends when there is no more to merge. A merge
     works on batches that never change, so only its outcome needs the lock. No method is called with the lock held."""
 
-    def __init__(self, lock: threading.RLock, trace: Trace) -> None:
-        self._lock, self._trace = lock, trace
+    def __init__(self, lock: threading.RLock, trace: Trace, on_merged: Callable[[], None]) -> None:
+        """on_merged: lets go of batches that were merged; called with the lock held."""
+        self._lock, self._trace, self._on_merged = lock, trace, on_merged
         self._news = threading.Condition()
         self._owed = 0
         self._owed_at_s = 0.0
@@ -76,7 +78,8 @@ class Merger:
         if fuel:
             self._trace.work_apart(fuel)
             with self._lock:
-                self._trace.put_in_place()
+                if self._trace.put_in_place():
+                    self._on_merged()
         return fuel > 0
 
     def _run(self) -> None:
@@ -102,6 +105,7 @@ class Merger:
         """Do a step of the merges of quiet time; return whether there are more."""
         with self._lock:
             is_more = not self._is_closed and self._trace.merge_further(QUIET_FUEL)
+            self._on_merged()
         if is_more:
             time.sleep(QUIET_PAUSE_S)
             return True

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 
 import pyarrow as pa
 import pytest
 
 import wukongs
+from tests.inside import core_of
 from wukongs.store import merge as merge_module
 from wukongs.store import trace as trace_module
 
@@ -15,6 +18,20 @@ from wukongs.store import trace as trace_module
 def table(numbers: range) -> pa.Table:
     subjects = [f"<http://e/{number}>" for number in numbers]
     return pa.table({"subject": subjects, "predicate": ["<http://p>"] * len(numbers), "object": subjects})
+
+
+def test_batches_that_were_merged_are_let_go_of_though_no_query_comes() -> None:
+    with wukongs.Engine() as engine:
+        engine.apply(inserts=table(range(2_000)))
+        assert len(engine.prepare("SELECT ?o { ?s ?p ?o }")(s="<http://e/5>")) == 1
+        first = weakref.ref(core_of(engine).arrangement.trace.entries()[0].batch)
+        for start in range(2_000, 8_000, 1_000):
+            engine.apply(inserts=table(range(start, start + 1_000)))
+        deadline_s = time.monotonic() + 20
+        while first() is not None:
+            assert time.monotonic() < deadline_s, engine.stats()
+            time.sleep(0.05)
+            gc.collect()
 
 
 def test_a_merge_that_fails_is_no_error_of_an_update_and_is_done_later(
