@@ -18,7 +18,7 @@ from typing import Any
 
 import wukongs
 from tests.clusters import cluster
-from tests.inside import ingest_of
+from tests.inside import core_of, ingest_of
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.remote.calls import InCluster
 from wukongs.remote.service import Service
@@ -73,10 +73,11 @@ class Face:
                 return self._client(addresses[zlib.crc32(self.test.encode()) % 3])
 
     def reopen(self, engine: wukongs.Engine) -> wukongs.Engine:
-        """Close the durable engine that was opened last, and open its folder again."""
+        """Close the durable engine that was opened last, and open its folder again with the same hash_bits."""
         assert self.name == "durable", self.name
+        settings = Settings(hash_bits=core_of(engine).settings.hash_bits)
         engine.close()
-        return self.stack.enter_context(wukongs.Engine(self.folder / f"data{self._opened}"))
+        return self.stack.enter_context(wukongs.Engine(self.folder / f"data{self._opened}", settings=settings))
 
     def _client(self, address: str) -> wukongs.RemoteEngine:
         return self.stack.enter_context(wukongs.connect(address))

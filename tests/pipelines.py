@@ -29,12 +29,20 @@ class Pipeline:
         """Send (name, timestamp) rows of one stream batch."""
         names, times = zip(*rows, strict=True)
         columns = [[f"<{EX}{name}>" for name in names], [f"<{EX}p>"] * len(rows), [f"<{EX}o>"] * len(rows)]
-        self._send(encode_columns(*columns, np.array(times, np.int64), scope=self.stream.encode()))
+        self._send(
+            encode_columns(
+                *columns, np.array(times, np.int64), scope=self.stream.encode(), hash_bits=self.opened.hash_bits
+            )
+        )
 
     def push_table(self, table: Any) -> None:
         """Send tuples of one stream batch that name their graphs and have signs."""
         names = ("subject", "predicate", "object", "timestamp_ms", "graph", "op")
-        self._send(encode_columns(*(table.column(name) for name in names), scope=self.stream.encode()))
+        self._send(
+            encode_columns(
+                *(table.column(name) for name in names), scope=self.stream.encode(), hash_bits=self.opened.hash_bits
+            )
+        )
 
     def _send(self, encoded: Encoded) -> None:
         number = -(-int(encoded.timestamps[0]) // self.opened.batch_ms)
