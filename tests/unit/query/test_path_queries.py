@@ -197,6 +197,18 @@ def test_bounded_repetitions() -> None:
     )
 
 
+def test_bounds_hold_between_two_ends_in_whatever_graph() -> None:
+    line = " ".join(f":n{n} :p :n{n + 1} ." for n in range(9))
+    engine = engine_with(f":g {{ {line} }} :h {{ :n0 :p :n5 }} :n0 :p :n1 .")
+    for high in (2, 4, 5, 8):
+        graphs = [(name,) for name, length in (("g", 5), ("h", 1)) if length <= high]
+        assert ask(engine, f"GRAPH ?g {{ :n0 :p{{1,{high}}} :n5 }}", "?g") == graphs
+        assert ask(engine, f"VALUES ?x {{ :n5 }} GRAPH ?g {{ :n0 :p{{1,{high}}} ?x }}", "?g") == graphs
+    strangers = " ".join(f"(:s{n} :n5)" for n in range(60))
+    where = f"VALUES (?x ?y) {{ (:n0 :n5) {strangers} }} GRAPH :g {{ ?x :p{{,3}} ?y }}"
+    assert ask(engine, where, "?x") == [], "of many pairs, few have a subject that the graph knows"
+
+
 @pytest.mark.parametrize("path", ["{1,4}", "{,3}", "+", "*", "?", "{2,3}"])
 def test_many_pairs_at_once(path: str) -> None:
     """All pairs of some nodes, and pairs of all nodes, asked together and one by one."""

@@ -210,14 +210,18 @@ class PathExplorer:
         # What leads from one end on holds all walks to the other; the search from there finds these, if nothing else.
         way = int(counts[1] < counts[0])
         self._complete(way, (subjects, objects)[way])
-        source, machines = self.plan.meeting(self.dataset)
-        ends = _origins(subjects, graphs), _origins(objects, graphs)
-        is_linked = distances(source, machines, ends, self.limits) > 0
+        is_linked = self._has_steps(subjects, objects, graphs)
         if self._automata[0].is_nullable:
             same = np.flatnonzero(subjects == objects)
             rows, _ = self._starts(subjects[same], graphs[same])
             is_linked[same[rows]] = True
         return is_linked[places]
+
+    def _has_steps(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> BoolArray:
+        """Tell of each (subject, object) whether there is a walk of at least one link; the path repeats links."""
+        source, machines = self.plan.meeting(self.dataset)
+        ends = _origins(subjects, graphs), _origins(objects, graphs)
+        return distances(source, machines, ends, self.limits) > 0
 
     def _between(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Rows:
         asked = distinct_rows(subjects, graphs, objects)
@@ -238,17 +242,24 @@ class PathExplorer:
         return self._walks(way, Origins(origins, pairs[:, 2].copy()))
 
     def _meeting(self, pairs: Rows) -> Rows:
-        """Keep the (subject, graph, object) between which there is a walk; return them as (subject, object, graph)."""
+        """Keep the (subject, graph, object) between which there is a walk; return them as (subject, object, graph). A
+        search may start from each of them (`_starts`)."""
         found = self._automata[0]
+        if self.plan.repeats_links:  # perhaps so many times only, which the search below does not count
+            subjects, graphs, objects = pairs.T
+            kept = self._has_steps(subjects, objects, graphs)
+            if found.is_nullable:
+                kept |= subjects == objects
+            return pairs[kept][:, [0, 2, 1]]
         links = found.links()
         graph = self.pattern.graph
         sources = source_of(links, graph, self.dataset), source_of(reversed_links(links), graph, self.dataset)
         machines = pair_machines(found, self.dataset)
-        kept = [
+        connected = [
             is_connected(sources, machines, found.accepting, (subject, object_), in_graph, self.limits)
             for subject, in_graph, object_ in pairs.tolist()
         ]
-        return pairs[np.array(kept, np.bool_)][:, [0, 2, 1]]
+        return pairs[np.array(connected, np.bool_)][:, [0, 2, 1]]
 
     # --- the result ---------------------------------------------------------------------------------------------------
 
