@@ -48,6 +48,28 @@ def test_a_path_without_length() -> None:
     assert ask(engine, ":a :p* :a", "(1 AS ?one)") == [("1",)]
 
 
+def test_exists_puts_terms_in_the_place_of_variables() -> None:
+    """So a path of no length leads from a term that the graph does not know to itself (18.6 and 18.4)."""
+    engine = engine_with(":a :p :b . :g { :b :p 5 }")
+    given = "VALUES (?x ?y) { (:nowhere :nowhere) (:a :nowhere) (:a :b) (UNDEF :nowhere) }"
+    for path in (":p*", ":p?", ":p{0,3}", ":p|:p?", "(:p?)+"):
+        assert ask(engine, f"{given} FILTER EXISTS {{ ?x {path} ?y }}") == [
+            ("", "nowhere"), ("a", "b"), ("nowhere", "nowhere")
+        ], path  # fmt: skip
+        assert ask(engine, f"{given} FILTER EXISTS {{ GRAPH :g {{ ?y {path} ?y }} }}", "(1 AS ?one)") == [("1",)] * 4
+        assert ask(engine, f"{given} FILTER EXISTS {{ GRAPH ?z {{ ?y {path} ?z }} }}") == []
+        assert set(ask(engine, f"{given} ?x {path} ?y FILTER EXISTS {{ ?z {path} ?x }}")) == {("a", "b")}, path
+        assert ask(engine, f"{given} FILTER(BOUND(?x) && !EXISTS {{ ?x {path} ?z . ?z :q{{,2}} ?y }})") == [
+            ("a", "nowhere")
+        ]
+    assert ask(engine, f"{given} FILTER EXISTS {{ ?x :p?/:p? ?y }}") == [
+        ("a", "b"), ("nowhere", "nowhere")
+    ], "between the parts is a variable"  # fmt: skip
+    assert ask(engine, f"{given} FILTER EXISTS {{ FILTER EXISTS {{ ?z :p* ?y }} BIND(?x AS ?z) }}") == ask(
+        engine, f"{given} FILTER EXISTS {{ ?x :p* ?y }}"
+    )
+
+
 def test_bags_and_sets() -> None:
     engine = engine_with(":a :p :b ; :q :b . :b :p :c ; :q :c .")
     assert ask(engine, ":a :p|:q ?x") == [("b",), ("b",)]

@@ -539,17 +539,18 @@ class Executor:
         bindings = operators.project(table.take(firsts), shared)
         numbers = operators.with_column(bindings, _GIVEN, np.arange(bindings.length, dtype=np.int64))
         found = np.zeros(bindings.length, np.bool_)
-        outer = self._given, self._number
+        outer = self._given, self._number, self._exploration.substituted
         self._number = None
         for rows in operators.by_bound(numbers, shared):
             found[self._satisfied(exists.pattern, rows)] = True
-        self._given, self._number = outer
+        self._given, self._number, self._exploration.substituted = outer
         return found[places] != exists.negated  # type: ignore[no-any-return]
 
     def _satisfied(self, pattern: Node, bindings: BindingTable) -> Int64Array:
         """Return the numbers of the rows, all bound, for which a pattern has a solution; some of them repeatedly."""
         assigned = assigned_variables(pattern)
         given = operators.project(bindings, [variable for variable in bindings.variables if variable not in assigned])
+        self._exploration.substituted = frozenset(given.variables)
         if is_row_by_row(pattern):
             parts: Iterable[BindingTable] = (given.take(np.array([row])) for row in range(given.length))
         else:

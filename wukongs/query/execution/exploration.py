@@ -10,7 +10,7 @@ all that c mentions (csparql.exploration_order.is_explorable, which also says wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,7 +47,7 @@ def is_row_wise(condition: Expression) -> bool:
     return not calls_any(condition, PER_ROW) and not exists_patterns(condition)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exploration:
     """The exploration of one execution. keep: applies a condition to a table; profile: notes the figures of each step,
     if there is one; compiled: plans over what the windows of a table have, in the place of the dataset's and the
@@ -62,6 +62,8 @@ class Exploration:
     compiled: CompiledPlans | None = None
     moved: dict[int, tuple[BindingTable, BindingTable]] = field(default_factory=dict)
     """The rows that came and went since the firing before, of parts that are kept, by their identity."""
+    substituted: Collection[Variable] = ()
+    """The variables in whose place EXISTS puts terms, while its pattern is evaluated."""
 
     def explore(self, node: Node, table: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join a table with an explorable node. rows_wanted: more rows than these are not needed.
@@ -81,7 +83,7 @@ class Exploration:
         match node:
             case PathPattern():
                 plan = self.memo.kept(node, lambda: PathPlan(node))
-                path = PathExplorer(plan, self.dataset, self.terms, self.limits)
+                path = PathExplorer(plan, self.dataset, self.terms, self.limits, self.substituted)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
             case TripleParts():
                 return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,8 +38,6 @@ class PathPlan:
     """The things about a path pattern that are the same for all executions; kept with the query's plans."""
 
     pattern: PathPattern
-    outside: bool = field(init=False)
-    """Whether it leads from a constant that the graph does not know to itself."""
     automata: tuple[Automaton, Automaton] = field(init=False)
     """From the subject, and from the object."""
     repeats_links: bool = field(init=False)
@@ -48,11 +46,18 @@ class PathPlan:
 
     def __post_init__(self) -> None:
         pattern = self.pattern
-        ends = (isinstance(end, Term) or end.is_argument for end in (pattern.subject, pattern.object))
-        self.outside = reaches_outside(pattern.path, *ends)
         self.automata = automaton_of(pattern.path), automaton_of(Inverse(pattern.path))
         self.repeats_links = self.automata[0].repeats_links
         self._terms = tuple(term for link in self.automata[0].links() for term in link.terms())
+
+    def reaches_outside(self, substituted: Collection[Variable]) -> bool:
+        """Tell whether it leads from a constant that the graph does not know to itself. substituted: variables that
+        stand for a term in each row."""
+        pattern = self.pattern
+        ends = (
+            isinstance(end, Term) or end.is_argument or end in substituted for end in (pattern.subject, pattern.object)
+        )
+        return reaches_outside(pattern.path, *ends)
 
     def meeting(self, dataset: Dataset) -> tuple[PathSource, tuple[Machine, Machine]]:
         """Return the links, of a path that repeats them, for two searches that are to meet: along them, and back."""

@@ -6,12 +6,13 @@ With both ends bound it starts from both sides (by meeting_kernels.py, if the pa
 with fewer nodes; with neither bound, from every node where a walk may begin. So its cost grows with the nodes that it
 reaches, not with the size of the graph, unless both ends are free.
 
-A path of no length leads from each node of the graph to itself; from a constant of the query also where the graph does
-not know it (`reaches_outside`).
+A path of no length leads from each node of the graph to itself; from a constant of the query, and a term that is put in
+the place of a variable, also where the graph does not know it (`reaches_outside`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -53,18 +54,21 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class PathExplorer:
-    """Evaluates one path pattern over one dataset. Raises QueryTimeout, BudgetExceeded."""
+    """Evaluates one path pattern over one dataset. substituted: variables that all rows bind to a term that stands in
+    their place, as EXISTS has it. Raises QueryTimeout, BudgetExceeded."""
 
     plan: PathPlan
     dataset: Dataset
     terms: TermSpace
     limits: Limits
+    substituted: Collection[Variable] = ()
     pattern: PathPattern = field(init=False)
     _outside: bool = field(init=False)
     _automata: tuple[Automaton, Automaton] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pattern, self._outside, self._automata = self.plan.pattern, self.plan.outside, self.plan.automata
+        self.pattern, self._automata = self.plan.pattern, self.plan.automata
+        self._outside = self.plan.reaches_outside(self.substituted)
 
     def explore(self, seeds: BindingTable, rows_wanted: int | None = None) -> BindingTable:
         """Join the pattern's solutions to rows that bind, in each row, all of the pattern's variables that they have.
