@@ -114,8 +114,7 @@ def subtract_in_steps(batch: Batch, tombstones: Batch, tank: Tank) -> Generator[
 def subtract(batch: Batch, gone: Batch) -> Batch:
     """Copy a batch without the triples of another."""
     batch.verify()
-    tank = Tank()
-    return Fuelled(subtract_in_steps(batch, gone, tank), tank).finish()
+    return Fuelled(lambda tank: subtract_in_steps(batch, gone, tank)).finish()
 
 
 def _fresh_state() -> Int64Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 from wukongs.store.trace import Trace
@@ -25,8 +26,9 @@ class Merger:
     works on batches that never change, so only its outcome needs the lock. No method is called with the lock held."""
 
     def __init__(self, lock: threading.RLock, trace: Trace, on_merged: Callable[[], None]) -> None:
-        """on_merged: lets go of batches that were merged; called with the lock held."""
-        self._lock, self._trace, self._on_merged = lock, trace, on_merged
+        """on_merged: a method that lets go of batches that were merged; called with the lock held, as long as somebody
+        else holds its object: the thread does not keep an engine that nobody has any more."""
+        self._lock, self._trace, self._on_merged = lock, trace, weakref.WeakMethod(on_merged)
         self._news = threading.Condition()
         self._owed = 0
         self._owed_at_s = 0.0
@@ -79,8 +81,13 @@ class Merger:
             self._trace.work_apart(fuel)
             with self._lock:
                 if self._trace.put_in_place():
-                    self._on_merged()
+                    self._tell()
         return fuel > 0
+
+    def _tell(self) -> None:
+        on_merged = self._on_merged()
+        if on_merged is not None:
+            on_merged()
 
     def _run(self) -> None:
         try:
@@ -105,7 +112,7 @@ class Merger:
         """Do a step of the merges of quiet time; return whether there are more."""
         with self._lock:
             is_more = not self._is_closed and self._trace.merge_further(QUIET_FUEL)
-            self._on_merged()
+            self._tell()
         if is_more:
             time.sleep(QUIET_PAUSE_S)
             return True
