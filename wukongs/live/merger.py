@@ -42,8 +42,7 @@ class Merger:
             self._owed_at_s = time.monotonic()
             is_small = self._owed <= STEP_FUEL
             if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="wukongs-merger", daemon=True)
-                self._thread.start()
+                self._begin()
             elif not is_small:
                 self._news.notify()
         if is_small:
@@ -63,6 +62,15 @@ class Merger:
             thread = self._thread
         if thread is not None:
             thread.join()
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._run, name="wukongs-merger", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more threads, or the interpreter ends
+            log.warning("no thread to merge stored batches, the next update does it: %s", error)
+        else:
+            self._thread = thread
 
     def _try_to_pay(self) -> bool:
         """Do the same as _pay_some. A merge that fails is no error of the update: that is stored, or will be."""

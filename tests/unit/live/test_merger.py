@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 import weakref
 
@@ -57,3 +58,23 @@ def test_a_merge_that_fails_is_no_error_of_an_update_and_is_done_later(
             assert time.monotonic() < deadline_s, engine.stats()
             time.sleep(0.05)
         assert len(engine.query("SELECT * { ?s ?p ?o }").arrow()) == 215
+
+
+def test_without_a_thread_the_next_update_merges(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with wukongs.Engine() as engine:
+        with monkeypatch.context() as failing:
+            failing.setattr(threading.Thread, "start", fail)
+            for first in range(0, 40_000, 2_000):
+                engine.apply(inserts=table(range(first, first + 2_000)))
+                assert engine.stats()["stored_batches"] <= 8
+        assert "no thread to merge stored batches, the next update does it: can't start new thread" in caplog.text
+        engine.apply(inserts=table(range(1)))
+        deadline_s = time.monotonic() + 60
+        while engine.stats()["stored_batches"] > 1:
+            assert time.monotonic() < deadline_s, engine.stats()
+            time.sleep(0.05)
