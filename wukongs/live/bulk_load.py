@@ -97,6 +97,7 @@ def load(
         whole = runs.to_batch()
         batch = without_held(whole, held)
         expect(core, batch)
+        core.merger.catch_up()
         with core.lock:
             core.check_is_open()
             injector.catch_up()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import threading
 import time
 import weakref
@@ -60,17 +61,27 @@ def test_a_merge_that_fails_is_no_error_of_an_update_and_is_done_later(
         assert len(engine.query("SELECT * { ?s ?p ?o }").arrow()) == 215
 
 
+@pytest.mark.parametrize("is_load", [False, True])
 def test_without_a_thread_the_next_update_merges(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    is_load: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    start = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "wukongs-merger":
+            raise RuntimeError("can't start new thread")
+        start(thread)
 
     with wukongs.Engine() as engine:
         with monkeypatch.context() as failing:
             failing.setattr(threading.Thread, "start", fail)
-            for first in range(0, 40_000, 2_000):
-                engine.apply(inserts=table(range(first, first + 2_000)))
+            for first in range(0, 80_000, 4_000):
+                numbers = range(first, first + 4_000)
+                if is_load:
+                    lines = "".join(f"<http://e/{number}> <http://p> <http://e/{number}> .\n" for number in numbers)
+                    engine.load(io.BytesIO(lines.encode()), format="nt")
+                else:
+                    engine.apply(inserts=table(numbers))
                 assert engine.stats()["stored_batches"] <= 8
         assert "no thread to merge stored batches, the next update does it: can't start new thread" in caplog.text
         engine.apply(inserts=table(range(1)))
