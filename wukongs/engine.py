@@ -32,7 +32,7 @@ from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import canonical, graph_term
+from wukongs.query.terms.names import given_terms, graph_term
 from wukongs.settings import Settings
 from wukongs.store.encoded import MalformedLine
 
@@ -183,7 +183,7 @@ class Engine:
         """
         started_s = time.monotonic()
         prepared = self._one_shot(text, base)
-        terms = {name.lstrip("?$"): canonical(term) for name, term in bindings.items()} if bindings else {}
+        terms = given_terms(bindings) if bindings else {}
         given = {name: term for name, term in terms.items() if name in prepared.variables}
         return self._answer(prepared, text, given, timeout_s, at, started_s)
 
@@ -219,8 +219,7 @@ class Engine:
 
         def ask_once(bindings: Mapping[str, Any], timeout_s: float | None, at: int | None) -> Result:
             started_s = time.monotonic()
-            given = {name: canonical(term) for name, term in bindings.items()}
-            return self._answer(prepared, text, given, timeout_s, at, started_s)
+            return self._answer(prepared, text, given_terms(bindings), timeout_s, at, started_s)
 
         def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
             started_s, owner = time.monotonic(), f"query {text[:40]!r}, {table.num_rows} rows"

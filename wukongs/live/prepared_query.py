@@ -13,7 +13,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.walk import per_row_function
-from wukongs.errors import SettingsError, StreamError, UnsupportedFeatureError
+from wukongs.errors import DataError, SettingsError, StreamError, UnsupportedFeatureError
 from wukongs.live.argument_tables import SCOPE, Arguments, argument_table
 from wukongs.live.core import Core
 from wukongs.live.reading import reading
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_ROWS = 10_000
+_BLANK_OR_RELATIVE = "^(_:|<[^:/?#>]*[/?#>])"
+"""Terms that are looked up by the text alone: a blank node under its reported label, an IRI without a scheme."""
 
 
 class Ask(Protocol):
@@ -66,7 +68,13 @@ class PreparedQuery:
 
         Raises as Engine.query; SettingsError for a name that the query does not have, DataError for a term that is
         none."""
-        given = {name.lstrip("?$"): term for name, term in {**(arguments or {}), **terms}.items()}
+        first = arguments or {}
+        if not isinstance(first, Mapping):
+            raise SettingsError(f"arguments: expected a dictionary: variable -> term, found {type(first).__name__}")
+        names = [str(name).lstrip("?$") for name in (*first, *terms)]
+        given = dict(zip(names, (*first.values(), *terms.values()), strict=True))
+        if len(given) < len(names):
+            raise SettingsError(f"arguments: ?{max(names, key=names.count)} is given twice")
         self._check(given)
         return self._ask(bindings=given, timeout_s=timeout_s, at=at)
 
@@ -168,13 +176,19 @@ def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bit
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    is_blank = pc.starts_with(column, "_:").to_numpy()
-    if not is_blank.any():
-        encoded = encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits)
-        return terms.ids_of(encoded, encoded.objects)[0]
-    ids = np.empty(len(column), np.int64)
-    ids[~is_blank] = _ids_of(column.filter(pa.array(~is_blank)), name, terms, hash_bits)
-    ids[is_blank] = terms.ids([canonical(text) for text in column.filter(pa.array(is_blank)).to_pylist()])
+    is_own = pc.fill_null(pc.match_substring_regex(column, _BLANK_OR_RELATIVE), False)
+    rows = np.flatnonzero(is_own.to_numpy())
+    others = pc.if_else(is_own, '""', column) if len(rows) else column
+    encoded = encode_term_column(name, others, scope=SCOPE, hash_bits=hash_bits)
+    ids = terms.ids_of(encoded, encoded.objects)[0]
+    if len(rows):
+        texts = []
+        for row, text in zip(rows.tolist(), column.take(pa.array(rows)).to_pylist(), strict=True):
+            try:
+                texts.append(canonical(text))
+            except DataError as error:
+                raise DataError(f"row {row}, column {name!r}: {error}") from None
+        ids[rows] = terms.ids(texts)
     return ids
 
 

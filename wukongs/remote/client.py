@@ -27,7 +27,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.stream import Pushable, check_call, named
 from wukongs.live.table_change import TableChange
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import given_terms, graph_term
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost
 from wukongs.remote.listening import Listener
@@ -201,7 +201,7 @@ class RemoteEngine:
         at: int | None = None,
     ) -> Result:
         """Do the same as Engine.query; the whole result is here when it returns."""
-        texts = {name: from_python(value) for name, value in (bindings or {}).items()}
+        texts = given_terms(bindings or {}, from_python)
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
         return self._result("query", args, timeout_s)
 

@@ -85,6 +85,41 @@ def test_arguments_that_are_none_are_refused_by_row_and_column(
         engine.prepare(KNOWS).many(arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "terms", "error", "said"),
+    [
+        ({"s": "no term"}, {}, DataError, r"^\?s: expected an rdflib term"),
+        ({}, {"s": r'"\uD800"'}, DataError, r"^\?s: character 2: this is not a valid escape"),
+        ({}, {"s": 1}, DataError, r"^\?s: expected an rdflib term"),
+        ({"s": "<http://e/a>"}, {"s": "<http://e/b>"}, SettingsError, r"\?s is given twice"),
+        ({"?s": "<http://e/a>", "$s": "<http://e/b>"}, {}, SettingsError, r"\?s is given twice"),
+        ({1: "<http://e/a>"}, {}, SettingsError, r"\?1 is no variable"),
+        (["s"], {}, SettingsError, "expected a dictionary: variable -> term, found list"),
+    ],
+)
+def test_terms_that_are_none_are_refused_by_name(
+    engine: Any, arguments: Any, terms: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        engine.prepare(KNOWS)(arguments, **terms)
+    if not terms and error is DataError:
+        with pytest.raises(error, match=said):
+            engine.query(KNOWS, bindings=arguments)
+
+
+def test_blank_nodes_and_relative_iris_are_found_among_others(engine: Any) -> None:
+    engine.update("INSERT DATA { <rel> <http://e/knows> <../up?a:b> . _:b <http://e/knows> 7 }")
+    prepared = engine.prepare("SELECT ?s ?o { ?s <http://e/knows> ?o FILTER(!STRSTARTS(STR(?o), 'http')) }")
+    (blank,) = {row[0] for row in prepared().texts()} - {"<rel>"}
+    terms = ["<http://e/b>", blank, "<rel>", '"text"', "<../>", "_:none", "<rel>", "<#none>"]
+    found = prepared.many(pa.table({"s": terms}))
+    assert [len(prepared(s=term)) for term in terms] == [found["argument"].to_pylist().count(n) for n in range(8)]
+    assert found["s"].to_pylist() == [blank, "<rel>", "<rel>"]
+    for bad, said in (("<http://e/ >", "cannot stand in an IRI"), ("_:-", "expected"), ("<a b>", "expected")):
+        with pytest.raises(DataError, match=f"row 2, column 's'.*{said}"):
+            prepared.many(pa.table({"s": [blank, "<rel>", bad, "<http://e/c>"]}))
+
+
 def test_what_cannot_be_prepared_is_refused_at_once(engine: Any) -> None:
     with pytest.raises(QuerySyntaxError):
         engine.prepare("SELECT ?o { ?s ")

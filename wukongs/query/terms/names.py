@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from wukongs.csparql.terms import Term
@@ -35,7 +36,28 @@ def canonical(value: Any) -> str:
     if type(value) is str and _PLAIN_IRI.fullmatch(value):
         return value
     text = from_python(value)
-    return text if is_reported(text) else canonical_term(text, b"bindings")
+    if is_reported(text):
+        return text
+    try:
+        return canonical_term(text, b"bindings")
+    except DataError as error:
+        raise DataError(str(error).removeprefix("row 0, column 'object', ")) from None
+
+
+def given_terms(bindings: Mapping[str, Any], read: Callable[[Any], str] = canonical) -> dict[str, str]:
+    """Return terms by the names of their variables, which may begin with ? or $. read: makes a text of a term.
+
+    Raises SettingsError (a name twice), DataError (naming the variable)."""
+    found: dict[str, str] = {}
+    for given, term in bindings.items():
+        name = str(given).lstrip("?$")
+        if name in found:
+            raise SettingsError(f"?{name} is given twice")
+        try:
+            found[name] = read(term)
+        except DataError as error:
+            raise DataError(f"?{name}: {error}") from None
+    return found
 
 
 def is_reported(text: str) -> bool:
