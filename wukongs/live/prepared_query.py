@@ -90,8 +90,9 @@ class PreparedQuery:
         from 0, in the column `argument` (int64), then the query's columns, dictionary-encoded strings of N-Triples,
         null where unbound. Rows rise by `argument`; those of one number are ordered as the query says. A row without
         an answer is not in it. arguments: an Arrow table of N-Triples strings with columns named like variables of the
-        query, or a list of dictionaries. typed: columns of values, as Result.arrow makes them. rows_max counts for each
-        row, the other limits for all: `batches` asks for a part at a time.
+        query, or a list of dictionaries; of no rows the answer has the same columns. typed: columns of values, as
+        Result.arrow makes them. rows_max counts for each row, the other limits for all: `batches` asks for a part at a
+        time.
 
         Raises as Engine.query; SettingsError (a column that is no variable, is there twice or is named `argument`),
         DataError (naming row and column: a term that is none, a missing one), UnsupportedFeatureError (not a SELECT, a
@@ -134,6 +135,8 @@ class PreparedQuery:
             raise SettingsError(f"arguments: the query reports ?{ARGUMENT} itself: the row's number has this name")
         if (name := per_row_function(self._query.pattern)) is not None:
             raise UnsupportedFeatureError(f"{name}() for many rows of arguments", 1, 1, "ask for each row")
+        if isinstance(arguments, list | tuple) and not arguments and self.variables:
+            arguments = _no_rows(self.variables[0])
         table = argument_table(arguments, "arguments")
         self._check(table.column_names)
         return table
@@ -143,6 +146,12 @@ class PreparedQuery:
             unknown = [name for name in names if name not in self._names]
             known = ", ".join(f"?{name}" for name in self.variables) or "none"
             raise SettingsError(f"arguments: ?{unknown[0]} is no variable of the query, which has: {known}")
+
+
+def _no_rows(name: str) -> pyarrow.Table:
+    import pyarrow as pa
+
+    return pa.table({name: pa.array([], pa.string())})
 
 
 def check_one_shot(query: Query) -> Query:

@@ -58,7 +58,9 @@ def test_many_rows_are_one_arrow_table(engine: Any) -> None:
     assert prepared.many([{"s": rdflib.URIRef("http://e/b")}]).to_pylist() == [{"argument": 0, "o": "<http://e/c>"}]
     encoded = pa.table({"s": table.column("s").dictionary_encode()})
     assert prepared.many(encoded).equals(found)
-    assert prepared.many(table.slice(0, 0)).num_rows == 0
+    for nothing in (table.slice(0, 0), [], ()):
+        assert prepared.many(nothing).schema == found.schema
+        assert list(prepared.batches(nothing)) == []
     assert [part.num_rows for part in prepared.batches(table, rows=3)] == [3, 1]
     assert [part.column("argument").to_pylist() for part in prepared.batches(table, rows=3)][1] == [3]
 
