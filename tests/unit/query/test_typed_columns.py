@@ -219,21 +219,28 @@ def test_a_schema_asks_for_iris_by_its_metadata() -> None:
 TIMES = xsd("dateTime", "2020-01-01T00:00:01Z")
 LOCAL = xsd("dateTime", "2020-01-01T00:00:01")
 UNFIT: list[tuple[pa.DataType, list[str | None], str]] = [
-    (pa.int8(), xsd("integer", "1", "128"), "a value does not fit int8"),
-    (pa.uint8(), xsd("integer", "-1"), "a value does not fit uint8"),
-    (pa.int64(), xsd("integer", "1", str(2**63)), "a value does not fit int64"),
+    (pa.int8(), xsd("integer", "1", "128"), "row 1: a value does not fit int8"),
+    (pa.uint8(), xsd("integer", "-1"), "row 0: a value does not fit uint8"),
+    (pa.int64(), xsd("integer", "1", str(2**63)), "row 1: a value does not fit int64"),
     (pa.int64(), [*xsd("integer", "1"), None, *xsd("integer", "abc")], 'row 2.*lexical form.*found "abc"'),
     (pa.int64(), [*xsd("integer", "1"), *xsd("decimal", "1.0")], "row 1: expected xsd:integer for int64"),
     (pa.float64(), [*xsd("double", "1"), '"text"'], "row 1: expected a number"),
     (pa.float64(), xsd("double", "inf"), "row 0"),
     (pa.float32(), xsd("double", "1"), "row 0: expected xsd:float"),
-    (pa.decimal128(5, 1), xsd("decimal", "1.25"), "a value does not fit decimal128"),
+    (pa.decimal128(5, 1), xsd("decimal", "1", "1.25", "2.75"), "row 1: a value does not fit decimal128"),
+    (pa.decimal128(5, 2), xsd("decimal", "1", "999.99", "-1000", "2"), "row 2: a value does not fit decimal128"),
+    (
+        pa.decimal128(38, 38),
+        [*xsd("decimal", ".5"), *xsd("integer", str(2**64))],
+        "row 1: a value does not fit decimal",
+    ),
+    (pa.decimal128(38, 37), xsd("decimal", "9", "-6971115.5", "10"), "row 1: a value does not fit decimal128"),
     (pa.decimal128(5, 1), xsd("decimal", "0." + "1" * 39), "row 0: expected a number of at most 38 digits"),
     (pa.bool_(), xsd("integer", "1"), "row 0: expected xsd:boolean"),
-    (pa.timestamp("us", "UTC"), LOCAL, "expected dateTimes with a zone"),
-    (pa.timestamp("us"), TIMES, "expected dateTimes without a zone"),
+    (pa.timestamp("us", "UTC"), [None, *LOCAL], "row 1: expected dateTimes with a zone"),
+    (pa.timestamp("us"), TIMES, "row 0: expected dateTimes without a zone"),
     (pa.timestamp("us"), [*LOCAL, *TIMES], "row 0: expected a dateTime with a zone"),
-    (pa.timestamp("s"), xsd("dateTime", "2020-01-01T00:00:01.5"), "a value does not fit"),
+    (pa.timestamp("s"), [*LOCAL * 9, *xsd("dateTime", "2020-01-01T00:00:01.5")], "row 9: a value does not fit"),
     (pa.timestamp("ns"), xsd("dateTime", "9999-01-01T00:00:00"), "a value does not fit"),
     (pa.date32(), xsd("date", "2020-01-01", "2020-01-01Z"), "row 1: expected a date without a zone"),
     (pa.string(), ["<http://e/a>"], "row 0: expected xsd:string"),
@@ -253,7 +260,7 @@ def test_units_and_zones_of_timestamps_are_those_of_the_schema() -> None:
 
 
 def test_unbound_cells_do_not_fit_a_field_without_nulls() -> None:
-    with pytest.raises(DataError, match="has unbound cells"):
+    with pytest.raises(DataError, match="row 1: has unbound cells"):
         wanted(pa.int64(), [*xsd("integer", "1"), None], nullable=False)
     assert wanted(pa.int64(), xsd("integer", "1"), nullable=False).to_pylist() == [1]
 

@@ -392,17 +392,45 @@ def _ordered(field: pa.Field, column: Int64Array, reader: Utf8Reader) -> tuple[p
         zones = {True: "with", False: "without"}
         wanted, has = field.type.tz is not None, rows.type.tz is not None
         if wanted != has:
+            row = rows.is_valid().index(True).as_py()
             raise DataError(
-                f"typed: column {field.name!r}: expected dateTimes {zones[wanted]} a zone for {field.type}, "
+                f"typed: column {field.name!r}, row {row}: expected dateTimes {zones[wanted]} a zone for {field.type}, "
                 f"found those {zones[has]} one"
             )
     if rows.null_count and not field.nullable:
-        raise DataError(f"typed: column {field.name!r}: has unbound cells, but its field has no nulls")
+        row = rows.is_null().index(True).as_py()
+        raise DataError(f"typed: column {field.name!r}, row {row}: has unbound cells, but its field has no nulls")
     try:
-        rows = rows.cast(field.type)
+        rows = _cast(rows, field.type)
     except pa.ArrowException as error:
-        raise DataError(f"typed: column {field.name!r}: a value does not fit {field.type}: {error}") from None
+        row = _first_unfit(rows, field.type)
+        raise DataError(
+            f"typed: column {field.name!r}, row {row}: a value does not fit {field.type}: {error}"
+        ) from None
     return field.with_metadata({**(field.metadata or {}), **({TERMS: terms} if terms else {})}), rows
+
+
+def _cast(rows: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Cast a column. Arrow multiplies decimals for a larger scale without a look at overflows; they are seen on the
+    way back. Raises pa.ArrowException."""
+    made = rows.cast(type_)
+    if pa.types.is_decimal(type_) and made.type != rows.type and not made.cast(rows.type).equals(rows):
+        raise pa.ArrowInvalid(f"it has more digits before the dot than {type_} has")
+    return made
+
+
+def _first_unfit(rows: pa.ChunkedArray, type_: pa.DataType) -> int:
+    """Return the first row that cannot be cast to a type; there is one."""
+    low, high = 0, len(rows)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            _cast(rows.slice(low, middle - low), type_)
+        except pa.ArrowException:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def _kind_of(field: pa.Field) -> tuple[_Kind | None, bytes]:
