@@ -62,13 +62,14 @@ class PathPlan:
     def meeting(self, dataset: Dataset) -> tuple[PathSource, tuple[Machine, Machine]]:
         """Return the links, of a path that repeats them, for two searches that are to meet: along them, and back."""
         ids = tuple(map(dataset.resolve, self._terms))
-        if self._meeting is None or self._meeting[0] != ids:
+        kept = self._meeting  # another thread, at another snapshot, may put its own there
+        if kept is None or kept[0] != ids:
             links = self.automata[0].links()
             every, graph = (*links, *reversed_links(links)), self.pattern.graph
             steps = _steps(every, isinstance(graph, Variable), dataset.resolve)
             lowered = LoweredPlan(steps, (graph,) * len(every), (), False)
-            self._meeting = ids, lowered, link_machines(self.automata[0], dataset)
-        _, lowered, machines = self._meeting
+            self._meeting = kept = ids, lowered, link_machines(self.automata[0], dataset)
+        _, lowered, machines = kept
         steps, parts = with_parts(lowered, dataset)
         return _source(steps.copy(), parts, dataset.descriptors, dataset.default_graph), machines
 
