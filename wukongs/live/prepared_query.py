@@ -7,6 +7,7 @@ starts from, or an index that it asks. So ten thousand rows cost a few hundred t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -185,6 +186,10 @@ def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bit
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if not pc.any(pc.starts_with(column, "_:")).as_py():
+        with suppress(DataError):  # a relative IRI, or no term: what follows tells which
+            encoded = encode_term_column(name, column, scope=SCOPE, hash_bits=hash_bits)
+            return terms.ids_of(encoded, encoded.objects)[0]
     is_own = pc.fill_null(pc.match_substring_regex(column, _BLANK_OR_RELATIVE), False)
     rows = np.flatnonzero(is_own.to_numpy())
     others = pc.if_else(is_own, '""', column) if len(rows) else column
