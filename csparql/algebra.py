@@ -93,16 +93,18 @@ UNIT = Bgp(())
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A property path between two ends. A walk stays in one graph: graph says in which, or that each is tried."""
+    """A property path between two ends. A walk stays in one graph: graph says in which, or that each is tried. length:
+    the number of triples of a shortest walk, if the text asks for it."""
 
     subject: TermOrVariable
     path: Path
     object: TermOrVariable
     graph: GraphRef = DEFAULT
+    length: TermOrVariable | None = None
 
     def variables(self) -> tuple[Variable, ...]:
-        """The distinct variables, in the order subject, object, graph."""
-        parts = (self.subject, self.object, self.graph)
+        """The distinct variables, in the order subject, object, graph, length."""
+        parts = (self.subject, self.object, self.graph, self.length)
         return tuple(dict.fromkeys(part for part in parts if isinstance(part, Variable)))
 
 

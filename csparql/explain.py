@@ -318,7 +318,8 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
     match node:
         case PathPattern():
             ends = _format_term(node.subject), _format_term(node.object)
-            return f"Path {ends[0]} {format_path(node.path)} {ends[1]} {_where(node.graph, dataset)}"
+            path = format_path(node.path) if node.length is None else f"({format_path(node.path)} AS {node.length})"
+            return f"Path {ends[0]} {path} {ends[1]} {_where(node.graph, dataset)}"
         case TripleParts():
             return f"Triple {node.variable} = <<( {' '.join(map(_format_term, node.parts()))} )>>"
         case Values():

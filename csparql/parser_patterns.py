@@ -90,6 +90,7 @@ from wukongs.csparql.paths import (
     Repeated,
     ZeroOrMore,
     ZeroOrOne,
+    is_repetition,
     links_count,
     repeated,
 )
@@ -147,6 +148,14 @@ class Mention(NamedTuple):
     """A variable that an expression reads, and where."""
 
     variable: Variable
+    token: Token
+
+
+class MeasuredPath(NamedTuple):
+    """`(path AS ?length)` in the place of a predicate."""
+
+    path: Path
+    length: Variable
     token: Token
 
 
@@ -226,6 +235,9 @@ class PatternParser:
         """Their paths that are no triple patterns."""
         self._paths_allowed = False
         """Whether triples may have paths: those of a WHERE clause, not those of a template."""
+        self._path_start = 0
+        self._path_length: tuple[Variable, Token] | None = None
+        """The variable of `(path AS ?length)`, of the path that is being read."""
         self._blank_count = 0
         self.triple_terms: list[TripleTerm] = []
         """Those with variables of the patterns or of the template that are being read."""
@@ -690,9 +702,9 @@ class PatternParser:
         self._blank_count += 1
         return Variable(f".blank{self._blank_count}")
 
-    def _path(self) -> Path:
+    def _path(self) -> Path | MeasuredPath:
         """Read a path; a single IRI is one too."""
-        token = self.token
+        token, self._path_start, self._path_length = self.token, self.index, None
         found = self._path_alternative()
         if not isinstance(found, Term) and not self._paths_allowed:
             raise self.error("an IRI, a variable or 'a' as the predicate of a template", token, "a property path")
@@ -700,7 +712,7 @@ class PatternParser:
         if count > LINKS_MAX and any(isinstance(part, Repeated) for part in parts_of(found)):
             expected = f"a path of at most {LINKS_MAX} links, with its repetitions {{n,m}} written out"
             raise self.error(expected, token, f"one of {count}")
-        return found
+        return found if self._path_length is None else MeasuredPath(found, *self._path_length)
 
     def _path_alternative(self) -> Path:
         branches = [self._path_sequence()]
@@ -746,10 +758,29 @@ class PatternParser:
         if self.accept("!"):
             return self._negated_set()
         if self.accept("("):
+            start = self.index - 1
             found = self._path_alternative()
+            if self.token.kind == "AS":
+                return self._measured(found, start)
             self.expect(")", "')', or '/', '|', '*', '+', '?' or '{' to go on with the path")
             return found
         return self._path_link(_A_PATH)
+
+    def _measured(self, path: Path, start: int) -> Path:
+        """Read `AS ?length)` behind a path: an extension. start: the index of the '(' before the path."""
+        if start != self._path_start:
+            raise self.error("no AS in a part of a path: (path AS ?length) is a whole predicate")
+        if not is_repetition(path):
+            expected = "a repetition with '*', '+', '?' or '{n,m}' before AS: other paths have one length"
+            raise self.error(expected, found="another path")
+        self.advance()
+        token = self.token
+        self._path_length = self._expected_variable("a variable for the length of a shortest path after AS"), token
+        self.in_scope[self._path_length[0]] = None
+        self.expect(")", "')' after the variable")
+        if self.token.kind in "/|{" or (self.token.kind in _REPETITIONS and not self._at_signed_number()):
+            raise self.error("an object: (path AS ?length) is a whole predicate, and no part of a path")
+        return path
 
     def _path_link(self, expected: str) -> Term:
         if self.token.text == "a":
@@ -776,13 +807,24 @@ class PatternParser:
         is_inverse = self.accept("^")
         return is_inverse, self._path_link(_IN_A_SET)
 
-    def _add_path(self, subject: TermOrVariable, path: Path, object_: TermOrVariable) -> None:
+    def _add_path(self, subject: TermOrVariable, path: Path | MeasuredPath, object_: TermOrVariable) -> None:
         """Add the patterns of a path between two ends to the group that is being read."""
+        if isinstance(path, MeasuredPath):
+            self._add_measured(subject, path, object_)
+            return
         for part in self._translated(subject, path, object_):
             if isinstance(part, TriplePattern):
                 self.patterns.append(part)
             else:
                 self._path_nodes.append(part)
+
+    def _add_measured(self, subject: TermOrVariable, measured: MeasuredPath, object_: TermOrVariable) -> None:
+        path, length, token = measured
+        if length in (subject, object_):
+            raise self.error("a variable after AS that is no end of the path", token)
+        while isinstance(path, Inverse):
+            path, subject, object_ = path.path, object_, subject
+        self._path_nodes.append(PathPattern(subject, path, object_, self.graph, length))
 
     def _translated(
         self, subject: TermOrVariable, path: Path, object_: TermOrVariable
@@ -879,7 +921,7 @@ class PatternParser:
             if not self._at_verb():
                 return
 
-    def _verb(self) -> Path | Variable:
+    def _verb(self) -> Path | MeasuredPath | Variable:
         if self.token.kind == "var":
             return self._variable()
         if self.at_iri() and self.peek().kind in _TERM_KINDS:

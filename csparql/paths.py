@@ -162,6 +162,13 @@ def repeated(path: Path, low: int, high: int | None) -> Path:
     return Repeated(path, low, high)
 
 
+def is_repetition(path: Path) -> bool:
+    """Tell whether a path is one of `*`, `+`, `?` and `{n,m}`, or the inverse of one."""
+    while isinstance(path, Inverse):
+        path = path.path
+    return isinstance(path, ZeroOrOne | ZeroOrMore | OneOrMore | Repeated)
+
+
 def is_link(path: Path) -> bool:
     """Tell whether all walks of a path have one link."""
     match path:

@@ -122,6 +122,50 @@ def _zero_length(subject: Hashable, object_: Hashable, triples: Triples) -> list
     return [{}] if subject == object_ else []
 
 
+Lengths = dict[tuple[Any, Any], int]
+
+
+def lengths(path: Path, triples: Triples, others: set[Any]) -> Lengths:
+    """The number of triples of a shortest walk, for each pair of ends of one. others: nodes beside those of the
+    graph."""
+    kind = path[0]
+    none = {(node, node): 0 for node in nodes(triples) | others}
+    if kind == "link":
+        return {(a, b): 1 for a, p, b in triples if p == path[1]}
+    if kind == "!":
+        along = {(a, b): 1 for a, p, b in triples if _is_other(p, path[1])}
+        return along | {(b, a): 1 for a, p, b in triples if _is_other(p, path[2])}
+    inner = lengths(path[1], triples, others)
+    if kind == "^":
+        return {(b, a): count for (a, b), count in inner.items()}
+    if kind == "/":
+        return _one_after_the_other(inner, lengths(path[2], triples, others))
+    if kind == "|":
+        return _shorter(inner, lengths(path[2], triples, others))
+    low, high = {"?": (0, 1), "*": (0, None), "+": (1, None), "{": path[2:]}[kind]
+    found = none
+    for _ in range(low):
+        found = _one_after_the_other(found, inner)
+    further, before, count = found, None, low
+    while before != found and (high is None or count < high):
+        further = _one_after_the_other(further, inner)
+        before, found, count = found, _shorter(found, further), count + 1
+    return found
+
+
+def _one_after_the_other(first: Lengths, second: Lengths) -> Lengths:
+    found: Lengths = {}
+    for (a, b), count in first.items():
+        for (b2, c), more in second.items():
+            if b == b2:
+                found[a, c] = min(count + more, found.get((a, c), count + more))
+    return found
+
+
+def _shorter(one: Lengths, other: Lengths) -> Lengths:
+    return {pair: min(lengths[pair] for lengths in (one, other) if pair in lengths) for pair in {*one, *other}}
+
+
 def nodes(triples: Triples) -> set[Hashable]:
     """nodes(G): the subjects and objects."""
     return {node for a, _, b in triples for node in (a, b)}

@@ -25,10 +25,11 @@ from wukongs.query.paths import paths as searched
 from wukongs.query.paths.path_machine import PathPlan
 from wukongs.query.paths.paths import PathExplorer
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.term_ids import integer_ids
 
 NOWHERE = Term("<of no data>")
 NOWHERE_ID = spread(4000)
-X, Y, G = Variable("x"), Variable("y"), Variable("g")
+X, Y, G, N = Variable("x"), Variable("y"), Variable("g"), Variable("n")
 
 
 class Terms:
@@ -74,7 +75,8 @@ class PathMaker(Maker):
         ends = [self.end(), self.end()]
         if rng.random() < 0.1:
             ends[1] = ends[0]
-        return PathPattern(ends[0], as_path(path), ends[1], graph), path
+        length = N if rng.random() < 0.4 else None
+        return PathPattern(ends[0], as_path(path), ends[1], graph, length), path
 
     def end(self) -> Term | Variable:
         rng = self.rng
@@ -124,8 +126,10 @@ def check(maker: PathMaker) -> int:
     graph: GraphRef = rng.choice([DEFAULT, DEFAULT, G, maker.name(clause)])
     pattern, path = maker.path_pattern(graph)
     ids = [*VERTICES * 3, *LITERALS, *GRAPHS, NOWHERE_ID]
-    variables = tuple(rng.sample([X, Y, G, Variable("elsewhere")], rng.choice([0, 0, 0, 1, 2, 3])))
-    rows = [tuple(rng.choice(ids) for _ in variables) for _ in range(rng.randrange(1, 9))] if variables else [()]
+    variables = tuple(rng.sample([X, Y, G, N, Variable("elsewhere")], rng.choice([0, 0, 0, 1, 2, 3])))
+    counts = integer_ids(np.arange(4)).tolist()
+    columns_ids = [counts if variable == N else ids for variable in variables]
+    rows = [tuple(map(rng.choice, columns_ids)) for _ in range(rng.randrange(1, 9))] if variables else [()]
     columns = tuple(np.array(column, np.int64) for column in zip(*rows, strict=True))
     seeds = BindingTable(variables, columns, len(rows))
 
@@ -136,9 +140,13 @@ def check(maker: PathMaker) -> int:
     ]
     solutions = []
     for name, triples in case.model._graphs(graph):
+        lengths = oracle.lengths(path, triples, {end for end in ends if not isinstance(end, oracle.Var)})
         for solution in oracle.evaluate(path, *ends, triples):
             if isinstance(graph, Variable) and solution.setdefault(graph.name, name) != name:
                 continue
+            if pattern.length is not None:
+                pair = [solution[end.name] if isinstance(end, oracle.Var) else end for end in ends]
+                solution[N.name] = int(integer_ids(np.array([lengths[pair[0], pair[1]]]))[0])
             solutions.append(solution)
     expected = [
         {**row, **solution}

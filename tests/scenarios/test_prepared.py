@@ -18,6 +18,8 @@ WHERE = [
     "SELECT ?x ?z { ?x :p ?y . ?y :q ?z }",
     "SELECT ?y ?n { ?x :p ?y OPTIONAL { ?y :q ?n FILTER(?n != ?x) } }",
     "SELECT ?y { ?x :p+ ?y }",
+    "SELECT ?y ?n { ?x (:p+ AS ?n) ?y }",
+    "SELECT ?y ?n { ?y :q ?z . ?x (:p{2,} AS ?n) ?y }",
     "SELECT (COUNT(?y) AS ?count) { ?x :p ?y }",
     "SELECT ?y { ?x :p ?y FILTER NOT EXISTS { ?y :q ?x } }",
     "SELECT DISTINCT ?y { { ?x :p ?y } UNION { ?y :q ?x } }",

@@ -114,6 +114,8 @@ def report(origins, node, out, place):
             return
     out[place[WRITTEN], 0] = place[ORIGIN]
     out[place[WRITTEN], 1] = node
+    if out.shape[1] > 2:
+        out[place[WRITTEN], 2] = place[DEPTH] + 1
     place[WRITTEN] += 1
     place[FOUND] += 1
 
@@ -212,13 +214,14 @@ def begin_next(visited, place):
 
 @njit_uncounted
 def search_paths(source, machine, origins, visited, others, out, spans, place, control):
-    """Search from one origin after the other and write each (origin number, node) that it leads to, once.
+    """Search from one origin after the other and write each (origin number, node) that it leads to, once; and with it
+    the least number of links that lead there, if `out` has a column for it.
 
     Parameters
     ----------
     source : Source; machine : Machine; origins : Origins; visited : Visited (path_layout.py).
     others : Visited                 The pairs of a search from the other end; without slots if there is none.
-    out : int64[out_capacity, 2]
+    out : int64[out_capacity, 2 or 3]
     spans : int64[n, SPAN_WIDTH]     Scratch.
     place : int64[PLACE_WIDTH]       Where the search stands; moved on.
     control : int64[at least 1]      EDGES_LEFT.
@@ -229,6 +232,7 @@ def search_paths(source, machine, origins, visited, others, out, spans, place, c
     while place[ORIGIN] < origins.rows.shape[0]:
         if place[HEAD] == NOT_STARTED:
             place[FOUND] = 0
+            place[DEPTH] = -1
             node = origins.rows[place[ORIGIN], ORIGIN_NODE]
             status = visit(node, np.int64(0), machine, origins, visited, others, out, place)
             if status in (NEED_ROOM, FULL):

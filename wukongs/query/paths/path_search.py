@@ -54,15 +54,18 @@ class Search:
         self.place[layout.HEAD] = layout.NOT_STARTED
         self.place[layout.AT_TRIPLE] = layout.NOT_STARTED
 
-    def reached(self, machine: Machine, origins: Origins, rows_wanted: int | None = None) -> npt.NDArray[np.int64]:
-        """Return (number of the origin, node) for each node that an origin leads to. int64[n, 2]
+    def reached(
+        self, machine: Machine, origins: Origins, rows_wanted: int | None = None, with_lengths: bool = False
+    ) -> npt.NDArray[np.int64]:
+        """Return (number of the origin, node) for each node that an origin leads to, with_lengths: and the least number
+        of links that lead there. int64[n, 2 or 3]
 
         rows_wanted: stop once there are so many."""
 
         def kernel(out: Int64Array, spans: Int64Array, place: Int64Array, control: Int64Array) -> int:
             return int(search_paths(self.source, machine, origins, self.visited, NOBODY, out, spans, place, control))
 
-        return self._gathered(kernel, rows_wanted)
+        return self._gathered(kernel, rows_wanted, 3 if with_lengths else 2)
 
     def graphs(self, nodes: Int64Array, graphs: Int64Array, only_one: bool) -> npt.NDArray[np.int64]:
         """Return (number of the node, graph) for each graph that knows a node; graphs: the one to look in, or -1."""
@@ -70,11 +73,11 @@ class Search:
         def kernel(out: Int64Array, spans: Int64Array, place: Int64Array, control: Int64Array) -> int:
             return int(find_graphs(self.source, nodes, graphs, only_one, out, spans, place, control))
 
-        found = self._gathered(kernel, None)
+        found = self._gathered(kernel, None, 2)
         return distinct_rows(found[:, 0], found[:, 1]) if len(found) else found
 
-    def _gathered(self, kernel: Kernel, rows_wanted: int | None) -> npt.NDArray[np.int64]:
-        out = np.empty((max(OUT_ROWS, 2 * len(self.spans)), 2), np.int64)
+    def _gathered(self, kernel: Kernel, rows_wanted: int | None, width: int) -> npt.NDArray[np.int64]:
+        out = np.empty((max(OUT_ROWS, 2 * len(self.spans)), width), np.int64)
         gathered: list[npt.NDArray[np.int64]] = []
         total = 0
         place, control = self.place, np.zeros(1, np.int64)
@@ -87,10 +90,10 @@ class Search:
             if status == layout.NEED_SPANS and len(out) < 2 * len(self.spans):
                 gathered.append(out[: place[layout.WRITTEN]].copy())
                 place[layout.WRITTEN] = 0
-                out = np.empty((2 * len(self.spans), 2), np.int64)
+                out = np.empty((2 * len(self.spans), width), np.int64)
             is_enough = rows_wanted is not None and total + place[layout.WRITTEN] >= rows_wanted
             if is_enough or status in (layout.FULL, layout.DONE):
-                self.limits.hold(32 * int(place[layout.WRITTEN]))  # here, and in the whole
+                self.limits.hold(16 * width * int(place[layout.WRITTEN]))  # here, and in the whole
                 gathered.append(out[: place[layout.WRITTEN]].copy())
                 total += len(gathered[-1])
                 place[layout.WRITTEN] = 0

@@ -38,7 +38,8 @@ from wukongs.query.paths.path_machine import (
 from wukongs.query.paths.path_search import Search, distances, is_connected, keys_of
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.rows import distinct_rows, numbered
-from wukongs.store.dtypes import NO_MATCH, BoolArray, Int64Array
+from wukongs.store.dtypes import NO_MATCH, Int64Array
+from wukongs.store.term_ids import integer_ids
 
 PAIRS_MAX = 32
 """Up to so many pairs of bound ends are each searched from both sides. More pairs are searched together, from one
@@ -80,7 +81,8 @@ class PathExplorer:
         subjects, objects = self._known(self.pattern.subject, seeds), self._known(self.pattern.object, seeds)
         graphs = self._graphs(seeds)
         is_unit = not seeds.variables
-        if not is_unit or self.pattern.graph in (self.pattern.subject, self.pattern.object):
+        in_graph = self.pattern.graph in (self.pattern.subject, self.pattern.object)
+        if not is_unit or in_graph or isinstance(self.pattern.length, Term):
             rows_wanted = None  # not every walk that is found becomes a row
         if subjects is None and objects is None:
             found = self._from_everywhere(graphs, rows_wanted)
@@ -88,8 +90,8 @@ class PathExplorer:
             start = subjects if subjects is not None else objects
             assert start is not None
             found = self._from_one_end(start, graphs, int(subjects is None), rows_wanted)
-        elif graphs[0] != _ANY_GRAPH and (is_linked := self._linked(subjects, objects, graphs)) is not None:
-            return seeds.take(np.flatnonzero(is_linked))
+        elif graphs[0] != _ANY_GRAPH and (lengths := self._lengths(subjects, objects, graphs)) is not None:
+            return self._linked(seeds, lengths)
         else:
             found = self._between(subjects, objects, graphs)
         table = self._table(found)
@@ -155,7 +157,8 @@ class PathExplorer:
         return numbers, graphs
 
     def _from_one_end(self, nodes: Int64Array, graphs: Int64Array, way: int, rows_wanted: int | None) -> Rows:
-        """Return (subject, object, graph) of every walk from a known end, the subject (way 0) or the object (way 1)."""
+        """Return (subject, object, graph) of every walk from a known end, the subject (way 0) or the object (way 1),
+        and its length if the pattern has one."""
         starts = distinct_rows(nodes, graphs)
         rows, start_graphs = self._starts(starts[:, 0], starts[:, 1])
         start_nodes = starts[rows, 0]
@@ -169,11 +172,12 @@ class PathExplorer:
             self.dataset.completion.follow(self._automata[way], nodes, self.pattern.graph, self.dataset)
 
     def _walks(self, way: int, origins: Origins, rows_wanted: int | None = None) -> Rows:
-        found = self._search(way).reached(machine_of(self._automata[way], self.dataset), origins, rows_wanted)
-        self.limits.hold(8 * 5 * len(found))  # three columns side by side, and two of them before
+        machine, with_lengths = machine_of(self._automata[way], self.dataset), self.pattern.length is not None
+        found = self._search(way).reached(machine, origins, rows_wanted, with_lengths)
+        self.limits.hold(8 * (found.shape[1] + 3) * len(found))  # the columns side by side, and two of them before
         starts, graphs = origins.rows[found[:, 0], layout.ORIGIN_NODE], origins.rows[found[:, 0], layout.ORIGIN_GRAPH]
         ends = (starts, found[:, 1]) if way == 0 else (found[:, 1], starts)
-        return np.stack((*ends, graphs), axis=1)
+        return np.stack((*ends, graphs, *found.T[2:]), axis=1)
 
     def _from_everywhere(self, graphs: Int64Array, rows_wanted: int | None) -> Rows:
         found = self._automata[0]
@@ -198,9 +202,25 @@ class PathExplorer:
 
     # --- both ends known ----------------------------------------------------------------------------------------------
 
-    def _linked(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> BoolArray | None:
-        """Tell of each (subject, object), in a known graph, whether there is a walk. None if the path does not repeat
-        links, or if a search from one side is better for so many pairs."""
+    def _linked(self, seeds: BindingTable, lengths: Int64Array) -> BindingTable:
+        """Return the rows that have a walk. lengths: of a shortest one, -1 if there is none."""
+        rows = np.flatnonzero(lengths >= 0)
+        if self.pattern.length is None:
+            return seeds.take(rows)
+        return self._with_lengths(seeds.take(rows), lengths[rows])
+
+    def _with_lengths(self, table: BindingTable, lengths: Int64Array) -> BindingTable:
+        """Bind the pattern's length in each row, or keep the rows that have it."""
+        length, ids = self.pattern.length, integer_ids(lengths)
+        if isinstance(length, Variable) and length not in table.variables:
+            return operators.with_column(table, length, ids)
+        assert length is not None
+        known = self.terms.ids([length.text])[0] if isinstance(length, Term) else table.column(length)
+        return table.take(np.flatnonzero(ids == known))
+
+    def _lengths(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Int64Array | None:
+        """Return the number of links of a shortest walk for each (subject, object) in a known graph, -1 if there is
+        none. None if the path does not repeat links, or if a search from one side is better for so many pairs."""
         if not self.plan.repeats_links:
             return None
         if len(subjects) > 1:
@@ -214,18 +234,21 @@ class PathExplorer:
         # What leads from one end on holds all walks to the other; the search from there finds these, if nothing else.
         way = int(counts[1] < counts[0])
         self._complete(way, (subjects, objects)[way])
-        is_linked = self._has_steps(subjects, objects, graphs)
+        lengths = self._steps_between(subjects, objects, graphs)
         if self._automata[0].is_nullable:
             same = np.flatnonzero(subjects == objects)
             rows, _ = self._starts(subjects[same], graphs[same])
-            is_linked[same[rows]] = True
-        return is_linked[places]
+            lengths[same[rows]] = 0
+        return lengths[places]
 
-    def _has_steps(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> BoolArray:
-        """Tell of each (subject, object) whether there is a walk of at least one link; the path repeats links."""
+    def _steps_between(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Int64Array:
+        """Return the least number of links, 1 at least, of a walk for each (subject, object), -1 where there is none;
+        the path repeats links."""
         source, machines = self.plan.meeting(self.dataset)
         ends = _origins(subjects, graphs), _origins(objects, graphs)
-        return distances(source, machines, ends, self.limits) > 0
+        lengths = distances(source, machines, ends, self.limits)
+        lengths[lengths == 0] = -1
+        return lengths
 
     def _between(self, subjects: Int64Array, objects: Int64Array, graphs: Int64Array) -> Rows:
         asked = distinct_rows(subjects, graphs, objects)
@@ -234,7 +257,7 @@ class PathExplorer:
         way = int(len(np.unique(pairs[:, 2])) < len(np.unique(pairs[:, 0])))
         # What leads from one end on holds all walks to the other; the search from there finds these, if nothing else.
         self._complete(way, pairs[:, 2 * way])
-        if len(pairs) <= PAIRS_MAX:
+        if len(pairs) <= PAIRS_MAX and self.pattern.length is None:
             return self._meeting(pairs)
         if way == 1:
             pairs = distinct_rows(pairs[:, 2], pairs[:, 1], pairs[:, 0])
@@ -251,7 +274,7 @@ class PathExplorer:
         found = self._automata[0]
         if self.plan.repeats_links:  # perhaps so many times only, which the search below does not count
             subjects, graphs, objects = pairs.T
-            kept = self._has_steps(subjects, objects, graphs)
+            kept = self._steps_between(subjects, objects, graphs) > 0
             if found.is_nullable:
                 kept |= subjects == objects
             return pairs[kept][:, [0, 2, 1]]
@@ -268,7 +291,8 @@ class PathExplorer:
     # --- the result ---------------------------------------------------------------------------------------------------
 
     def _table(self, found: Rows) -> BindingTable:
-        """Make a table of the variables of (subject, object, graph); where one stands twice, both must be equal."""
+        """Make a table of the variables of (subject, object, graph), and the length if it is asked for; where one
+        stands twice, both must be equal."""
         pattern = self.pattern
         columns: dict[Variable, int] = {}
         keep = np.ones(len(found), np.bool_)
@@ -279,7 +303,8 @@ class PathExplorer:
                 keep &= found[:, columns[part]] == found[:, at]
             columns.setdefault(part, at)
         found = found[keep]
-        return BindingTable(tuple(columns), tuple(found[:, at].copy() for at in columns.values()), len(found))
+        table = BindingTable(tuple(columns), tuple(found[:, at].copy() for at in columns.values()), len(found))
+        return table if pattern.length is None else self._with_lengths(table, found[:, 3])
 
 
 def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None = None) -> Origins:
