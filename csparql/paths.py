@@ -169,6 +169,13 @@ def is_repetition(path: Path) -> bool:
     return isinstance(path, ZeroOrOne | ZeroOrMore | OneOrMore | Repeated)
 
 
+def repeats_on(path: Path) -> bool:
+    """Tell whether a walk of a path that begins where another one ends makes one walk of the path with it."""
+    while isinstance(path, Inverse):
+        path = path.path
+    return isinstance(path, ZeroOrMore | OneOrMore | Repeated) and getattr(path, "high", None) is None
+
+
 def is_link(path: Path) -> bool:
     """Tell whether all walks of a path have one link."""
     match path:

@@ -20,7 +20,7 @@ from wukongs.csparql.algebra import DEFAULT, GraphRef, PathPattern
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.query.paths import path_layout, path_search
+from wukongs.query.paths import circles, path_layout, path_search
 from wukongs.query.paths import paths as searched
 from wukongs.query.paths.path_machine import PathPlan
 from wukongs.query.paths.paths import PathExplorer
@@ -104,7 +104,17 @@ def as_path(path: oracle.Path) -> paths.Path:
     raise AssertionError(path)
 
 
+class CircleMaker(PathMaker):
+    """Paths that lead back to where they began, most of them without an end."""
+
+    def path_pattern(self, graph: GraphRef) -> tuple[PathPattern, oracle.Path]:
+        path = self.path(self.rng.choice([0, 1, 2]))
+        path = ("{", path, self.rng.choice([2, 3]), None) if self.rng.random() < 0.2 else ("+", path)
+        return PathPattern(X, as_path(path), X, graph), path
+
+
 def shrink_buffers(monkeypatch: pytest.MonkeyPatch, edges: int, out: int, pairs_max: int) -> None:
+    monkeypatch.setattr(circles, "EDGES_PER_CALL", edges)
     for name, value in (
         ("EDGES_PER_CALL", edges),
         ("PAIR_EDGES_FIRST", 1),
@@ -182,6 +192,27 @@ def test_a_few_paths_reach_what_the_definitions_say(monkeypatch: pytest.MonkeyPa
         shrink_buffers(monkeypatch, 3, 5, seed % 3)
         solved += check(PathMaker(seed, 30)) > 0
     assert solved > 20, "most cases have no solution: they prove little"
+
+
+@given(st.integers(0, 2**32), st.sampled_from([10, 30, 60]), st.sampled_from([1, 3, 1000]), st.sampled_from([0, 2]))
+@fuzzed(300)
+def test_circles_are_those_of_the_definitions(seed: int, size: int, edges: int, edges_a_node: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        shrink_buffers(monkeypatch, edges, 5, 0)
+        monkeypatch.setattr(searched, "EDGES_A_NODE", edges_a_node)
+        check(CircleMaker(seed, size))
+
+
+@pytest.mark.nojit
+def test_a_few_circles_are_those_of_the_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, solved = [], 0
+    kept = circles.returning_nodes
+    monkeypatch.setattr(searched, "returning_nodes", lambda *given: asked.append(1) or kept(*given))
+    monkeypatch.setattr(searched, "EDGES_A_NODE", 0)
+    for seed in range(60):
+        shrink_buffers(monkeypatch, 2, 5, 0)
+        solved += check(CircleMaker(seed, 40)) > 0
+    assert min(len(asked), solved) > 20
 
 
 def test_every_way_of_stopping_is_met(monkeypatch: pytest.MonkeyPatch) -> None:

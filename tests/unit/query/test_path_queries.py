@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pytest
 
@@ -197,6 +198,34 @@ def test_circles() -> None:
     assert not engine.query(f"{PREFIX} ASK {{ :end :p+ :end }}").boolean
     assert ask(engine, "?x :p{1,499} ?x") == []
     assert len(ask(engine, "?x :p{250} ?y")) == 500 + 1
+
+
+@pytest.mark.parametrize("path", [":p+", "(:p|:q)+", "(:p/:p)+", "^:p{2,}", "(:p/:q?)+"])
+def test_circles_are_found_in_one_walk(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long chain into a circle of 7: a search from each node would look at two million triples."""
+    chain = " ".join(f":n{i} :p :n{i + 1} ." for i in range(2_000))
+    engine = engine_with(f"{chain} :n2000 :p :n1994 . :n5 :q :n5 . :n3 :a :It . :n1999 :a :It .")
+    edges: list[int] = []
+    for name in ("search_paths", "search_pairs"):
+        kernel = getattr(path_search, name)
+
+        def spied(*given: Any, kernel: Any = kernel) -> int:
+            before = int(given[-1][0])
+            status: int = kernel(*given)
+            edges.append(before - int(given[-1][0]))
+            return status
+
+        monkeypatch.setattr(path_search, name, spied)
+    monkeypatch.setattr(path_search, "EDGES_PER_CALL", 1_000)
+    expected = sorted({f"n{i}" for i in range(1994, 2001)} | ({"n5"} if path == "(:p|:q)+" else set()))
+    assert [x for (x,) in ask(engine, f"?x {path} ?x")] == expected
+    assert [x for (x,) in ask(engine, f"?x :p ?y . ?x {path} ?x", "?x")] == expected
+    assert engine.query(f"{PREFIX} ASK {{ ?x {path} ?x }}").boolean
+    assert sum(edges) < 100_000
+    assert [x for (x,) in ask(engine, f"?x :a :It . ?x {path} ?x", "?x")] == ["n1999"]
+    assert ask(engine, "?x :q/:p+ ?x") == [], "the path alone leads back from n5, the sequence does not"
+    engine.update(f"{PREFIX} DELETE DATA {{ :n2000 :p :n1994 }}")
+    assert [x for (x,) in ask(engine, f"?x {path} ?x")] == ["n5"] * (path == "(:p|:q)+")
 
 
 def test_bounded_repetitions() -> None:

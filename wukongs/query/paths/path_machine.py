@@ -9,7 +9,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import GraphRef, PathPattern
 from wukongs.csparql.automaton import Automaton, Link, automaton_of
-from wukongs.csparql.paths import Inverse, reaches_outside
+from wukongs.csparql.paths import Inverse, reaches_outside, repeats_on
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.path_layout import Machine, PathSource
@@ -41,6 +41,8 @@ class PathPlan:
     automata: tuple[Automaton, Automaton] = field(init=False)
     """From the subject, and from the object."""
     repeats_links: bool = field(init=False)
+    returns: bool = field(init=False)
+    """Whether it is asked from where it leads back to where it began, and circles.py may answer."""
     _terms: tuple[Term, ...] = field(init=False)
     _meeting: tuple[tuple[int, ...], LoweredPlan, tuple[Machine, Machine]] | None = field(init=False, default=None)
 
@@ -48,6 +50,9 @@ class PathPlan:
         pattern = self.pattern
         self.automata = automaton_of(pattern.path), automaton_of(Inverse(pattern.path))
         self.repeats_links = self.automata[0].repeats_links
+        is_circle = isinstance(pattern.subject, Variable) and pattern.subject == pattern.object
+        has_answer = repeats_on(pattern.path) and not self.automata[0].is_nullable
+        self.returns = is_circle and has_answer and pattern.length is None
         self._terms = tuple(term for link in self.automata[0].links() for term in link.terms())
 
     def reaches_outside(self, substituted: Collection[Variable]) -> bool:

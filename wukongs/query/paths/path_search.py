@@ -42,6 +42,10 @@ Kernel = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], Int64Array, Int
 """(out, spans, place, control) -> status"""
 
 
+class EdgesExceeded(Exception):
+    """A search has looked at more edges than it was allowed to: another way is better."""
+
+
 class Search:
     """Pairs visited so far and the scratch of one search; both grow. Raises QueryTimeout, BudgetExceeded."""
 
@@ -55,17 +59,22 @@ class Search:
         self.place[layout.AT_TRIPLE] = layout.NOT_STARTED
 
     def reached(
-        self, machine: Machine, origins: Origins, rows_wanted: int | None = None, with_lengths: bool = False
+        self,
+        machine: Machine,
+        origins: Origins,
+        rows_wanted: int | None = None,
+        with_lengths: bool = False,
+        edges_max: int | None = None,
     ) -> npt.NDArray[np.int64]:
         """Return (number of the origin, node) for each node that an origin leads to, with_lengths: and the least number
         of links that lead there. int64[n, 2 or 3]
 
-        rows_wanted: stop once there are so many."""
+        rows_wanted: stop once there are so many. Raises also EdgesExceeded, after edges_max triples or some more."""
 
         def kernel(out: Int64Array, spans: Int64Array, place: Int64Array, control: Int64Array) -> int:
             return int(search_paths(self.source, machine, origins, self.visited, NOBODY, out, spans, place, control))
 
-        return self._gathered(kernel, rows_wanted, 3 if with_lengths else 2)
+        return self._gathered(kernel, rows_wanted, 3 if with_lengths else 2, edges_max)
 
     def graphs(self, nodes: Int64Array, graphs: Int64Array, only_one: bool) -> npt.NDArray[np.int64]:
         """Return (number of the node, graph) for each graph that knows a node; graphs: the one to look in, or -1."""
@@ -76,7 +85,9 @@ class Search:
         found = self._gathered(kernel, None, 2)
         return distinct_rows(found[:, 0], found[:, 1]) if len(found) else found
 
-    def _gathered(self, kernel: Kernel, rows_wanted: int | None, width: int) -> npt.NDArray[np.int64]:
+    def _gathered(
+        self, kernel: Kernel, rows_wanted: int | None, width: int, edges_max: int | None = None
+    ) -> npt.NDArray[np.int64]:
         out = np.empty((max(OUT_ROWS, 2 * len(self.spans)), width), np.int64)
         gathered: list[npt.NDArray[np.int64]] = []
         total = 0
@@ -86,6 +97,8 @@ class Search:
             control[layout.EDGES_LEFT] = EDGES_PER_CALL
             status = kernel(out, self.spans, place, control)
             self.limits.check()
+            if edges_max is not None:
+                edges_max = _edges_left(edges_max, status, control)
             self.make_room(status)
             if status == layout.NEED_SPANS and len(out) < 2 * len(self.spans):
                 gathered.append(out[: place[layout.WRITTEN]].copy())
@@ -108,6 +121,14 @@ class Search:
             self.spans = np.empty((4 * len(self.spans), SPAN_WIDTH), np.int64)
         elif status == layout.NEED_ROOM:
             self.visited = _grown(self.visited, int(self.place[layout.TAIL]), self.limits)
+
+
+def _edges_left(edges_max: int, status: int, control: Int64Array) -> int:
+    """Return how many edges a search may still look at after a call. Raises EdgesExceeded."""
+    edges_max -= EDGES_PER_CALL - int(control[layout.EDGES_LEFT])
+    if edges_max < 0 and status != layout.DONE:
+        raise EdgesExceeded
+    return edges_max
 
 
 def _check_rows(count: int, limits: Limits) -> None:
@@ -187,10 +208,15 @@ def is_connected(
 
 
 def distances(
-    source: PathSource, machines: tuple[Machine, Machine], pairs: tuple[Origins, Origins], limits: Limits
+    source: PathSource,
+    machines: tuple[Machine, Machine],
+    pairs: tuple[Origins, Origins],
+    limits: Limits,
+    edges_max: int | None = None,
 ) -> Int64Array:
     """Return the least number of links, at least one, that lead from one end of each pair to the other, 0 where there
-    is no such walk (meeting_kernels.search_pairs). Raises QueryTimeout, BudgetExceeded."""
+    is no such walk (meeting_kernels.search_pairs). Raises QueryTimeout, BudgetExceeded; EdgesExceeded, after edges_max
+    triples or some more."""
     visited = Visited(*_room(MET_PAIRS_FIRST)), Visited(*_room(MET_PAIRS_FIRST))
     found = np.empty(len(pairs[0].rows), np.int64)
     nothing, spans = np.empty((1, 2), np.int64), np.empty((SPANS, SPAN_WIDTH), np.int64)
@@ -202,6 +228,8 @@ def distances(
         control[layout.EDGES_LEFT] = EDGES_PER_CALL
         status = search_pairs(source, machines, pairs, visited, found, nothing, spans, places, control)
         limits.check()
+        if edges_max is not None:
+            edges_max = _edges_left(edges_max, status, control)
         if status == layout.NEED_SPANS:
             spans = np.empty((4 * len(spans), SPAN_WIDTH), np.int64)
         elif status == layout.NEED_ROOM:
@@ -218,17 +246,7 @@ def keys_of(source: PathSource, step: int, excluded: Int64Array, graph: int, lim
 
     excluded: predicates that the triples must not have; graph: -1 for any. int64[n, 2]"""
     row = source.steps[step]
-    predicate = int(row[PREDICATE]) if row[PREDICATE_KIND] == CONSTANT else -1
-    spans = np.empty((SPANS, SPAN_WIDTH), np.int64)
-    while True:
-        m = collect_keys(
-            row, source.parts, source.part_rows, source.descriptors, source.default_graph, predicate, graph, spans
-        )
-        if m >= 0:
-            break
-        spans = np.empty((4 * len(spans), SPAN_WIDTH), np.int64)
-    spans = spans[:m]
-    spans = spans[~np.isin(spans[:, SPAN_PREDICATE], excluded)]
+    spans = _key_spans(source, step, excluded, graph)
     sizes = spans[:, SPAN_HI] - spans[:, SPAN_LO]
     total = int(sizes.sum())
     if total > limits.rows_max:
@@ -246,3 +264,24 @@ def keys_of(source: PathSource, step: int, excluded: Int64Array, graph: int, lim
             span[SPAN_LO], span[SPAN_HI] = first + start, first + stop
             written = int(fill_keys(row, source.descriptors, span, out, written))
     return out[:written]
+
+
+def keys_count(source: PathSource, step: int, excluded: Int64Array) -> int:
+    """Return about how many nodes keys_of would list."""
+    spans = _key_spans(source, step, excluded, -1)
+    return int((spans[:, SPAN_HI] - spans[:, SPAN_LO]).sum())
+
+
+def _key_spans(source: PathSource, step: int, excluded: Int64Array, graph: int) -> npt.NDArray[np.int64]:
+    row = source.steps[step]
+    predicate = int(row[PREDICATE]) if row[PREDICATE_KIND] == CONSTANT else -1
+    spans = np.empty((SPANS, SPAN_WIDTH), np.int64)
+    while True:
+        m = collect_keys(
+            row, source.parts, source.part_rows, source.descriptors, source.default_graph, predicate, graph, spans
+        )
+        if m >= 0:
+            break
+        spans = np.empty((4 * len(spans), SPAN_WIDTH), np.int64)
+    spans = spans[:m]
+    return spans[~np.isin(spans[:, SPAN_PREDICATE], excluded)]

@@ -25,6 +25,7 @@ from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.paths import path_layout as layout
+from wukongs.query.paths.circles import returning_nodes
 from wukongs.query.paths.path_layout import Origins
 from wukongs.query.paths.path_machine import (
     ANY_LINKS,
@@ -35,7 +36,7 @@ from wukongs.query.paths.path_machine import (
     reversed_links,
     source_of,
 )
-from wukongs.query.paths.path_search import Search, distances, is_connected, keys_of
+from wukongs.query.paths.path_search import EdgesExceeded, Search, distances, is_connected, keys_count, keys_of
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.rows import distinct_rows, numbered
 from wukongs.store.dtypes import NO_MATCH, Int64Array
@@ -46,6 +47,9 @@ PAIRS_MAX = 32
 side."""
 PAIRS_AN_END_MAX = 16
 """Where links are repeated, that is only done if there are so many pairs for each of the nodes on that side."""
+EDGES_A_NODE = 8
+"""`?x path ?x` is searched from each node as long as this takes so many edges a node; then circles are sought in the
+whole graph (circles.py)."""
 _NO_GRAPH = 0
 """In the graph column of a search whose steps know their graph."""
 _ANY_GRAPH = -1
@@ -78,6 +82,16 @@ class PathExplorer:
         if seeds.length == 0:
             missing = [v for v in self.pattern.variables() if v not in seeds.variables]
             return BindingTable.empty((*seeds.variables, *missing))
+        mark = self.limits.mark()
+        try:
+            return self._explored(seeds, rows_wanted)
+        except EdgesExceeded:
+            self.limits.back_to(mark, 0)
+        nodes, graphs = returning_nodes(self.pattern, self._automata[0], self.dataset, self.limits)
+        graphs = np.full(len(nodes), _NO_GRAPH, np.int64) if graphs is None else graphs
+        return self._joined(seeds, np.stack((nodes, nodes, graphs), axis=1))
+
+    def _explored(self, seeds: BindingTable, rows_wanted: int | None) -> BindingTable:
         subjects, objects = self._known(self.pattern.subject, seeds), self._known(self.pattern.object, seeds)
         graphs = self._graphs(seeds)
         is_unit = not seeds.variables
@@ -94,8 +108,11 @@ class PathExplorer:
             return self._linked(seeds, lengths)
         else:
             found = self._between(subjects, objects, graphs)
-        table = self._table(found)
-        return table if is_unit and seeds.length == 1 else operators.join(seeds, table, self.limits.rows_max)
+        return self._joined(seeds, found)
+
+    def _joined(self, seeds: BindingTable, found: Rows) -> BindingTable:
+        table, is_unit = self._table(found), not seeds.variables and seeds.length == 1
+        return table if is_unit else operators.join(seeds, table, self.limits.rows_max)
 
     # --- the rows -----------------------------------------------------------------------------------------------------
 
@@ -171,9 +188,19 @@ class PathExplorer:
         if self.dataset.completion is not None:
             self.dataset.completion.follow(self._automata[way], nodes, self.pattern.graph, self.dataset)
 
-    def _walks(self, way: int, origins: Origins, rows_wanted: int | None = None) -> Rows:
+    def _edges_max(self, pair_count: int) -> int | None:
+        """Return how many edges searches between so many pairs may look at, before one walk over all edges is better.
+        None: any number."""
+        if not self.plan.returns or pair_count <= PAIRS_MAX or self.dataset.completion is not None:
+            return None
+        links = self._automata[0].first_links()
+        source = source_of(links, self.pattern.graph, self.dataset)
+        counts = (keys_count(source, step, excluded_ids(link, self.dataset)) for step, link in enumerate(links))
+        return EDGES_A_NODE * sum(counts)
+
+    def _walks(self, way: int, origins: Origins, rows_wanted: int | None = None, edges_max: int | None = None) -> Rows:
         machine, with_lengths = machine_of(self._automata[way], self.dataset), self.pattern.length is not None
-        found = self._search(way).reached(machine, origins, rows_wanted, with_lengths)
+        found = self._search(way).reached(machine, origins, rows_wanted, with_lengths, edges_max)
         self.limits.hold(8 * (found.shape[1] + 3) * len(found))  # the columns side by side, and two of them before
         starts, graphs = origins.rows[found[:, 0], layout.ORIGIN_NODE], origins.rows[found[:, 0], layout.ORIGIN_GRAPH]
         ends = (starts, found[:, 1]) if way == 0 else (found[:, 1], starts)
@@ -198,7 +225,8 @@ class PathExplorer:
         starts = distinct_rows(keys[:, 1], keys[:, 0])
         nodes, node_graphs = starts[:, 0], starts[:, 1]
         targets = nodes if self.pattern.subject == self.pattern.object else None
-        return self._walks(0, _origins(nodes, node_graphs, targets), rows_wanted)
+        edges_max = EDGES_A_NODE * len(starts) if self.plan.returns else None
+        return self._walks(0, _origins(nodes, node_graphs, targets), rows_wanted, edges_max)
 
     # --- both ends known ----------------------------------------------------------------------------------------------
 
@@ -246,7 +274,7 @@ class PathExplorer:
         the path repeats links."""
         source, machines = self.plan.meeting(self.dataset)
         ends = _origins(subjects, graphs), _origins(objects, graphs)
-        lengths = distances(source, machines, ends, self.limits)
+        lengths = distances(source, machines, ends, self.limits, self._edges_max(len(subjects)))
         lengths[lengths == 0] = -1
         return lengths
 
@@ -266,7 +294,7 @@ class PathExplorer:
         bounds = np.append(np.flatnonzero(is_first), len(pairs))
         starts = pairs[bounds[:-1]]
         origins = np.stack((starts[:, 0], starts[:, 1], bounds[:-1], bounds[1:]), axis=1)
-        return self._walks(way, Origins(origins, pairs[:, 2].copy()))
+        return self._walks(way, Origins(origins, pairs[:, 2].copy()), edges_max=self._edges_max(len(pairs)))
 
     def _meeting(self, pairs: Rows) -> Rows:
         """Keep the (subject, graph, object) between which there is a walk; return them as (subject, object, graph). A
