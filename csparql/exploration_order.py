@@ -1,10 +1,10 @@
 """The order in which the parts of a chain of joins are explored, each from the rows of those before it.
 
 A part is explorable if its solutions that join with given rows can be found from these rows: triple patterns, paths,
-triple terms and their parts, and filters, unions and BINDs of such parts. A chain's triple patterns are no single Bgp
-any more: patterns that share no variable are parts of their own, and a path, union or triple term that links them may
-come in between. At each turn the part is taken that reads and leaves the fewest rows. Rows that are left count for more
-while triple terms are still to be tied to their parts, row by row.
+triple terms and their parts, and filters, unions, BINDs and plain subqueries of such parts. A chain's triple patterns
+are no single Bgp any more: patterns that share no variable are parts of their own, and a path, union or triple term
+that links them may come in between. At each turn the part is taken that reads and leaves the fewest rows. Rows that are
+left count for more while triple terms are still to be tied to their parts, row by row.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from wukongs.csparql.algebra import (
     Join,
     Node,
     PathPattern,
+    Project,
     TermOrVariable,
     TripleParts,
     Union,
@@ -71,7 +72,7 @@ def is_explorable(node: Node, bound: Collection[Variable] = ()) -> bool:
     makes itself, if its value is the same for equal bindings, and if the rows of T do not bind v, with which its value
     would be compared."""
     found = _explorable(node)
-    return found is not None and found.made.isdisjoint(bound)
+    return found is not None and found.made.isdisjoint(bound) and not (bound and _is_apart(node, found, bound))
 
 
 def explorable_operands(operands: Sequence[Node], bound: Collection[Variable] = ()) -> tuple[Node, ...]:
@@ -85,7 +86,14 @@ def explorable_operands(operands: Sequence[Node], bound: Collection[Variable] = 
         if variables is not None
         and variables.made.isdisjoint(bound)
         and all(others[variable] == 1 for variable in variables.made)
+        and not _is_apart(operand, variables, (*bound, *(each for each, count in others.items() if count > 1)))
     )
+
+
+def _is_apart(node: Node, variables: _Explorable, bound: Collection[Variable]) -> bool:
+    """Tell whether a node is a subquery that shares no variable with the rows around it: it is found once, and not for
+    each of them."""
+    return isinstance(node, Project) and variables.possible.isdisjoint(bound)
 
 
 def _explorable(node: Node) -> _Explorable | None:
@@ -102,6 +110,10 @@ def _explorable(node: Node) -> _Explorable | None:
             if below is None or not _is_closed(expression, below) or calls_any(expression, PER_ROW):
                 return None
             return below._replace(made=below.made | {variable})
+        case Project():
+            # The variables that a subquery does not let out have names of their own, so no other rows bind them.
+            below, seen = _explorable(node.pattern), frozenset(node.variables)
+            return None if below is None else _Explorable(*(variables & seen for variables in below))
         case Union() | Join():
             left, right = _explorable(node.left), _explorable(node.right)
             if left is None or right is None:
@@ -136,7 +148,7 @@ def graphs_of(node: Node) -> frozenset[GraphRef]:
             return frozenset((graph,))
         case TripleParts():
             return frozenset()
-        case Filter(pattern=pattern) | Extend(pattern=pattern):
+        case Filter(pattern=pattern) | Extend(pattern=pattern) | Project(pattern=pattern):
             return graphs_of(pattern)
         case Union() | Join():
             return graphs_of(node.left) | graphs_of(node.right)
@@ -210,7 +222,7 @@ def part_estimate(
             return path_estimate(node, bound, rows, cardinalities)
         case TripleParts():
             return _parts_estimate(node, bound, rows)
-        case Extend():
+        case Extend() | Project():
             return part_estimate(node.pattern, bound, rows, cardinalities)
         case Filter():
             filtered = FilteredBgp.of(node)

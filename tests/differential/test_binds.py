@@ -33,7 +33,8 @@ class Groups:
         parts = [first] if first else []
         for _ in range(rng.randint(1, 4)):
             self.budget -= 1
-            kind = rng.choice(("triple", "triple", "bind", "bind", "filter", "union", "group", "optional", "minus"))
+            kinds = ("triple", "triple", "bind", "bind", "filter", "union", "group", "optional", "minus", "subquery")
+            kind = rng.choice(kinds)
             if kind == "bind":
                 free = [variable for variable in VARIABLES if variable not in seen and variable not in first]
                 if free:
@@ -48,6 +49,8 @@ class Groups:
                 seen.update(ends)
             else:
                 inner = self.group(depth - 1)
+                if kind == "subquery":
+                    inner = self.subquery(inner)
                 word = {"optional": "OPTIONAL ", "minus": "MINUS "}.get(kind, "")
                 parts.append(f"{word}{{ {inner} }}")
                 if kind == "union":
@@ -57,6 +60,14 @@ class Groups:
                 if kind != "minus":
                     seen.update(variable for variable in VARIABLES if variable in inner)
         return " ".join(parts)
+
+    def subquery(self, inner: str) -> str:
+        rng = self.rng
+        selected = rng.sample(VARIABLES, rng.randint(1, 3))
+        free = [variable for variable in VARIABLES if variable not in inner and variable not in selected]
+        if free and rng.random() < 0.4:
+            selected.append(f"({self.expression()} AS {rng.choice(free)})")
+        return f"SELECT {'DISTINCT ' * (rng.random() < 0.2)}{' '.join(selected)} {{ {inner} }}"
 
     def expression(self) -> str:
         rng, one = self.rng, self.rng.choice(VARIABLES)
@@ -91,6 +102,15 @@ def test_random_groups_with_bind(number: int) -> None:
     assert tally.not_empty >= QUERIES // 4
 
 
+def test_a_subquery_that_shares_nothing_is_evaluated_once() -> None:
+    """Explored from each of 2,000 rows it would be a product of four million, and then filtered."""
+    lines = "".join(f"<http://e/n{n}> <http://e/p> {n} .\n" for n in range(2000))
+    with wukongs.Engine(settings=wukongs.Settings(rows_max=10_000)) as engine:
+        engine.load(io.BytesIO(lines.encode()), format="turtle")
+        text = "SELECT * { ?x :p ?n { SELECT ?y { ?y :p ?m BIND(?m + 1 AS ?k) FILTER(?k = 7) } } }"
+        assert len(engine.query(f"PREFIX : <http://e/> {text}")) == 2000
+
+
 @pytest.mark.parametrize(
     "where",
     [
@@ -99,6 +119,12 @@ def test_random_groups_with_bind(number: int) -> None:
         "VALUES ?x { :n7 :n8 } OPTIONAL { ?x :p ?y BIND(1 AS ?d) }",
         "VALUES ?x { :n7 :none } MINUS { ?x :p ?y BIND(1 AS ?d) }",
         ":n7 :p ?x { { ?x :p+ ?y BIND(?y AS ?far) } UNION { ?x :q ?y } }",
+        "VALUES ?x { :n7 :n8 } { SELECT ?x ?d { ?x :p ?y BIND(STR(?y) AS ?d) } }",
+        "VALUES ?x { :n7 :n8 } { SELECT ?x (STR(?y) AS ?d) { ?x :p ?y } }",
+        "VALUES ?x { :n7 :n8 } OPTIONAL { SELECT ?x ?z { { SELECT ?x ?y { ?x :p ?y } } ?y :p ?z } }",
+        "VALUES ?x { :n7 :none } MINUS { SELECT ?x { ?x :p ?y BIND(1 AS ?d) } }",
+        "{ SELECT ?x { VALUES ?x { :n7 :n8 } } } { SELECT ?x ?d { ?x :p ?y BIND(1 AS ?d) } }",
+        "VALUES ?x { :n7 :n8 } { SELECT ?x { ?x :p ?y BIND(1 AS ?d) } } UNION { SELECT ?x { ?x :p/:p ?y } }",
     ],
 )
 def test_a_group_with_bind_is_explored_from_the_rows(where: str) -> None:

@@ -20,6 +20,8 @@ WHERE = [
     "SELECT ?y { ?x :p+ ?y }",
     "SELECT ?y ?n { ?x (:p+ AS ?n) ?y }",
     "SELECT ?y ?n { ?y :q ?z . ?x (:p{2,} AS ?n) ?y }",
+    "SELECT ?y ?d { ?x :p ?y { SELECT ?y (STR(?z) AS ?d) { ?y :q ?z } } }",
+    "SELECT ?y { ?x :p ?y FILTER EXISTS { ?y :q ?v { SELECT ?y ?v { ?y :q|:p ?v BIND(?v AS ?d) } } } }",
     "SELECT (COUNT(?y) AS ?count) { ?x :p ?y }",
     "SELECT ?y { ?x :p ?y FILTER NOT EXISTS { ?y :q ?x } }",
     "SELECT DISTINCT ?y { { ?x :p ?y } UNION { ?y :q ?x } }",

@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from wukongs.csparql.algebra import Expression, Extend, Filter, Join, Node, PathPattern, TripleParts, Union
+from wukongs.csparql.algebra import Expression, Extend, Filter, Join, Node, PathPattern, Project, TripleParts, Union
 from wukongs.csparql.explain import Moved
 from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.plan import FilteredBgp
@@ -92,6 +92,9 @@ class Exploration:
             case Extend(pattern=pattern, variable=variable, expression=expression):
                 found = self.explore(pattern, table)
                 return operators.with_column(found, variable, evaluate(expression, found, self.terms))
+            case Project(pattern=pattern, variables=variables):
+                found = self.explore(pattern, table, rows_wanted)
+                return operators.project(found, tuple(dict.fromkeys((*table.variables, *variables))))
             case Union(left=left, right=right):
                 sides = self.explore(left, table, rows_wanted), self.explore(right, table, rows_wanted)
                 return operators.union(*sides, self.limits.rows_max)
