@@ -7,10 +7,12 @@ takes the rules to all parts of a pattern.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
 from wukongs.csparql.algebra import (
+    UNIT,
     Bgp,
     Call,
     Distinct,
@@ -21,13 +23,17 @@ from wukongs.csparql.algebra import (
     LeftJoin,
     Minus,
     Node,
+    OrderBy,
+    PathPattern,
     Project,
     Query,
+    Slice,
     Timestamp,
     TripleParts,
     TriplePattern,
     Union,
 )
+from wukongs.csparql.paths import OneOrMore, Path, Repeated, ZeroOrMore, ZeroOrOne, is_link, repeated
 from wukongs.csparql.scope import (
     NO_VARIABLES,
     certain_variables,
@@ -37,9 +43,11 @@ from wukongs.csparql.scope import (
     possible_variables,
 )
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.walk import join_all, join_operands, map_children
+from wukongs.csparql.walk import join_all, join_operands, map_children, parts_of, per_row_function
 
 CONJUNCTS_MAX = 100
+
+_ChainPart = TriplePattern | PathPattern
 
 
 def rewrite(query: Query) -> Query:
@@ -48,10 +56,100 @@ def rewrite(query: Query) -> Query:
     Raises UnsupportedFeatureError: the query uses a feature of the grammar that cannot be answered (SERVICE)."""
     if query.refused is not None:
         raise query.refused.with_traceback(None)
-    pattern = query.pattern
+    pattern = shorten_chains(query)
     for rule in RULES:
         pattern = rule(pattern)
     return replace(query, pattern=pattern)
+
+
+# --- chains become paths with bounds ----------------------------------------------------------------------------------
+
+
+def shorten_chains(query: Query) -> Node:
+    """Make one path of a chain such as `:p/:p?/:p?`, where nobody counts its walks: `:p{1,3}`.
+
+    The parser makes joins of a chain, which count each walk. That shows neither in ASK nor below DISTINCT. With a link
+    that is no option in it, no node leads to itself by no link, so constants that the graph does not know are the same
+    to both. The node between two parts has to be a blank node of these two alone."""
+    whole = query.pattern
+    while isinstance(whole, Slice):
+        whole = whole.pattern
+    is_set = query.form == "ask" or isinstance(whole, Distinct)
+    if not is_set or per_row_function(query.pattern) is not None:
+        return query.pattern
+    blanks = Counter(part for part in parts_of(query.pattern) if isinstance(part, Variable) and part.is_blank)
+    between = {blank for blank, count in blanks.items() if count == 2}
+    if not between:
+        return query.pattern
+
+    def shortened(node: Node) -> Node:
+        match node:
+            case Join():
+                return _with_paths(list(map(shortened, join_operands(node))), between)
+            case LeftJoin() | Minus() | Union():
+                return replace(node, left=shortened(node.left), right=shortened(node.right))
+            case Project() | Filter() | Extend() | Distinct() | OrderBy():
+                return replace(node, pattern=shortened(node.pattern))
+            case Slice() if node is query.pattern:
+                return replace(node, pattern=shortened(node.pattern))
+            case _:
+                return node
+
+    return shortened(query.pattern)
+
+
+def _with_paths(operands: list[Node], between: set[Variable]) -> Node:
+    """Join operands, with paths in the place of chains."""
+    paths: list[TriplePattern | PathPattern] = [node for node in operands if isinstance(node, PathPattern)]
+    triples = [triple for node in operands if isinstance(node, Bgp) for triple in node.patterns]
+    parts = [part for part in (*paths, *triples) if _link_bounds(part) is not None]
+    left = parts
+    while (found := _first_chain(left, between)) is not None:
+        first, second, whole = found
+        left = [whole, *(part for part in left if part is not first and part is not second)]
+    gone = {id(part) for part in parts} - {id(part) for part in left}
+    kept: list[Node] = []
+    for node in operands:
+        if isinstance(node, Bgp):
+            node = Bgp(tuple(triple for triple in node.patterns if id(triple) not in gone))
+        if id(node) not in gone and node != UNIT:
+            kept.append(node)
+    return join_all([*kept, *(part for part in left if isinstance(part, PathPattern) and part not in paths)])
+
+
+def _first_chain(parts: list[_ChainPart], between: set[Variable]) -> tuple[_ChainPart, _ChainPart, PathPattern] | None:
+    for first in parts:
+        for second in parts:
+            if first is not second and first.object in between and first.object == second.subject:
+                whole = _one_path(first, second)
+                if whole is not None:
+                    return first, second, whole
+    return None
+
+
+def _link_bounds(part: _ChainPart) -> tuple[Path, int, int | None] | None:
+    """Return (link, least, greatest number of times) of a link, or of one that is repeated from 0 or 1 times on."""
+    if isinstance(part, TriplePattern):
+        return None if isinstance(part.predicate, Variable) else (part.predicate, 1, 1)
+    match part.path if part.length is None else None:
+        case ZeroOrOne(path=link) if is_link(link):
+            return link, 0, 1
+        case ZeroOrMore(path=link) if is_link(link):
+            return link, 0, None
+        case OneOrMore(path=link) if is_link(link):
+            return link, 1, None
+        case Repeated(path=link, low=0 | 1 as low, high=high) if is_link(link):
+            return link, low, high
+    return None
+
+
+def _one_path(first: _ChainPart, second: _ChainPart) -> PathPattern | None:
+    """Return the path that two parts of a chain make, None if that is not one link repeated from once on."""
+    one, other = _link_bounds(first), _link_bounds(second)
+    if one is None or other is None or one[0] != other[0] or first.graph != second.graph or one[1] + other[1] != 1:
+        return None
+    high = None if one[2] is None or other[2] is None else one[2] + other[2]
+    return PathPattern(first.subject, repeated(one[0], 1, high), second.object, first.graph)
 
 
 # --- joins sink below OPTIONAL ----------------------------------------------------------------------------------------

@@ -289,3 +289,79 @@ def test_explain_shows_paths() -> None:
     engine = engine_with(":a :p :b .")
     text = engine.explain(f"{PREFIX} SELECT * {{ ?x :q ?y . ?y (:p|^:q)+ ?z }}")
     assert f"Path ?y (<{EX}p>|^<{EX}q>)+ ?z" in text
+
+
+CHAINS = {
+    ":p/:p?": (1, 2),
+    ":p/:p?/:p?/:p?": (1, 4),
+    ":p?/:p/:p?": (1, 3),
+    ":p/:p*": (1, None),
+    ":p?/:p+/:p?": (1, None),
+    "^:p/^:p?": (-1, -2),
+    ":p/:p{0,3}": (1, 4),
+}
+
+
+def few_steps(edges: set[tuple[int, int]], low: int, high: int | None) -> set[tuple[int, int]]:
+    """The pairs that low to high edges lead between, along them or (below 0) against them."""
+    if low < 0:
+        assert high is not None
+        return {(b, a) for a, b in few_steps(edges, -low, -high)}
+    found, level = set[tuple[int, int]](), {(node, node) for edge in edges for node in edge}
+    for count in range((30 if high is None else high) + 1):
+        found |= level if count >= low else set()
+        level = {(a, c) for a, b in level for b2, c in edges if b == b2}
+    return found
+
+
+@pytest.mark.parametrize("path", CHAINS)
+def test_a_chain_of_one_link_is_a_path_where_nobody_counts(path: str) -> None:
+    edges = {(n, (n * 5 + k) % 19) for n in range(0, 19, 2) for k in (1, 4)}
+    engine = engine_with(" ".join(f":n{a} :p :n{b} ." for a, b in edges) + ":n0 :q :n1 .")
+    expected = sorted((f"n{a}", f"n{b}") for a, b in few_steps(edges, *CHAINS[path]))
+    assert ask(engine, f"?x {path} ?y", "DISTINCT ?x ?y") == expected
+    assert ask(engine, f"?x {path} ?y FILTER(?x != :n4) OPTIONAL {{ ?y {path} :n3 }}", "DISTINCT ?y ?x") == sorted(
+        (y, x) for x, y in expected if x != "n4"
+    )
+    assert ask(engine, f"{{ ?x {path} ?y }} UNION {{ ?x :q ?y }}", "DISTINCT ?x ?y") == sorted(
+        {*expected, ("n0", "n1")}
+    )
+    assert ask(engine, f":n0 :q ?x . ?x {path} ?y", "DISTINCT ?y") == [(y,) for x, y in expected if x == "n1"]
+    for b in range(19):
+        assert engine.query(f"{PREFIX} ASK {{ :n2 {path} :n{b} }}").boolean is (("n2", f"n{b}") in expected)
+    assert len(ask(engine, f"?x {path} ?y", "?x ?y")) >= len(expected)
+    for head in (f"SELECT DISTINCT ?x {{ ?x {path} ?y }}", f"ASK {{ ?x {path} ?y }}"):
+        assert engine.explain(f"{PREFIX} {head}").count("Path ") == 1
+        assert "Bgp" not in engine.explain(f"{PREFIX} {head}")
+
+
+@pytest.mark.parametrize(
+    ("text", "paths", "triples"),
+    [
+        ("SELECT ?x { ?x :p/:p? ?y }", 1, 1),
+        ("SELECT DISTINCT ?x { ?x :p/:q? ?y }", 1, 1),
+        ("SELECT DISTINCT ?x { ?x :p?/:p? ?y }", 2, 0),
+        ("SELECT DISTINCT ?x { ?x :p ?b . ?b :p? ?y }", 1, 1),
+        ("SELECT DISTINCT ?x { ?x :p _:b . _:b :p? ?y }", 1, 0),
+        ("SELECT DISTINCT ?x { ?x :p _:b . _:b :p? ?y ; :q ?z }", 1, 2),
+        ("SELECT DISTINCT ?x { ?x :p/:p? ?y BIND(RAND() AS ?r) }", 1, 1),
+        ("SELECT DISTINCT ?x { { SELECT ?x { ?x :p/:p? ?y } LIMIT 2 } }", 1, 1),
+        ("SELECT DISTINCT (COUNT(*) AS ?n) { ?x :p/:p? ?y }", 1, 1),
+        ("SELECT DISTINCT ?x { ?x :p/:p/:p? ?y }", 1, 1),
+        ("SELECT DISTINCT ?x { { SELECT ?x ?y { ?x :p/:p? ?y } } } ORDER BY ?y LIMIT 3", 1, 0),
+        ("SELECT DISTINCT ?x { GRAPH ?g { ?x :p/:p?/:p? ?y } }", 1, 0),
+    ],
+)
+def test_which_chains_become_paths(text: str, paths: int, triples: int) -> None:
+    engine = engine_with(":a :p :b . :b :p :c ; :q :d .")
+    shown = engine.explain(f"{PREFIX} {text}")
+    assert shown.count("Path ") == paths, shown
+    assert sum(int(line.split("Bgp of ")[1].split()[0]) for line in shown.splitlines() if "Bgp of" in line) == triples
+
+
+def test_a_chain_counts_where_it_should() -> None:
+    engine = engine_with(":a :p :b , :c . :b :p :d . :c :p :d . :b :q :d .")
+    assert ask(engine, ":a :p/:p? ?y", "?y") == [("b",), ("c",), ("d",), ("d",)]
+    assert ask(engine, ":a :p/:p? ?y", "DISTINCT ?y") == [("b",), ("c",), ("d",)]
+    assert ask(engine, "{ SELECT (COUNT(*) AS ?n) { :a :p/:p? ?z } }", "DISTINCT ?n") == [("4",)]
+    assert ask(engine, ":nowhere :p?/:p? ?y", "DISTINCT ?y") == [], "between the two parts stands a node of the graph"
