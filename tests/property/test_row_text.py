@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.query.result_rows import columns_of
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
+from wukongs.query.output import row_text
 from wukongs.query.output.row_formats import row_format
 from wukongs.query.output.row_text import RowFormat
 
@@ -47,10 +48,16 @@ def by_term(rows: RowFormat, cells: Sequence[Sequence[str | None]]) -> str:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@given(st.lists(_ROW, max_size=8))
+@given(st.lists(_ROW, max_size=8), st.sampled_from([0, 64]))
 def test_what_the_kernels_write_is_what_the_format_writes_of_each_term(
-    format: str, table: list[tuple[str | None, str | None, str | None]]
+    format: str, table: list[tuple[str | None, str | None, str | None]], few: int
 ) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(row_text, "FEW_CELLS", few)
+        check(format, table)
+
+
+def check(format: str, table: list[tuple[str | None, str | None, str | None]]) -> None:
     rows = row_format(format, ("x", 'y"', "é"))
     reader, columns = columns_of(table, 3)
     try:

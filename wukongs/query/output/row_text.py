@@ -20,6 +20,9 @@ from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.store.dictionary import join_texts
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
+FEW_CELLS = 64
+"""So many are written by one call: a kernel for each part of the work would take longer to be called."""
+
 Cell = Callable[[str], str]
 """Canonical text -> the cell that stands for it."""
 Escape = Callable[[str], str]
@@ -108,9 +111,24 @@ class RowFormat:
     def rows(self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader) -> UInt8Array:
         """Write some rows, in UTF-8: uint8[n_bytes]. columns[i] : int64[count]. Raises DataError (a character that the
         format cannot hold)."""
+        if 0 < count * len(columns) <= FEW_CELLS:
+            few = self._few_rows(columns, count, reader)
+            if few is not None:
+                return few
         places, cells, starts, sizes = self._cells(columns, count, reader)
         written: UInt8Array = kernels.write_rows(places, cells, starts, sizes, *self._frame, self.leaves_out)
         return written
+
+    def _few_rows(self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader) -> UInt8Array | None:
+        """Write few rows by one call; None if the tables cannot write a term."""
+        cells = np.concatenate(columns).tolist()
+        distinct = dict.fromkeys(cells)
+        distinct.pop(UNBOUND, None)
+        numbers = dict(zip(distinct, range(len(distinct)), strict=True))
+        places = np.array([numbers.get(cell, len(numbers)) for cell in cells], np.int64).reshape(len(columns), count)
+        text, offsets = reader.gather(np.array(list(numbers), np.int64))
+        written, is_whole = kernels.write_few(places, text, offsets, *self.forms.tables, *self._frame, self.leaves_out)
+        return written if is_whole else None
 
     def _cells(
         self, columns: Sequence[Int64Array], count: int, reader: Utf8Reader
@@ -130,7 +148,8 @@ def _written(
 ) -> tuple[UInt8Array, Int64Array, Int64Array]:
     """Write each term once: their texts, where each starts, its size."""
     cells, ends, odd = _by_tables(ids, reader, forms, term)
-    starts, sizes = ends[:-1].copy(), np.diff(ends)
+    starts = ends[:-1].copy()
+    sizes = ends[1:] - starts
     if odd:
         more, places = packed(list(odd.values()))
         rows = list(odd)

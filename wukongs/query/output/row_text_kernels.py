@@ -233,3 +233,36 @@ def write_rows(places, cells, starts, sizes, prefixes, prefix_bounds, frame, fra
             at = write_piece(frame, frame_bounds, CELL_END, out, at)
         at = write_piece(frame, frame_bounds, CLOSING, out, at)
     return out[:at]
+
+
+@njit
+def write_few(
+    places,
+    text,
+    offsets,
+    pieces,
+    bounds,
+    rules,
+    sizes,
+    escapes,
+    prefixes,
+    prefix_bounds,
+    frame,
+    frame_bounds,
+    leaves_out,
+):
+    """Do what write_terms and write_rows do, by one call.
+
+    places : int64[n_columns, n_rows]   The number of each cell's term; as many as there are terms: unbound.
+
+    Returns (text uint8[n_bytes], whether the tables can write all terms; if not, the text is not the rows')."""
+    cells, ends, odd = write_terms(text, offsets, pieces, bounds, rules, sizes, escapes)
+    n = len(odd)
+    starts = np.full(n + 1, -1, np.int64)
+    cell_sizes = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        if odd[i]:
+            return cells, False
+        starts[i] = ends[i]
+        cell_sizes[i] = ends[i + 1] - ends[i]
+    return write_rows(places, cells, starts, cell_sizes, prefixes, prefix_bounds, frame, frame_bounds, leaves_out), True

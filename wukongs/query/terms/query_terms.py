@@ -55,6 +55,11 @@ class TermKeeper(Resolver, Protocol):
         """Make the terms of tuples known, and give each the id that is its own."""
 
 
+FEW_COMPUTED = 4
+"""So few computed terms are looked for among the ids of a column. If there are more, the ids are looked up in the
+data."""
+
+
 class DataTexts(Utf8Reader, Protocol):
     """The texts of the data."""
 
@@ -107,7 +112,13 @@ class QueryTerms:
         if not self._computed:
             return self._reader.gather(ids)
         # Computed terms are mostly constants that the data have as well.
-        in_data = self._reader.contains(ids)
+        if len(self._computed) <= FEW_COMPUTED:
+            in_data = np.ones(len(ids), np.bool_)
+            for number in self._computed:
+                rows = np.flatnonzero(ids == number)
+                in_data[rows] = self._reader.contains(ids[rows[:1]]) if len(rows) else True
+        else:
+            in_data = self._reader.contains(ids)
         if in_data.all():
             return self._reader.gather(ids)
         others = np.flatnonzero(~in_data)
