@@ -16,6 +16,7 @@ one was started by mistake. After HEARD_S the new one gives up.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -28,7 +29,11 @@ ASK_S = 0.5
 RETRY_S = 0.05
 HEARD_S = 10.0
 """So long a node that starts waits for its earlier life to fall silent."""
+SAY_S = 10.0
+"""How often a node that starts says what it waits for."""
 FIRST_DISK = 0
+
+log = logging.getLogger("wukongs")
 
 
 def new_boot() -> int:
@@ -86,8 +91,15 @@ def next_disk(peers: Peers, others: Sequence[int], shape: str, timeout_s: float,
     known: dict[int, int | None] = {}
     heard_by: set[int] = set()
     needed = (len(others) + 1) // 2  # with this node itself, a majority
+    said_s = began
     while len(known) < needed or heard_by:
         passed_s = time.monotonic() - began
+        if time.monotonic() - said_s >= SAY_S and not heard_by:
+            said_s = time.monotonic()
+            missing = ", ".join(str(node) for node in others if node not in known)
+            log.warning(
+                "node %d waits for %d of the nodes that do not answer: %s", peers.me, needed - len(known), missing
+            )
         if heard_by and passed_s >= (HEARD_S if heard_s is None else heard_s):
             raise claimed_twice(peers.me)
         if passed_s >= timeout_s:

@@ -24,6 +24,7 @@ from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Change, Sn
+from wukongs.query.limits import current
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermCutter, TermTable
 from wukongs.wire.packet_columns import tuples_in, tuples_packet
@@ -33,7 +34,7 @@ from wukongs.wire.sharding import split
 log = logging.getLogger("wukongs")
 STAGE = "stage"
 TIMEOUT_S = 60.0
-"""How long the other nodes may take for one step of a change."""
+"""How long the other nodes may take for one step of a change, unless its deadline comes first."""
 ABANDON_S = 2.0
 """How long each other node may take to forget a change."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
@@ -122,7 +123,7 @@ class Changes:
             return ev.Submitted(Change(self._client, next(self._numbers), text, after, self._host.node.control.view))
 
         try:
-            return self._host.carry_out(numbered, TIMEOUT_S)
+            return self._host.carry_out(numbered, current().within(TIMEOUT_S))
         except Dropped:
             staged.abandon()
             raise
@@ -160,9 +161,8 @@ class Staged:
         """Let the nodes forget it, as far as they can be reached: the others do so after a while."""
         self._store.unstage(self.name)
         told = Packet(STAGE, {"change": self.name, "number": 0, "is_abandoned": True})
-        for node in sorted(
-            members_of(self._host) - {self._host.me.node}
-        ):  # one by one: none waits for one that is gone
+        others = members_of(self._host) - {self._host.me.node, *self._host.node.silent_members}
+        for node in sorted(others):  # one by one: none waits for one that is gone
             try:
                 self._peers.ask([(node, told)], ABANDON_S)
             except WukongsError as error:
@@ -174,7 +174,7 @@ class Staged:
             numbered = {"change": self.name, "number": self._counts[node], **fields}
             asked[node] = tuples_packet(STAGE, [share] if len(share) else [], **numbered)
             self._counts[node] += 1
-        ask_members(self._host, self._peers, asked, TIMEOUT_S)
+        ask_members(self._host, self._peers, asked, current().within(TIMEOUT_S))
 
 
 def _tuples(packet: Packet) -> Encoded:

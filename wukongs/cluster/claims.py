@@ -18,6 +18,7 @@ from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
+from wukongs.query.limits import current
 from wukongs.store.dictionary import Dictionary
 from wukongs.store.dictionary_write_kernels import EQUAL
 from wukongs.store.dtypes import BoolArray, Int64Array
@@ -82,7 +83,8 @@ class Claims:
         """Return when every term is agreed on by all replicas of its shard, or re-encoded; return the view under which
         all of them are. ids of the tables: the hashes, also where texts clash.
 
-        Raises NodeUnavailable (not under one view within timeout_s seconds)."""
+        Raises NodeUnavailable (not under one view within timeout_s seconds, or by the deadline of what asks for it)."""
+        timeout_s = current().within(timeout_s)
         deadline = time.monotonic() + timeout_s
         while True:
             view = self._host.node.control.view

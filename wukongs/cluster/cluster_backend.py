@@ -74,6 +74,7 @@ DROP_S = 5.0
 """How long the end of a query may take to be in the log, before the stream that it read is left as it is."""
 SHOW_S = 2.0
 """How long a declaration, a load or an update waits for the other nodes to see it."""
+SILENT = "silent"
 
 
 class ClusterBackend:
@@ -149,7 +150,8 @@ class ClusterBackend:
                 names = cleared_names(change, core.default_graph, terms.texts)
             cleared = [None if name is None else name[1:-1] for name in names]
             after = self._host.node.control.last_update(unpacked(read_sn))
-            return self._changes.change(gone, come, cleared, after, read_sn, len(operations))
+            with limits:
+                return self._changes.change(gone, come, cleared, after, read_sn, len(operations))
 
     def _shown(self, sn: Sn) -> int:
         """Return an SN, packed, once clients of the other nodes read it too."""
@@ -404,8 +406,9 @@ class ClusterBackend:
 
     def stats(self) -> dict[str, Any]:
         """Return the counts of the cluster: each thing counts once, however many nodes hold it
-        (docs/api.md). node: this node's number; this_node: the facts of this node alone; silent_nodes: members that
-        have not answered; counts that only they know are missing."""
+        (docs/api.md). node: this node's number; members: the role of each node, or SILENT while nothing is heard of it;
+        this_node: the facts of this node alone; silent_nodes: members that have not answered; counts that only they
+        know are missing."""
         node = self._host.node
         counts, silent = self._counting.cluster()
         reads = counts.pop("reads_of_other_nodes", {})
@@ -414,7 +417,10 @@ class ClusterBackend:
             **counts,
             "node": node.me.node,
             "leader": node.log.leader,
-            "members": {str(number): member.role.value for number, member in node.control.members.items()},
+            "members": {
+                str(number): SILENT if number in node.silent_members else member.role.value
+                for number, member in node.control.members.items()
+            },
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},
             "silent_nodes": silent,
             "this_node": {

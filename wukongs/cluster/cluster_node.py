@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wukongs.cluster.boot import FIRST_DISK, HELLO, check_shape, claimed_twice, hello_handler
+from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_backend import ClusterBackend
@@ -44,6 +45,8 @@ from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
 from wukongs.wire.sharding import SPLIT_PREDICATES, ShardMap
 from wukongs.wire.trust import Trust
+
+log = logging.getLogger("wukongs")
 
 SILENCE_PULSES_MAX = 100
 """A node that says nothing for two seconds is taken out, if others hold its shards."""
@@ -184,13 +187,13 @@ class ClusterNode:
         again and votes: from then on another node may go. Raises NodeUnavailable."""
         deadline = time.monotonic() + timeout_s
         try:
-            node = self.host.wait_until(
-                lambda node: node.exposed is not None and node.control.life != "", timeout_s, "a majority of the nodes"
+            node = self._wait_until(
+                lambda node: node.exposed is not None and node.control.life != "", deadline, "a majority of the nodes"
             )
             if self.me.disk:
-                node = self.host.wait_until(
+                node = self._wait_until(
                     lambda node: node.role is Role.IN and _has_vote(node),
-                    left_s(deadline),
+                    deadline,
                     "what it takes over of the other nodes",
                 )
         except NodeUnavailable as error:
@@ -199,6 +202,16 @@ class ClusterNode:
         if self.me.disk:
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), left_s(deadline))
+
+    def _wait_until(self, holds: Callable[[Node], bool], deadline: float, what: str) -> Node:
+        """Wait as Host.wait_until; say now and then that it does."""
+        while (left := left_s(deadline)) > SAY_S:
+            try:
+                return self.host.wait_until(holds, SAY_S, what)
+            except NodeUnavailable as error:
+                self.host.check()
+                log.warning("%s", error)
+        return self.host.wait_until(holds, left, what)
 
     def close(self) -> None:
         """Stop. Closing twice is allowed."""

@@ -60,14 +60,16 @@ class Counting:
         return Packet(COUNTS, fields, arrays)
 
     def cluster(self) -> tuple[Facts, list[int]]:
-        """Return the counts of the cluster, as Engine.stats, and the members that have not answered."""
+        """Return the counts of the cluster, as Engine.stats, and the members that have not answered, or are not asked
+        since nothing is heard of them."""
         members = sorted(members_of(self._host) | {self._host.me.node})
+        heard = [node for node in members if node not in self._host.node.silent_members]
         answers = dict[int, Packet]()
         try:
-            found = self._peers.ask([(node, Packet(COUNTS)) for node in members], ASK_S)
-            answers.update(zip(members, found, strict=True))
+            found = self._peers.ask([(node, Packet(COUNTS)) for node in heard], ASK_S)
+            answers.update(zip(heard, found, strict=True))
         except WukongsError:
-            for node in members:
+            for node in heard:
                 with suppress(WukongsError):
                     answers[node] = self._peers.ask([(node, Packet(COUNTS))], ALONE_S)[0]
         return merged(self._host.me.node, answers), [node for node in members if node not in answers]

@@ -361,7 +361,9 @@ class Host:
                 if left <= 0 or not self._changed.wait(left):
                     if holds(self.node):
                         break
-                    raise NodeUnavailable(f"node {self.me.node}: waited {timeout_s:g} s for {what}: is a node away?")
+                    raise NodeUnavailable(
+                        f"node {self.me.node}: waited {timeout_s:g} s for {what}: {self._who_is_away()}"
+                    )
         return self.node
 
     def wait_for_record(self, index: int, timeout_s: float) -> None:
@@ -404,12 +406,22 @@ class Host:
             return outcome.result(timeout_s)
         except FutureTimeout:
             raise NodeUnavailable(
-                f"node {self.me.node}: {who} did not answer within {timeout_s:g} s; check which nodes are up with "
-                "wukongs stats"
+                f"node {self.me.node}: {who} did not answer within {timeout_s:g} s: {self._who_is_away()}"
             ) from None
         finally:
             with self._changed:
                 self._outcomes.discard(outcome)
+
+    def _who_is_away(self) -> str:
+        """Say which nodes are not heard, and what is to be done."""
+        silent = self.node.silent_members
+        if not silent:
+            return "is a node away? `wukongs stats` tells the nodes' roles"
+        nodes = f"node {silent[0]}" if len(silent) == 1 else f"nodes {', '.join(map(str, silent))}"
+        voters = {voter.node for voter in self.node.log.voters}
+        if 2 * len(voters.difference(silent)) > len(voters):
+            return f"nothing is heard of {nodes}: start it again, or wait until the others have taken it out"
+        return f"nothing is heard of {nodes}, and the rest is no majority: start enough of them again"
 
     # --- the protocol's thread ----------------------------------------------------------------------------------------
 

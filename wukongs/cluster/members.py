@@ -32,8 +32,7 @@ def members_of(host: Host) -> set[int]:
 
 def is_silent(node: Node, other: int) -> bool:
     """Tell whether nothing new was heard of another node for longer than usual."""
-    seen = node.watch.seen.get(other)
-    return seen is not None and seen[2] > SILENT_PULSES
+    return node.watch.silence_of(other) > SILENT_PULSES
 
 
 def await_word(host: Host, other: int, timeout_s: float) -> None:

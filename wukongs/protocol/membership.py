@@ -92,9 +92,13 @@ def _is_near(progress: Progress, control: Control, vts: Vts) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A leader's eye on the nodes: the last report of each, and the pulses since it came."""
+    """An eye on the nodes: the last report of each, and the pulses since it came."""
 
     seen: Mapping[int, tuple[Incarnation, int, int]] = field(default_factory=dict)
+
+    def silence_of(self, node: int) -> int:
+        """Return the pulses since anything new was heard of a node, 0 for one that is not watched."""
+        return self.seen[node][2] if node in self.seen else 0
 
 
 def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarnation, elapsed: int) -> Watch:

@@ -88,6 +88,12 @@ class Node:
     refused: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def silent_members(self) -> list[int]:
+        """The nodes that everybody waits for, of which nothing was heard for so long that they are to be taken out."""
+        members = sorted(self.control.with_role(Role.IN, Role.HOLDING, Role.JOINING))
+        return [other for other in members if self.watch.silence_of(other) > self.cluster.silence_pulses_max]
+
+    @property
     def role(self) -> Role:
         """This node's role, as far as it knows the log."""
         return self.control.role_of(self.me.voter)

@@ -71,6 +71,12 @@ class Limits:
                 "time (timeout_s, or query_timeout_s of the engine), or make it narrower"
             )
 
+    def within(self, timeout_s: float) -> float:
+        """Return how long a step may wait, in seconds: so long, but not beyond the deadline; a moment at least."""
+        if self.deadline_s is None:
+            return timeout_s
+        return min(timeout_s, max(0.001, self.deadline_s - time.monotonic()))
+
     def polled(self, items: Sequence[Item]) -> Iterator[Item]:
         """Iterate, looking at the clock now and then."""
         for start in range(0, len(items), ITEMS_PER_CHECK):

@@ -1,0 +1,74 @@
+"""A cluster that has lost its majority says so: which nodes are silent, and what is to be done."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clusters import cluster
+from wukongs.cluster.boot import FIRST_DISK, HELLO, new_boot, next_disk
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.errors import NodeUnavailable
+from wukongs.protocol.messages import Incarnation
+from wukongs.wire.network import Network
+
+INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/%d> }"
+
+
+@pytest.fixture(scope="module")
+def rest() -> Iterator[ClusterNode]:
+    """What is left of three nodes once two are silent."""
+    with cluster(3, 2) as nodes:
+        nodes[0].engine.update(INSERT % 1)
+        for node in nodes[1:]:
+            node.close()
+        deadline = time.monotonic() + 60
+        while nodes[0].host.node.silent_members != [1, 2]:
+            assert time.monotonic() < deadline, nodes[0].host.node.watch
+            time.sleep(0.01)
+        yield nodes[0]
+
+
+def test_silent_nodes_are_not_said_to_be_in(rest: ClusterNode) -> None:
+    stats = rest.engine.stats()
+    assert stats["members"] == {"0": "in", "1": "silent", "2": "silent"}
+    assert stats["silent_nodes"] == [1, 2]
+
+
+def test_what_needs_the_log_names_the_silent_nodes_and_says_what_to_do(rest: ClusterNode) -> None:
+    said = "nothing is heard of nodes 1, 2, and the rest is no majority: start enough of them again"
+    with pytest.raises(NodeUnavailable, match=said):
+        rest.host.wait_until(lambda node: False, 0.05, "a miracle")
+
+
+def test_an_update_ends_by_its_own_deadline(rest: ClusterNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    ask = Network.ask
+
+    def noting(self: Network, asked: object, timeout_s: float) -> object:
+        waited.append(timeout_s)
+        return ask(self, asked, timeout_s)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Network, "ask", noting)
+    with pytest.raises(NodeUnavailable, match="node [12]"):
+        rest.engine.update(INSERT % 2, timeout_s=0.3)
+    assert waited, "the update asked nobody"
+    assert max(waited) <= 0.3
+
+
+def test_a_node_that_starts_says_whom_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("wukongs.cluster.boot.SAY_S", 0.01)
+    me = Incarnation(1, FIRST_DISK, new_boot())
+    network = Network(me, "tcp://127.0.0.1:*", {}, lambda *_: None, open_kinds=(HELLO,))
+    try:
+        network.join({0: "tcp://127.0.0.1:9", 2: "tcp://127.0.0.1:9"})
+        with caplog.at_level(logging.WARNING, "wukongs"), pytest.raises(NodeUnavailable, match="0 of 2 other nodes"):
+            next_disk(network, [0, 2], "nodes 3", 0.5)
+    finally:
+        network.close()
+    assert "node 1 waits for 1 of the nodes that do not answer: 0, 2" in caplog.messages
