@@ -8,6 +8,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import EX, A, at, node, rows
+from wukongs.query.paths import path_search, paths
 
 STORED = f"{node('a')} {node('q')} {node('x')} .\n{node('b')} {node('q')} {node('y')} .\n"
 
@@ -135,3 +136,28 @@ def test_a_blank_node_of_a_result_can_be_bound(engine: wukongs.Engine) -> None:
     for texts in engine.query(text).texts():
         assert engine.query(text, bindings={"x": texts[0]}).texts() == [texts]
     assert list(engine.query(text, bindings={"x": "_:a"})) == [], "a label of its own names no stored node"
+
+
+def test_circles_and_lengths_of_paths(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two circles, of 7 and of 3 nodes, and a chain between them. One walk over all triples finds the circles."""
+    monkeypatch.setattr(path_search, "EDGES_PER_CALL", 10)
+    monkeypatch.setattr(paths, "EDGES_A_NODE", 1)
+    edges = {(n, (n + 1) % 7) for n in range(7)} | {(n, n + 1) for n in range(6, 20)} | {(20, 18), (3, 30)}
+    lines = "".join(f"{node(f'n{a}')} {node('p')} {node(f'n{b}')} .\n" for a, b in edges)
+    engine.load(io.BytesIO(lines.encode()), format="nt")
+    distance = dict.fromkeys(edges, 1)
+    for count in range(2, 31):
+        further = {(a, c) for (a, b), last in distance.items() if last == count - 1 for b2, c in edges if b == b2}
+        distance |= {pair: count for pair in further if pair not in distance}
+
+    def found(where: str, select: str) -> list[tuple[str, ...]]:
+        return rows(engine.query(f"PREFIX : <{EX}> SELECT {select} {{ {where} }}"))
+
+    on_circles = sorted((f"n{a}",) for a, b in distance if a == b)
+    assert found("?x :p+ ?x", "?x") == on_circles
+    assert found("?x :p ?y . ?x :p+ ?x", "DISTINCT ?x") == on_circles
+    assert found("?x (:p/:p)+ ?x", "?x") == on_circles, "twice round a circle of odd length"
+    every = sorted((f"n{a}", f"n{b}", str(count)) for (a, b), count in distance.items())
+    assert found("?x (:p+ AS ?n) ?y", "?x ?y ?n") == every
+    assert found(":n3 (:p{2,9} AS ?n) ?y", "?y ?n")[:2] == [("n0", "4"), ("n1", "5")]
+    assert found(":n3 (:p+ AS ?n) :n18", "?n") == [(str(distance[3, 18]),)]
