@@ -53,7 +53,7 @@ def test_an_update_ends_by_its_own_deadline(rest: ClusterNode, monkeypatch: pyte
         return ask(self, asked, timeout_s)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Network, "ask", noting)
-    with pytest.raises(NodeUnavailable, match="node [12]"):
+    with pytest.raises(NodeUnavailable, match=r"node [12]"):
         rest.engine.update(INSERT % 2, timeout_s=0.3)
     assert waited, "the update asked nobody"
     assert max(waited) <= 0.3
