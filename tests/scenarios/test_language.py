@@ -8,7 +8,6 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import EX, A, at, node, rows
-from wukongs.query.paths import path_search, paths
 
 STORED = f"{node('a')} {node('q')} {node('x')} .\n{node('b')} {node('q')} {node('y')} .\n"
 
@@ -138,10 +137,8 @@ def test_a_blank_node_of_a_result_can_be_bound(engine: wukongs.Engine) -> None:
     assert list(engine.query(text, bindings={"x": "_:a"})) == [], "a label of its own names no stored node"
 
 
-def test_circles_and_lengths_of_paths(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two circles, of 7 and of 3 nodes, and a chain between them. One walk over all triples finds the circles."""
-    monkeypatch.setattr(path_search, "EDGES_PER_CALL", 10)
-    monkeypatch.setattr(paths, "EDGES_A_NODE", 1)
+def test_circles_and_lengths_of_paths(engine: wukongs.Engine) -> None:
+    """Two circles, of 7 and of 3 nodes, and a chain between them."""
     edges = {(n, (n + 1) % 7) for n in range(7)} | {(n, n + 1) for n in range(6, 20)} | {(20, 18), (3, 30)}
     lines = "".join(f"{node(f'n{a}')} {node('p')} {node(f'n{b}')} .\n" for a, b in edges)
     engine.load(io.BytesIO(lines.encode()), format="nt")

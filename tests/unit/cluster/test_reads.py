@@ -17,6 +17,7 @@ from wukongs.cluster.reads import asking, owner, requests
 from wukongs.cluster.reads.requests import StepsRun
 from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
 from wukongs.query.limits import limits_of
+from wukongs.query.paths import path_search, paths
 from wukongs.query.plans import plan_layout as layout
 from wukongs.settings import Settings
 from wukongs.store.dtypes import NO_MATCH
@@ -404,3 +405,28 @@ def test_whether_other_nodes_have_a_predicate_takes_a_row_of_each_at_most(shards
         shards.peers[0].silent = {1}
         with pytest.raises(NodeUnavailable):
             graph.holds_elsewhere(known, core.default_graph)
+
+
+def test_circles_are_found_in_the_whole_graph(node: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search from each node is given up at once: one walk over the triples of all nodes finds the circles."""
+    found = []
+    pairs = node.query(f"SELECT ?x ?y {{ ?x {FOLLOWS} ?y }}").texts()
+    after: dict[Any, set[Any]] = {}
+    for x, y in pairs:
+        after.setdefault(x, set()).add(y)
+    for start in after:
+        reached, level = set[Any](), set(after[start])
+        while level:
+            reached |= level
+            level = {y for x in level for y in after.get(x, ())} - reached
+        if start in reached:
+            found.append(start)
+    asked = []
+    kept = paths.returning_nodes
+    monkeypatch.setattr(paths, "returning_nodes", lambda *given: asked.append(given) or kept(*given))
+    monkeypatch.setattr(paths, "EDGES_A_NODE", 0)
+    monkeypatch.setattr(path_search, "EDGES_PER_CALL", 10)
+    circles = node.query(f"SELECT ?x {{ ?x {FOLLOWS}+ ?x }}").texts()
+    assert sorted(x for (x,) in circles) == sorted(found)
+    assert 0 < len(found) < len(after)
+    assert len(asked) == 1
