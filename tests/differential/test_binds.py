@@ -21,11 +21,12 @@ QUERIES = 150
 
 
 class Groups:
-    """Random groups; budget: how many more elements there may be."""
+    """Random groups; budget: how many more elements there may be; with_subqueries: among them."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, with_subqueries: bool = True) -> None:
         self.rng = rng
         self.budget = 9
+        self.others = ("subquery",) if with_subqueries else ()
 
     def group(self, depth: int, first: str = "") -> str:
         """Make the inside of braces. BIND takes variables that the group has not mentioned so far."""
@@ -33,8 +34,8 @@ class Groups:
         parts = [first] if first else []
         for _ in range(rng.randint(1, 4)):
             self.budget -= 1
-            kinds = ("triple", "triple", "bind", "bind", "filter", "union", "group", "optional", "minus", "subquery")
-            kind = rng.choice(kinds)
+            kinds = ("triple", "triple", "bind", "bind", "filter", "union", "group", "optional", "minus")
+            kind = rng.choice((*kinds, *self.others))
             if kind == "bind":
                 free = [variable for variable in VARIABLES if variable not in seen and variable not in first]
                 if free:

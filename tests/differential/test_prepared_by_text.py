@@ -32,7 +32,7 @@ def test_each_row_is_the_text_with_its_term(number: int) -> None:
     world, tally, compared = random_world(rng), Tally(), 0
     try:
         for _ in range(QUERIES):
-            body = Groups(rng).group(2)
+            body = Groups(rng, with_subqueries=False).group(2)  # a term cannot stand in SELECT
             variable = rng.choice([variable for variable in VARIABLES if variable in body] or ["?none"])
             texts = {term: text for term in ASKED if (text := written(body, variable, term)) is not None}
             if variable == "?none" or not texts:
