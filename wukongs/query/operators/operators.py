@@ -163,7 +163,10 @@ def with_column(table: BindingTable, variable: Variable, column: Int64Array) -> 
 
 def project(table: BindingTable, variables: Sequence[Variable]) -> BindingTable:
     """Keep these variables, in this order; one that the table does not have is unbound everywhere."""
-    return BindingTable(tuple(variables), table.columns_of(variables), table.length)
+    variables = tuple(variables)
+    if variables == table.variables:
+        return table
+    return BindingTable(variables, table.columns_of(variables), table.length)
 
 
 def beside(left: BindingTable, found: BindingTable, number: Variable) -> BindingTable:
