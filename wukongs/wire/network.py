@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.answering import Answerer, unknown_kind
@@ -390,6 +390,8 @@ class Network:
         self.traffic.add("told")
         try:
             self._on_tell(Incarnation(*header.sender), packet)
+        except DataError:  # what a liar tells, and at any rate: counted, not logged
+            self.traffic.refused("malformed")
         except Exception:
             _log.exception("what node %d told, '%s', could not be taken", header.sender[0], header.kind)
             self.traffic.add("failed")

@@ -1,4 +1,5 @@
-"""Workers: threads that answer requests. Their number is bounded, and so is that of the waiting requests.
+"""Workers: threads that answer requests. Their number is bounded, and so is that of the waiting requests. A thread
+that has had nothing to do for a while ends.
 
 A thread that cannot start, for want of memory or of threads, is not counted: a later task tries again.
 """
@@ -9,8 +10,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
+IDLE_S = 10.0
+"""After so long without a task a thread ends."""
 Task = Callable[[], None]
 
 _log = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ class Workers:
         self._lock = threading.Lock()
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._started = 0
         self._unfinished = 0
         self._is_closed = False
 
@@ -58,17 +62,29 @@ class Workers:
 
     def _start_thread(self) -> None:
         """Start one more thread, if the process may have one more."""
-        thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{self._started}", daemon=True)
         try:
             thread.start()
         except (RuntimeError, MemoryError) as error:
             _log.warning("%s: %d threads, one more cannot start: %s", self._name, len(self._threads), error)
             return
         self._threads.append(thread)
+        self._started += 1
+
+    def _next(self) -> Task | None:
+        """Return the next task; None: this thread is to end."""
+        while True:
+            try:
+                return self._tasks.get(timeout=IDLE_S)
+            except Empty:
+                with self._lock:
+                    if self._tasks.empty():  # else one has come in this moment
+                        self._threads.remove(threading.current_thread())
+                        return None
 
     def _run(self) -> None:
         try:
-            while (task := self._tasks.get()) is not None:
+            while (task := self._next()) is not None:
                 try:
                     task()
                 except Exception:

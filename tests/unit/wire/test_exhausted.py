@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -73,6 +74,32 @@ def test_a_thread_that_ends_is_replaced() -> None:
     wait_until(lambda: not workers._threads, "it has ended")
     assert workers.submit(done.set)
     assert done.wait(20)
+    assert workers.close(20)
+
+
+def test_threads_without_work_end_and_others_take_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wukongs.wire.workers.IDLE_S", 0.05)
+    workers, done, may_go_on = Workers("test", 8, 100), list[int](), threading.Event()
+    for round_ in range(2):
+        for _ in range(8):
+            assert workers.submit(lambda: done.append(int(may_go_on.wait(20))))
+        assert len(workers._threads) == 8
+        may_go_on.set()
+        wait_until(lambda: not workers._threads, "all threads have ended")
+        assert done == [1] * 8 * (round_ + 1)
+        may_go_on.clear()
+    assert workers.close(20)
+
+
+def test_no_task_is_lost_where_threads_end_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wukongs.wire.workers.IDLE_S", 0.0001)
+    workers, done = Workers("test", 3, 10_000), list[int]()
+    for number in range(2000):
+        assert workers.submit(lambda number=number: done.append(number))  # type: ignore[misc]
+        if number % 7 == 0:
+            time.sleep(0.0002)
+    wait_until(lambda: len(done) == 2000, "all are done")
+    assert sorted(done) == list(range(2000))
     assert workers.close(20)
 
 

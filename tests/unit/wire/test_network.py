@@ -230,6 +230,20 @@ def test_what_a_node_tells_itself_is_told_at_once(nodes: Nodes) -> None:
     assert [packet.kind for _, packet in nodes.told[0]] == ["n"]
 
 
+def test_what_a_node_tells_and_nobody_understands_is_counted_not_logged(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(sender: object, packet: Packet) -> None:
+        raise DataError(f"expected a message, found {packet.kind}")
+
+    teller, network = nodes.start(0), nodes.start(1)
+    network._on_tell = refuse
+    nodes.join(teller, network)
+    wait_until(lambda: teller.send(1, Packet("nonsense")), "the connection is there")
+    wait_until(lambda: refused(network, "malformed") >= 1, "it was counted")
+    assert not caplog.records
+
+
 def test_what_cannot_be_told_is_dropped_and_counted(nodes: Nodes) -> None:
     network, gone = nodes.start(0), nodes.start(1)
     network.join({1: gone.address})
