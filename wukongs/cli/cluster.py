@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
+from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable
 from wukongs.wire.keys import SECRET_FILE, make_keys
 
@@ -59,6 +60,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     replicas = "nodes that hold each shard (default: 1)"
     parser.add_argument("--replicas", type=_integer(1, NODES_MAX), default=1, metavar="R", help=replicas)
+    silence = "how long nothing may be heard of a node before the others go on without it (default: 2)"
+    parser.add_argument("--silence", type=_seconds, default=None, metavar="SECONDS", help=silence)
     parser.add_argument(
         "--base-port", type=_integer(0, 65535), default=0, metavar="P", help="the first port; 0: free ones (default)"
     )
@@ -75,6 +78,13 @@ def _integer(low: int, high: int) -> Any:
         raise argparse.ArgumentTypeError(f"expected an integer from {low} to {high}, found {text!r}")
 
     return parse
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if SILENCE_MIN_S <= float(text) <= SILENCE_MAX_S:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"expected seconds from {SILENCE_MIN_S:g} to {SILENCE_MAX_S:g}, found {text!r}")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -139,6 +149,8 @@ def _config(number: int, options: argparse.Namespace, ports: Sequence[int], key_
     lines = [f"number = {number}", f"replicas = {options.replicas}"]
     if options.data_dir is not None:
         lines.append(f"data_dir = {json.dumps(str(options.data_dir.absolute() / f'node{number}'))}")
+    if options.silence is not None:
+        lines.append(f"silence_s = {options.silence}")
     for clients, peers in zip(ports[: options.nodes], ports[options.nodes :], strict=True):
         lines += ["[[node]]", f'clients = "tcp://127.0.0.1:{clients}"', f'peers = "tcp://127.0.0.1:{peers}"']
     lines += ["[trust]", f"cluster_key_file = {json.dumps(str(key_file))}"]

@@ -75,6 +75,8 @@ class ClusterShape:
     """Where the nodes find each other, in the order of their numbers, if that is fixed."""
 
     silence_pulses_max: int = SILENCE_PULSES_MAX
+    starting_pulses_max: int | None = None
+    """None: the same."""
 
     def told(self, settings: Settings) -> str:
         """Return what has to be the same on all nodes, in words."""
@@ -85,6 +87,7 @@ class ClusterShape:
             "split_predicates": sorted(self.split),
             "hash_bits": settings.hash_bits,
             "peers": list(self.peers),
+            "silence_pulses_max": self.silence_pulses_max,
         }
         return ", ".join(f"{name} {value}" for name, value in parts.items())
 
@@ -94,6 +97,7 @@ class ClusterShape:
             self.node_count,
             self.replica_count,
             silence_pulses_max=self.silence_pulses_max,
+            starting_pulses_max=self.starting_pulses_max,
             election_pulses=ELECTION_PULSES,
             quiet_pulses=QUIET_PULSES,
         )

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
+from wukongs.cluster.host import PULSE_S
 from wukongs.cluster.node_config import NodeConfig
 from wukongs.errors import SettingsError
 from wukongs.protocol.messages import Incarnation
@@ -19,6 +20,8 @@ from wukongs.wire.trust import Trust
 
 START_S = 240.0
 """How long the other nodes may take to start: the first time, kernels are compiled."""
+STARTING_S = 30.0
+"""So long nothing may be heard of a node that may still be starting, before the others go on without it."""
 
 
 class ServedNode:
@@ -79,7 +82,10 @@ def listen_peers(config: NodeConfig) -> str:
 
 def _shape(config: NodeConfig) -> ClusterShape:
     peers = tuple(member.peers or "" for member in config.nodes)
-    return ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers)
+    pulses_max, starting = (
+        round(seconds / PULSE_S) for seconds in (config.silence_s, max(config.silence_s, STARTING_S))
+    )
+    return ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers, pulses_max, starting)
 
 
 def _next_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:

@@ -4,6 +4,7 @@
 number = 0                       # this node, counted from 0 in the order of the list below
 data_dir = "db0"                 # relative to the file; left out: in memory
 replicas = 2                     # nodes that hold each shard; 1 by default
+silence_s = 2.0                  # so long nothing may be heard of a node before the others go on without it
 split_predicates = ["http://www.w3.org/1999/02/22-rdf-syntax-ns#type"]
 listen_clients = "tcp://0.0.0.0:7411"    # where it listens, if that is another address than the one others use
 listen_peers = "tcp://0.0.0.0:7511"
@@ -39,6 +40,9 @@ from wukongs.wire.transport import check_address
 
 NODES_MAX = 1024
 """There are so many shards."""
+SILENCE_S = 2.0
+SILENCE_MIN_S, SILENCE_MAX_S = 1.0, 3600.0
+"""A leader that is gone is noticed within 0.8 s, and nobody is to be taken out before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +79,7 @@ class NodeConfig:
     listen_peers: str | None = None
     data_dir: Path | None = None
     replicas: int = 1
+    silence_s: float = SILENCE_S
     split_predicates: tuple[str, ...] = SPLIT_PREDICATES
     settings: Settings
     trust: TrustFiles = TrustFiles()
@@ -105,6 +110,7 @@ def load_node_config(path: str | Path) -> NodeConfig:
         listen_peers=listen_peers,
         data_dir=_folder(top),
         replicas=_number(top, "replicas", 1, 1, len(nodes)),
+        silence_s=_silence(top),
         split_predicates=_split_predicates(top),
         settings=engine_settings(top),
         trust=trust,
@@ -123,6 +129,13 @@ def _number(reader: TableReader, key: str, default: int, low: int, high: int) ->
     value = reader.integer(key, default)
     if value is None or not low <= value <= high:
         raise reader.error(key, f"an integer from {low} to {high}, since the list has nodes for no more", repr(value))
+    return value
+
+
+def _silence(reader: TableReader) -> float:
+    value = reader.number("silence_s", SILENCE_S)
+    if not SILENCE_MIN_S <= value <= SILENCE_MAX_S:
+        raise reader.error("silence_s", f"seconds from {SILENCE_MIN_S} to {SILENCE_MAX_S:g}", repr(value))
     return value
 
 

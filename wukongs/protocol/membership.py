@@ -16,7 +16,7 @@ else it is waited for. A node that lost its disk starts at JOINING with a new di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wukongs.protocol.actions import InstallState
@@ -100,6 +100,15 @@ class Watch:
         """Return the pulses since anything new was heard of a node, 0 for one that is not watched."""
         return self.seen[node][2] if node in self.seen else 0
 
+    def overdue(self, pulses_max: int, starting_pulses_max: int) -> list[int]:
+        """Return the nodes that were silent for longer than pulses_max, or than starting_pulses_max if nothing of their
+        first life was heard yet: they may still be starting."""
+        return [
+            node
+            for node, (life, counter, pulses) in sorted(self.seen.items())
+            if pulses > (starting_pulses_max if not counter and not life.disk else pulses_max)
+        ]
+
 
 def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarnation, elapsed: int) -> Watch:
     """Let a pulse pass. elapsed: as in events.Pulse."""
@@ -115,10 +124,6 @@ def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarn
     return replace(eye, seen=seen)
 
 
-def silent(eye: Watch, control: Control, pulses_max: int) -> list[Membership]:
-    """Return the records that take out nodes that were silent for longer than this."""
-    return [
-        Membership(node, control.members[node].disk, Role.OUT, control.members[node].since)
-        for node, (_, _, pulses) in sorted(eye.seen.items())
-        if pulses > pulses_max
-    ]
+def silent(overdue: Iterable[int], control: Control) -> list[Membership]:
+    """Return the records that take out nodes that were silent for too long (Watch.overdue)."""
+    return [Membership(node, control.members[node].disk, Role.OUT, control.members[node].since) for node in overdue]

@@ -101,7 +101,7 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
         actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
     node, more = _propose(node, wanted(node))
     actions += more
-    out = membership.silent(node.watch, node.control, node.cluster.silence_pulses_max)
+    out = membership.silent(node.overdue, node.control)
     founded = [] if node.control.life else [Founded(f"{node.me.node}-{node.me.boot}")]
     log, more = lead(node.log, node.control, node.progress, [*founded, *out], node.vts)
     actions += more

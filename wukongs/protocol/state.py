@@ -21,7 +21,8 @@ from wukongs.protocol.sealing import StreamIntake
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The settings that all nodes get at their first start. voter_count: how many of the nodes vote in the majority
-    log; silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out;
+    log; silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out, or for longer
+    than starting_pulses_max (None: the same) if it has heard nothing of it yet;
     log_entries_max: a longer log is cut as soon as may be.
 
     election_pulses: a node that hears no leader for so long, or up to twice as long, stands for election; quiet_pulses:
@@ -33,6 +34,7 @@ class Cluster:
     shard_count: int = 1024
     voter_count: int = 5
     silence_pulses_max: int = 50
+    starting_pulses_max: int | None = None
     log_entries_max: int = 1024
     election_pulses: int = raft.ELECTION_PULSES
     quiet_pulses: int = 1
@@ -90,8 +92,14 @@ class Node:
     @property
     def silent_members(self) -> list[int]:
         """The nodes that everybody waits for, of which nothing was heard for so long that they are to be taken out."""
-        members = sorted(self.control.with_role(Role.IN, Role.HOLDING, Role.JOINING))
-        return [other for other in members if self.watch.silence_of(other) > self.cluster.silence_pulses_max]
+        members = self.control.with_role(Role.IN, Role.HOLDING, Role.JOINING)
+        return [node for node in self.overdue if node in members]
+
+    @property
+    def overdue(self) -> list[int]:
+        """The nodes of which nothing was heard for too long."""
+        pulses_max, starting = self.cluster.silence_pulses_max, self.cluster.starting_pulses_max
+        return self.watch.overdue(pulses_max, pulses_max if starting is None else starting)
 
     @property
     def role(self) -> Role:

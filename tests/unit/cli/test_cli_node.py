@@ -205,7 +205,9 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     from wukongs.cluster.node_config import load_node_config
 
     data_dir = str(tmp_path / 'a "b')
-    options = cluster.make_parser().parse_args(["--nodes", "3", "--replicas", "2", "--data-dir", data_dir])
+    options = cluster.make_parser().parse_args(
+        ["--nodes", "3", "--replicas", "2", "--data-dir", data_dir, "--silence", "5"]
+    )
     files = []
     make_keys(tmp_path)
     for number in range(3):
@@ -217,7 +219,7 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     assert [node.clients[-4:] for node in files[0].nodes] == ["7000", "7001", "7002"]
     assert [node.peers and node.peers[-4:] for node in files[0].nodes] == ["7003", "7004", "7005"]
     assert files[2].data_dir == tmp_path / 'a "b' / "node2"
-    assert files[2].replicas == 2
+    assert (files[2].replicas, files[2].silence_s) == (2, 5.0)
     assert {file.trust.cluster_key_file for file in files} == {str(tmp_path / SECRET_FILE)}
 
 
@@ -250,6 +252,7 @@ def test_a_cluster_whose_terminal_is_closed_leaves_nothing(tmp_path: Path, monke
     [
         ((), "the following arguments are required: --nodes"),
         (("--nodes", "0"), "argument --nodes: expected an integer from 1 to 64, found '0'"),
+        (("--nodes", "1", "--silence", "soon"), "argument --silence: expected seconds from 1 to 3600, found 'soon'"),
         (("--nodes", "1", "--replicas", "2"), "--replicas 2: there are only 1 nodes"),
         (("--nodes", "3", "--base-port", "65533"), "--base-port 65533: 6 ports from there on are too many"),
     ],

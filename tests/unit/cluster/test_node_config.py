@@ -42,6 +42,7 @@ def test_all_keys(tmp_path: Path) -> None:
     number = 0
     data_dir = "db"
     replicas = 2
+    silence_s = 7
     split_predicates = ["http://ex/in", "http://ex/on"]
     listen_clients = "tcp://0.0.0.0:7411"
     listen_peers = "tcp://0.0.0.0:7511"
@@ -72,6 +73,7 @@ def test_all_keys(tmp_path: Path) -> None:
         listen_peers="tcp://0.0.0.0:7511",
         data_dir=tmp_path / "db",
         replicas=2,
+        silence_s=7.0,
         split_predicates=("http://ex/in", "http://ex/on"),
         settings=Settings.from_environment(batch_ms=50),
         trust=TrustFiles(
@@ -102,6 +104,7 @@ def test_defaults(tmp_path: Path) -> None:
         ("number = 2" + TWO.replace("number = 1", ""), "line 1, number: expected an integer from 0 to 1, "),
         ("replicas = 3" + TWO, "line 1, replicas: expected an integer from 1 to 2, since the list has nodes for no"),
         ("replicas = 0" + TWO, "line 1, replicas: expected an integer from 1 to 2"),
+        ("silence_s = 0.5\n" + ONE, "line 1, silence_s: expected seconds from 1.0 to 3600, found 0.5"),
         ("nodes = 1\n" + ONE, "line 1, nodes: expected one of the keys"),
         ("[[node]]\n", "line 1, node[0].clients: expected a text, found nothing"),
         ('[[node]]\nclients = "host:1"', "line 2, node[0].clients: expected an address such as tcp://127.0.0.1:7411"),
