@@ -30,7 +30,7 @@ from wukongs.live.stream import Pushable, Stream, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
-from wukongs.query.limits import Limits, limits_of
+from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_term
 from wukongs.settings import Settings
@@ -92,6 +92,7 @@ class Engine:
         strict: bool = False,
         on_malformed: Callable[[str, MalformedLine], object] | None = None,
         blank_scope: str | None = None,
+        timeout_s: float | None = None,
     ) -> int:
         """Add the triples of a file (path or binary file object) to the stored graph, as one more snapshot; return its
         SN. graph: IRI of the graph for triples without one of their own (default: the default graph). format: nt nq ttl
@@ -99,7 +100,8 @@ class Engine:
 
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. blank_scope: loads of one name share their blank node labels of nt and nq, as parts of a file do
-        (default: each load has its own). Raises DataError (file, line); then nothing of the file was added.
+        (default: each load has its own). timeout_s: how long other nodes are waited for, all in all (default: a minute
+        for each step). Raises DataError (file, line); then nothing of the file was added.
         """
         from wukongs.live.bulk_load import log_malformed, open_file
 
@@ -112,7 +114,7 @@ class Engine:
 
         into = None if graph is None else graph_term(graph)
         number, reader = open_file(self._core, source, base, format, blank_scope)
-        with reader:
+        with reader, waiting(timeout_s):
             return self._backend.load(number, reader, into, None if strict else set_aside)
 
     def graph_names(self) -> list[str]:
@@ -307,16 +309,20 @@ class Engine:
         declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))
         return declared
 
-    def push_many(self, tables: Mapping[str, Pushable], advance_ms: int | None = None) -> dict[str, int]:
+    def push_many(
+        self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, int]:
         """Add tuples to several streams, then let all of them advance to a time, in one call; return how many were
         added, by stream.
 
         tables: by the IRI of a stream, a table as Stream.push_arrow takes it, tuples as Stream.push does, or None: the
-        stream only advances. advance_ms: as Stream.advance; None: they do not. Everything is checked before the first
-        tuple is taken, and a durable engine waits for its log once. Raises as Stream.push_arrow and Stream.advance;
-        StreamError for a stream that was not declared here. Nothing of the call was applied then. On a cluster each
-        stream's writer judges its own: an error names the streams whose tuples were taken, which may have advanced."""
-        return push_many([(named(name, self._streams), pushed) for name, pushed in tables.items()], advance_ms)
+        stream only advances. advance_ms: as Stream.advance; None: they do not. timeout_s: as in Stream.push. Everything
+        is checked before the first tuple is taken, and a durable engine waits for its log once. Raises as
+        Stream.push_arrow and Stream.advance; StreamError for a stream that was not declared here. Nothing of the call
+        was applied then. On a cluster each stream's writer judges its own: an error names the streams whose tuples were
+        taken, which may have advanced."""
+        calls = [(named(name, self._streams), pushed) for name, pushed in tables.items()]
+        return push_many(calls, advance_ms, timeout_s)
 
     def drop_stream(self, stream_iri: str) -> None:
         """Forget a stream and its slices; what it added to the stored graph stays, and so does what it has closed by

@@ -54,7 +54,7 @@ from wukongs.live.windows import check_window, firing_period, firing_step, makes
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
-from wukongs.query.limits import Limits
+from wukongs.query.limits import Limits, current
 from wukongs.store.rdf_files import RdfReader, read_in_order
 from wukongs.store.term_registry import with_texts
 from wukongs.wire.packets import Peers
@@ -349,7 +349,7 @@ class ClusterBackend:
     def _submit(self, record: DeclareStream | DropStream | RegisterQuery | MoveQuery | AlterQuery) -> bool:
         """Hand in a record, and return once reads see it on all nodes that answer; False if it is no news."""
         try:
-            sn = self._host.carry_out(ev.Submitted(record), RECORD_S)
+            sn = self._host.carry_out(ev.Submitted(record), current().within(RECORD_S))
         except Dropped:
             return False
         self._settling.show(sn, SHOW_S)

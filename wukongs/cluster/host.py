@@ -362,7 +362,7 @@ class Host:
                     if holds(self.node):
                         break
                     raise NodeUnavailable(
-                        f"node {self.me.node}: waited {timeout_s:g} s for {what}: {self._who_is_away()}"
+                        f"node {self.me.node}: waited {timeout_s:.3g} s for {what}: {self._who_is_away()}"
                     )
         return self.node
 
@@ -406,7 +406,7 @@ class Host:
             return outcome.result(timeout_s)
         except FutureTimeout:
             raise NodeUnavailable(
-                f"node {self.me.node}: {who} did not answer within {timeout_s:g} s: {self._who_is_away()}"
+                f"node {self.me.node}: {who} did not answer within {timeout_s:.3g} s: {self._who_is_away()}"
             ) from None
         finally:
             with self._changed:

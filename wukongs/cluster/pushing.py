@@ -36,6 +36,7 @@ from wukongs.live.core import Core
 from wukongs.live.pieces import timing_mask
 from wukongs.live.stream import Calls, Taken, partly_taken
 from wukongs.live.stream_state import StreamState
+from wukongs.query.limits import current
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import NO_SIGNS, Encoded, TermCutter, signs_of
 from wukongs.wire.packet_columns import (
@@ -353,7 +354,7 @@ class ClusterSink:
             for place, (state, encoded) in enumerate(calls)
             if advance_ms is not None or (encoded is not None and len(encoded))
         }
-        outcomes = self._writers.give(list(orders.values()), PUSH_S)
+        outcomes = self._writers.give(list(orders.values()), current().within(PUSH_S))
         for (place, order), outcome in zip(orders.items(), outcomes, strict=True):
             found[place] = outcome
             if not isinstance(outcome, WukongsError) and order.encoded is not None and len(outcome):
@@ -386,7 +387,7 @@ class ClusterSink:
         if state.is_made:
             self._check_is_open(state)
         if not (state.is_ended or state.is_dropped or self._core.is_closed):
-            self._writers.finish(state.iri, PUSH_S)
+            self._writers.finish(state.iri, current().within(PUSH_S))
 
     def _check_is_open(self, state: StreamState) -> None:
         with self._core.lock:

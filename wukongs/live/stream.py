@@ -16,6 +16,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.lateness import LateTuples, Sorted, sort_in
 from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
+from wukongs.query.limits import waiting
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import BoolArray, Int64Array
@@ -114,43 +115,50 @@ class Stream:
         """The options of its declaration, defaults filled in, as JSON."""
         return self._state.options
 
-    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]], *, timeout_s: float | None = None) -> int:
         """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
 
         A stream with lateness_ms or on_late sorts them; late ones, which its windows do not have, are not counted.
         Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
         falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
         returns when the tuples are safe; StorageError says that they are not. On a full disk they are kept in memory,
-        and become safe with the next write once there is room.
+        and become safe with the next write once there is room. timeout_s: how long other nodes are waited for (default:
+        a minute), until NodeUnavailable says that they do not answer.
         """
-        return self._push(columns_of(self.iri, tuples))
+        return self._push(columns_of(self.iri, tuples), timeout_s)
 
-    def push_arrow(self, table: pyarrow.Table) -> int:
+    def push_arrow(self, table: pyarrow.Table, *, timeout_s: float | None = None) -> int:
         """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
         tuple names its graph, graph; in order of time. op, if there is one: "+" for a tuple, "-" for a retraction: the
         stored graph loses the triple, and no window has it. Returns and raises as push; also StreamError for the
         retraction of a timing tuple."""
-        return self._push(_table_columns(self.iri, table))
+        return self._push(_table_columns(self.iri, table), timeout_s)
 
-    def advance(self, timestamp_ms: int) -> None:
-        """Promise that nothing at or before this time comes any more: stream batches up to there close.
+    def advance(self, timestamp_ms: int, *, timeout_s: float | None = None) -> None:
+        """Promise that nothing at or before this time comes any more: stream batches up to there close. timeout_s: as
+        in push.
 
         Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
         check_timestamp(self.iri, timestamp_ms)
-        _take([(self, None)], int(timestamp_ms))
+        with waiting(timeout_s):
+            _take([(self, None)], int(timestamp_ms))
 
     def close(self) -> None:
         """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
         self._sink.end(self._state)
 
-    def _push(self, columns: Columns | None) -> int:
-        return _take([(self, columns)], None)[self.iri] if columns is not None else 0
+    def _push(self, columns: Columns | None, timeout_s: float | None) -> int:
+        with waiting(timeout_s):
+            return _take([(self, columns)], None)[self.iri] if columns is not None else 0
 
 
-def push_many(tables: Sequence[tuple[Stream, Pushable]], advance_ms: int | None) -> dict[str, int]:
+def push_many(
+    tables: Sequence[tuple[Stream, Pushable]], advance_ms: int | None, timeout_s: float | None = None
+) -> dict[str, int]:
     """Do what Engine.push_many does. All streams are of one engine."""
     time_ms = check_call([stream.iri for stream, _ in tables], advance_ms)
-    return _take([(stream, _columns(stream.iri, pushed)) for stream, pushed in tables], time_ms)
+    with waiting(timeout_s):
+        return _take([(stream, _columns(stream.iri, pushed)) for stream, pushed in tables], time_ms)
 
 
 def check_call(stream_iris: Sequence[str], advance_ms: object) -> int | None:

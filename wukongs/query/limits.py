@@ -15,6 +15,7 @@ How bytes are counted (docs/decisions/0014-budgets.md):
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -152,6 +153,14 @@ _OWN = _Current()
 def current() -> Limits:
     """Return the limits of the execution that this thread works for; without one, limits that only bound rows."""
     return _OWN.limits
+
+
+def waiting(timeout_s: float | None) -> contextlib.AbstractContextManager[object]:
+    """Return a context in which all waits for other nodes together take no longer than so many seconds (Limits.within);
+    None: each as long as it may."""
+    if timeout_s is None:
+        return contextlib.nullcontext()
+    return Limits(deadline_s=time.monotonic() + timeout_s, timeout_s=timeout_s)
 
 
 def limits_of(settings: Settings, timeout_s: float | None, started_s: float | None = None) -> Limits:

@@ -110,6 +110,7 @@ _OF_QUERY = {
     "resume": (),
     "close": (),
 }
+_OF_LOAD = ("graph", "base", "format", "strict", "blank_scope", "timeout_s")
 _NOT_GIVEN = {
     "timing": (),
     "batch_ms": None,
@@ -236,7 +237,7 @@ class Calls:
         return _value(self._engine.apply(**tables, timeout_s=args.get("timeout_s")))
 
     def _load(self, args: Args, upload: Upload) -> Packet:
-        options = {name: args[name] for name in ("graph", "base", "format", "strict", "blank_scope") if name in args}
+        options = {name: args[name] for name in _OF_LOAD if name in args}
         return _value(self._engine.load(upload, on_malformed=upload.report, **options))
 
     def _dump(self, session: Session, args: Args) -> Packet:
@@ -320,7 +321,7 @@ class Calls:
         return _value(None)
 
     def _push(self, session: Session, args: Args, arrays: Arrays) -> Packet:
-        return _value(_stream_of(session, args).push_arrow(_table(arrays)))
+        return _value(_stream_of(session, args).push_arrow(_table(arrays), timeout_s=args.get("timeout_s")))
 
     def _push_many(self, session: Session, args: Args, arrays: Arrays) -> Packet:
         numbers = args.get("streams")
@@ -331,10 +332,10 @@ class Calls:
             (stream, _table({"table": arrays[name]}) if (name := f"table {at}") in arrays else None)
             for at, stream in enumerate(streams)
         ]
-        return _value(push_many(tables, args.get("advance_ms")))
+        return _value(push_many(tables, args.get("advance_ms"), args.get("timeout_s")))
 
     def _advance(self, session: Session, args: Args) -> Packet:
-        _stream_of(session, args).advance(args["timestamp_ms"])
+        _stream_of(session, args).advance(args["timestamp_ms"], timeout_s=args.get("timeout_s"))
         return _value(None)
 
     def _close_stream(self, session: Session, args: Args) -> Packet:

@@ -29,7 +29,7 @@ from wukongs.live.table_change import TableChange
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_term
 from wukongs.query.terms.rdf_terms import from_python
-from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost
+from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost, answer_limit
 from wukongs.remote.listening import Listener
 from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from wukongs.remote.connection import Channel
 
-MARGIN_S = 10.0
-"""The time that an answer is waited for beyond the query's own time limit, while the node says that it works."""
 REPEATS_MAX = 3
 """How often a query is asked anew whose rows stopped coming."""
 OnMalformed: TypeAlias = Callable[[str, MalformedLine], object]
@@ -132,9 +130,11 @@ class RemoteEngine:
         strict: bool = False,
         on_malformed: OnMalformed | None = None,
         blank_scope: str | None = None,
+        timeout_s: float | None = None,
     ) -> int:
         """Do the same as Engine.load: this process reads the file, and the node takes it in parts as they come."""
-        args = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
+        args: dict[str, Any] = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
+        args["timeout_s"] = timeout_s
         args |= {} if blank_scope is None else {"blank_scope": blank_scope}
         with SourceFile(source, base) as file:
             args |= {"name": file.name, "base": file.base}
@@ -143,6 +143,7 @@ class RemoteEngine:
                 "load",
                 args,
                 is_write=True,
+                limit_s=answer_limit(timeout_s),
                 during=lambda joined, number: send_file(self._connection, joined, number, file, report),
             )
         return int(answer.fields["value"])
@@ -173,7 +174,7 @@ class RemoteEngine:
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
         """Do the same as Engine.update. After NodeUnavailable it may have been applied, which the message then says."""
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
-        return int(self._call("update", args, is_write=True, limit_s=_limit(timeout_s)))
+        return int(self._call("update", args, is_write=True, limit_s=answer_limit(timeout_s)))
 
     def apply(
         self,
@@ -186,7 +187,7 @@ class RemoteEngine:
         change = TableChange.of(inserts, deletes)
         tables = {"inserts": change.inserts, "deletes": change.deletes}
         arrays = {name: stream_bytes(table) for name, table in tables.items() if table is not None}
-        args, limit_s = {"timeout_s": timeout_s}, _limit(timeout_s)
+        args, limit_s = {"timeout_s": timeout_s}, answer_limit(timeout_s)
         answer, _ = self._connection.call("apply", args, arrays, is_write=True, limit_s=limit_s)
         return int(answer.fields["value"])
 
@@ -294,7 +295,9 @@ class RemoteEngine:
         self._streams[stream.iri] = stream
         return stream
 
-    def push_many(self, tables: Mapping[str, Pushable], advance_ms: int | None = None) -> dict[str, int]:
+    def push_many(
+        self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, int]:
         """Do the same as Engine.push_many, for streams that this client has declared; one request. Also raises
         NodeUnavailable, as RemoteStream.push."""
         streams, arrays = list[RemoteStream](), dict[str, Any]()
@@ -308,9 +311,11 @@ class RemoteEngine:
         time_ms = check_call([stream.iri for stream in streams], advance_ms)
 
         def args(joined: Joined) -> dict[str, Any]:
-            return {"streams": [stream.number_in(joined) for stream in streams], "advance_ms": time_ms}
+            numbers = [stream.number_in(joined) for stream in streams]
+            return {"streams": numbers, "advance_ms": time_ms, "timeout_s": timeout_s}
 
-        answer, _ = self._connection.call("push_many", args, arrays, is_write=True)
+        limit_s = answer_limit(timeout_s)
+        answer, _ = self._connection.call("push_many", args, arrays, is_write=True, limit_s=limit_s)
         return dict(answer.fields["value"])
 
     def drop_stream(self, stream_iri: str) -> None:
@@ -426,7 +431,7 @@ class RemoteEngine:
         return answer.fields.get("value")
 
     def _query_limit(self, timeout_s: float | None) -> float | None:
-        return _limit(self._connection.joined().query_timeout_s if timeout_s is None else timeout_s)
+        return answer_limit(self._connection.joined().query_timeout_s if timeout_s is None else timeout_s)
 
     def _malformed(self, on_malformed: OnMalformed | None, file: str, line: MalformedLine) -> None:
         if on_malformed is not None:
@@ -434,12 +439,6 @@ class RemoteEngine:
             return
         self._malformed_count += 1
         log_malformed(self._malformed_count, file, line)
-
-
-def _limit(timeout_s: float | None) -> float | None:
-    """Return how long an answer is waited for; None: as long as the node says that it works."""
-    is_limit = isinstance(timeout_s, int | float) and timeout_s > 0
-    return timeout_s + MARGIN_S if is_limit else None  # type: ignore[operator]
 
 
 def _query_text(text: str) -> str:

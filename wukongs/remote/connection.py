@@ -36,6 +36,8 @@ from wukongs.wire.packets import Array, Packet
 from wukongs.wire.refusals import named_error
 
 SILENCE_S = 10.0
+MARGIN_S = 10.0
+"""The time that an answer is waited for beyond the call's own time limit, while the node says that it works."""
 FINISHED_TOLD_MAX = 1000
 _BUSY_S = 0.05
 _BETWEEN_S = 0.1
@@ -340,6 +342,12 @@ class _Asked:
                 f"{joined.address}: no outcome of {self._method!r} within {self._limit_s:g} s, though the node "
                 "answers: give it more time (timeout_s), or ask for less"
             )
+
+
+def answer_limit(timeout_s: float | None) -> float | None:
+    """Return how long an answer is waited for; None: as long as the node says that it works."""
+    is_limit = isinstance(timeout_s, int | float) and timeout_s > 0
+    return timeout_s + MARGIN_S if is_limit else None  # type: ignore[operator]
 
 
 def raise_failure(answer: Packet, address: str) -> None:

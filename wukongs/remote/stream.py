@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Pushable, check_table, check_timestamp, columns_of
-from wukongs.remote.connection import Connection, Joined
+from wukongs.remote.connection import Connection, Joined, answer_limit
 from wukongs.store.dtypes import UInt8Array
 
 if TYPE_CHECKING:
@@ -31,33 +31,44 @@ class RemoteStream:
     def __repr__(self) -> str:
         return f"<RemoteStream {self.iri}>"
 
-    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]]) -> int:
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]], *, timeout_s: float | None = None) -> int:
         """Do the same as Stream.push; also NodeUnavailable: whether the tuples were taken is then not known, unless it
         says so."""
-        return self._push(tuples)
+        return self._push(tuples, timeout_s)
 
-    def push_arrow(self, table: pyarrow.Table) -> int:
+    def push_arrow(self, table: pyarrow.Table, *, timeout_s: float | None = None) -> int:
         """Do the same as Stream.push_arrow; also NodeUnavailable, as push."""
         check_table(self.iri, table)
-        return self._push(table)
+        return self._push(table, timeout_s)
 
-    def advance(self, timestamp_ms: int) -> None:
+    def advance(self, timestamp_ms: int, *, timeout_s: float | None = None) -> None:
         """Do the same as Stream.advance."""
         check_timestamp(self.iri, timestamp_ms)
-        self._call("stream.advance", {"timestamp_ms": int(timestamp_ms)})
+        self._call("stream.advance", {"timestamp_ms": int(timestamp_ms)}, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Do the same as Stream.close."""
         if not self._connection.is_closed:
             self._call("stream.close", {})
 
-    def _push(self, pushed: Pushable) -> int:
+    def _push(self, pushed: Pushable, timeout_s: float | None) -> int:
         content = table_bytes(self.iri, pushed)
-        return 0 if content is None else int(self._call("stream.push", {}, {"table": content}))
+        return 0 if content is None else int(self._call("stream.push", {}, {"table": content}, timeout_s))
 
-    def _call(self, method: str, args: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Any:
+    def _call(
+        self,
+        method: str,
+        args: Mapping[str, Any],
+        arrays: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        args = {**args, "timeout_s": timeout_s}
         answer, _ = self._connection.call(
-            method, lambda joined: {**args, "stream": self.number_in(joined)}, arrays, is_write=True
+            method,
+            lambda joined: {**args, "stream": self.number_in(joined)},
+            arrays,
+            is_write=True,
+            limit_s=answer_limit(timeout_s),
         )
         return answer.fields.get("value")
 

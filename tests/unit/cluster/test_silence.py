@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+import wukongs
 from tests.clusters import cluster
 from wukongs.cluster.boot import FIRST_DISK, HELLO, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.errors import NodeUnavailable
+from wukongs.live.stream import Stream
 from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.state import Node
 from wukongs.wire.network import Network
 
+STREAM = "http://ex/s"
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/%d> }"
 
 
@@ -23,6 +28,7 @@ def rest() -> Iterator[ClusterNode]:
     """What is left of three nodes once two are silent."""
     with cluster(3, 2) as nodes:
         nodes[0].engine.update(INSERT % 1)
+        nodes[0].engine.stream(STREAM, batch_ms=100).push([("<e:s>", "<e:p>", "<e:o>", 50)])
         for node in nodes[1:]:
             node.close()
         deadline = time.monotonic() + 60
@@ -30,6 +36,11 @@ def rest() -> Iterator[ClusterNode]:
             assert time.monotonic() < deadline, nodes[0].host.node.watch
             time.sleep(0.01)
         yield nodes[0]
+
+
+@pytest.fixture
+def stream(rest: ClusterNode) -> Stream:
+    return rest.engine._streams[STREAM]
 
 
 def test_silent_nodes_are_not_said_to_be_in(rest: ClusterNode) -> None:
@@ -44,7 +55,19 @@ def test_what_needs_the_log_names_the_silent_nodes_and_says_what_to_do(rest: Clu
         rest.host.wait_until(lambda node: False, 0.05, "a miracle")
 
 
-def test_an_update_ends_by_its_own_deadline(rest: ClusterNode, monkeypatch: pytest.MonkeyPatch) -> None:
+CALLS: dict[str, Callable[[wukongs.Engine, Stream], object]] = {
+    "update": lambda engine, _: engine.update(INSERT % 2, timeout_s=0.3),
+    "load": lambda engine, _: engine.load(io.BytesIO(b"<e:new> <e:p> 1 .\n"), format="ttl", timeout_s=0.3),
+    "push": lambda _, stream: stream.push([("<e:new>", "<e:p>", "<e:o>", 100)], timeout_s=0.3),
+    "push_many": lambda engine, _: engine.push_many({STREAM: [("<e:new>", "<e:p>", "<e:o>", 100)]}, timeout_s=0.3),
+    "advance": lambda _, stream: stream.advance(1000, timeout_s=0.3),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_ends_by_its_own_deadline(
+    rest: ClusterNode, stream: Stream, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited: list[float] = []
     ask = Network.ask
 
@@ -53,9 +76,16 @@ def test_an_update_ends_by_its_own_deadline(rest: ClusterNode, monkeypatch: pyte
         return ask(self, asked, timeout_s)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Network, "ask", noting)
+    until = rest.host.wait_until
+
+    def noting_too(holds: Callable[[Node], bool], timeout_s: float, what: str) -> Node:
+        waited.append(timeout_s)
+        return until(holds, timeout_s, what)
+
+    monkeypatch.setattr(rest.host, "wait_until", noting_too)
     with pytest.raises(NodeUnavailable, match=r"node [12]"):
-        rest.engine.update(INSERT % 2, timeout_s=0.3)
-    assert waited, "the update asked nobody"
+        CALLS[call](rest.engine, stream)
+    assert waited, "nobody was asked or waited for"
     assert max(waited) <= 0.3
 
 

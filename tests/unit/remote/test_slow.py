@@ -46,7 +46,7 @@ def test_a_call_may_last_longer_than_a_silence(
 def test_a_query_without_an_outcome_ends_after_its_time(
     embedded: wukongs.Engine, short_polls: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wukongs.remote.client.MARGIN_S", 0.1)
+    monkeypatch.setattr("wukongs.remote.connection.MARGIN_S", 0.1)
     go_on = threading.Event()
     query = embedded.query
     monkeypatch.setattr(embedded, "query", lambda *args, **options: (go_on.wait(60), query(*args, **options))[1])
