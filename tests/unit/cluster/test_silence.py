@@ -11,6 +11,7 @@ import pytest
 
 import wukongs
 from tests.clusters import cluster
+from wukongs.cluster import boot
 from wukongs.cluster.boot import FIRST_DISK, HELLO, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.errors import NodeUnavailable
@@ -92,7 +93,7 @@ def test_a_call_ends_by_its_own_deadline(
 def test_a_node_that_starts_says_whom_it_waits_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("wukongs.cluster.boot.SAY_S", 0.01)
+    monkeypatch.setattr(boot, "SAY_S", 0.01)
     me = Incarnation(1, FIRST_DISK, new_boot())
     network = Network(me, "tcp://127.0.0.1:*", {}, lambda *_: None, open_kinds=(HELLO,))
     try:

@@ -15,6 +15,7 @@ from tests.unit.wire.pieces import STREAM, make_piece, many
 from tests.unit.wire.test_client_socket import Ingest
 from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
 from wukongs.wire import bound_socket, ingesting, transport
+from wukongs.wire import workers as workers_module
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
@@ -78,7 +79,7 @@ def test_a_thread_that_ends_is_replaced() -> None:
 
 
 def test_threads_without_work_end_and_others_take_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wukongs.wire.workers.IDLE_S", 0.05)
+    monkeypatch.setattr(workers_module, "IDLE_S", 0.05)
     workers, done, may_go_on = Workers("test", 8, 100), list[int](), threading.Event()
     for round_ in range(2):
         for _ in range(8):
@@ -92,7 +93,7 @@ def test_threads_without_work_end_and_others_take_their_place(monkeypatch: pytes
 
 
 def test_no_task_is_lost_where_threads_end_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wukongs.wire.workers.IDLE_S", 0.0001)
+    monkeypatch.setattr(workers_module, "IDLE_S", 0.0001)
     workers, done = Workers("test", 3, 10_000), list[int]()
     for number in range(2000):
         assert workers.submit(lambda number=number: done.append(number))  # type: ignore[misc]
