@@ -32,7 +32,7 @@ from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.times import packed, unpacked
 from wukongs.engine import engine_over
-from wukongs.errors import DataError, NodeUnavailable
+from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.embedded import stats_of
 from wukongs.live.header import PROTOCOL_VERSION
 from wukongs.protocol.messages import Body, Incarnation, Message
@@ -136,6 +136,7 @@ class ClusterNode:
             admit=self._admit,
             open_kinds=(HELLO,),
             failed=host.fail,
+            exhausted=self._exhausted,
             waits=WAITS,
         )
         claims = Claims(host, store, network)
@@ -261,6 +262,14 @@ class ClusterNode:
         if message.sender != sender:
             raise DataError(f"a message of {message.sender} came from {sender}")
         self.host.receive(message)
+
+    def _exhausted(self, kind: str, error: WukongsError) -> None:
+        """End this node when it cannot do its part of a change any more: else it would go on to say that it is there,
+        and all changes would wait for it. A read that found no memory is the reader's trouble."""
+        if kind not in (*owner.KINDS, OF_QUERY):
+            self.host.fail(
+                NodeUnavailable(f"node {self.me.node}: {error}: it ends, so that the others go on without it")
+            )
 
     def _wait_for_sn(self, sn: int, timeout_s: float) -> None:
         try:

@@ -25,7 +25,8 @@ def unknown_kind(kind: str) -> DataError:
 class Answerer:
     """handlers: by kind, looked up at each request; workers: which of them answer a kind; post: sends frames to a peer,
     from any thread; quick: kinds that are answered by the thread of the socket at once, which saves two changes of
-    thread, and has to be quick."""
+    thread, and has to be quick. exhausted: called with the kind of a request that found no memory, or no thread at
+    all, and the error: what comes next may end in the same way."""
 
     def __init__(
         self,
@@ -34,9 +35,10 @@ class Answerer:
         traffic: WireTraffic,
         post: Post,
         quick: Collection[str] = (),
+        exhausted: Callable[[str, WukongsError], object] = lambda kind, error: None,
     ) -> None:
         self._handlers, self._workers, self._traffic, self._post = handlers, workers, traffic, post
-        self._quick = frozenset(quick)
+        self._quick, self._exhausted = frozenset(quick), exhausted
 
     def take(
         self, peer: bytes, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
@@ -51,6 +53,8 @@ class Answerer:
         elif not self._workers(header.kind).submit(lambda: self._answer(peer, header, frames, handler, done)):
             busy = NodeUnavailable("the node is busy: as many requests wait as may, or no thread can start. Ask again")
             self.refuse(peer, header.sequence, "busy", busy)
+            if not self._workers(header.kind).has_threads:
+                self._exhausted(header.kind, NodeUnavailable("no thread can be started that would answer other nodes"))
         else:
             return
         done()
@@ -79,6 +83,9 @@ class Answerer:
         try:
             return handler(packet)
         except WukongsError as error:
+            return refusal(error)
+        except MemoryError as error:
+            self._exhausted(packet.kind, NodeUnavailable(f"no memory is left to answer '{packet.kind}' of other nodes"))
             return refusal(error)
         except Exception as error:
             _log.exception("a request of kind '%s' failed", packet.kind)

@@ -79,7 +79,7 @@ class Network:
     introduction: the packet with which this node introduces itself; admit(life, known, introduction): raises a
     WukongsError if a life of another node may not be let in; known: the one that was let in before. It is called by the
     thread of the socket. open_kinds: kinds of requests that are answered to any life; failed: called with an error that
-    ends the socket.
+    ends the socket; exhausted: see Answerer.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
     answered by the thread of the socket itself; everything else waits for them. waits: groups of kinds whose handlers
@@ -101,6 +101,7 @@ class Network:
         admit: Admit = lambda life, known, introduction: None,
         open_kinds: Collection[str] = (),
         failed: Callable[[BaseException], object] = lambda _: None,
+        exhausted: Callable[[str, WukongsError], object] = lambda kind, error: None,
         quick: Collection[str] = (),
         waits: Sequence[Collection[str]] = (),
         workers_max: int = 32,
@@ -133,7 +134,7 @@ class Network:
             failed=failed,
         )
         self._answerer = Answerer(
-            handlers, lambda kind: self._workers[self._level(kind)], self.traffic, self._socket.post, quick
+            handlers, lambda kind: self._workers[self._level(kind)], self.traffic, self._socket.post, quick, exhausted
         )
         self._socket.start()
 

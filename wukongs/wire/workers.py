@@ -1,5 +1,5 @@
 """Workers: threads that answer requests. Their number is bounded, and so is that of the waiting requests. A thread
-that has had nothing to do for a while ends.
+that has had nothing to do for a while ends, but for the last one: another one might not start.
 
 A thread that cannot start, for want of memory or of threads, is not counted: a later task tries again.
 """
@@ -46,6 +46,11 @@ class Workers:
             self._unfinished += 1
         return True
 
+    @property
+    def has_threads(self) -> bool:
+        """Whether there is any thread that does tasks."""
+        return bool(self._threads)
+
     def close(self, timeout_s: float) -> bool:
         """Take no more tasks and wait for those that are under way; tell whether all ended within timeout_s seconds."""
         deadline = time.monotonic() + timeout_s
@@ -78,7 +83,7 @@ class Workers:
                 return self._tasks.get(timeout=IDLE_S)
             except Empty:
                 with self._lock:
-                    if self._tasks.empty():  # else one has come in this moment
+                    if self._tasks.empty() and len(self._threads) > 1:  # else one has come in this moment
                         self._threads.remove(threading.current_thread())
                         return None
 

@@ -14,11 +14,12 @@ from tests.clusters import cluster
 from wukongs.cluster import boot
 from wukongs.cluster.boot import FIRST_DISK, HELLO, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.state import Node
 from wukongs.wire.network import Network
+from wukongs.wire.packets import Packet
 
 STREAM = "http://ex/s"
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/%d> }"
@@ -103,3 +104,27 @@ def test_a_node_that_starts_says_whom_it_waits_for(
     finally:
         network.close()
     assert "node 1 waits for 1 of the nodes that do not answer: 0, 2" in caplog.messages
+
+
+@pytest.mark.parametrize(("kind", "ends"), [("stage", True), ("query", False)])
+def test_a_node_that_has_no_memory_for_changes_ends_and_the_others_go_on(kind: str, ends: bool) -> None:
+    def fail(_: Packet) -> Packet:
+        raise MemoryError
+
+    with cluster(3, 2) as nodes:
+        nodes[0].engine.update(INSERT % 1)
+        network = nodes[1].network
+        network._handlers[kind] = fail  # type: ignore[index]
+        with pytest.raises(WukongsError, match="too little memory"):
+            nodes[0].network.ask([(1, Packet(kind))], 30)
+        if not ends:
+            assert nodes[1].host.failure is None
+            return
+        deadline = time.monotonic() + 60
+        while nodes[1].host.failure is None:
+            assert time.monotonic() < deadline, "it goes on"
+            time.sleep(0.01)
+        assert "no memory is left to answer 'stage'" in str(nodes[1].host.failure)
+        nodes[1].close()  # as its process does
+        nodes[0].engine.update(INSERT % 2, timeout_s=60)
+        assert nodes[0].engine.stats()["members"]["1"] in ("out", "silent")

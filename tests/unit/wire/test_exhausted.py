@@ -86,7 +86,7 @@ def test_threads_without_work_end_and_others_take_their_place(monkeypatch: pytes
             assert workers.submit(lambda: done.append(int(may_go_on.wait(20))))
         assert len(workers._threads) == 8
         may_go_on.set()
-        wait_until(lambda: not workers._threads, "all threads have ended")
+        wait_until(lambda: len(workers._threads) == 1, "the other threads have ended")
         assert done == [1] * 8 * (round_ + 1)
         may_go_on.clear()
     assert workers.close(20)
@@ -102,6 +102,37 @@ def test_no_task_is_lost_where_threads_end_all_the_time(monkeypatch: pytest.Monk
     wait_until(lambda: len(done) == 2000, "all are done")
     assert sorted(done) == list(range(2000))
     assert workers.close(20)
+
+
+def test_the_last_thread_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "IDLE_S", 0.01)
+    workers, done = Workers("test", 4, 10), list[int]()
+    for number in range(4):
+        assert workers.submit(lambda number=number: done.append(number))  # type: ignore[misc]
+    wait_until(lambda: len(done) == 4, "all are done")
+    wait_until(lambda: len(workers._threads) == 1, "the others have ended")
+    time.sleep(0.1)
+    assert workers.has_threads
+    assert workers.close(20)
+
+
+def test_a_request_that_finds_no_memory_or_no_thread_is_told(nodes: Nodes, threads: Threads) -> None:
+    def fail(_: Packet) -> Packet:
+        raise MemoryError
+
+    told: list[tuple[str, str]] = []
+    asker = nodes.start(0)
+    nodes.join(asker, nodes.start(1, {"stage": fail}, exhausted=lambda kind, error: told.append((kind, str(error)))))
+    threads.are_left = False
+    with pytest.raises(NodeUnavailable, match="the node is busy"):
+        asker.ask([(1, Packet("stage"))], 20)
+    threads.are_left = True
+    with pytest.raises(WukongsError, match="too little memory"):
+        asker.ask([(1, Packet("stage"))], 20)
+    assert told == [
+        ("stage", "no thread can be started that would answer other nodes"),
+        ("stage", "no memory is left to answer 'stage' of other nodes"),
+    ]
 
 
 def test_a_node_without_threads_says_so_and_serves_again(nodes: Nodes, threads: Threads) -> None:
