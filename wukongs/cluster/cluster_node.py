@@ -87,7 +87,6 @@ class ClusterShape:
             "split_predicates": sorted(self.split),
             "hash_bits": settings.hash_bits,
             "peers": list(self.peers),
-            "silence_pulses_max": self.silence_pulses_max,
         }
         return ", ".join(f"{name} {value}" for name, value in parts.items())
 
