@@ -113,7 +113,7 @@ def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone
                 call()
             assert time.monotonic() - started_s < 10, name
         assert next(iter(query.results(timeout_s=0.1)), None) is None
-        assert first.stats()["members"]["2"] == "in"
+        assert first.stats()["members"]["2"] == "silent"
 
 
 def test_a_node_that_was_taken_out_ends_and_says_so() -> None:

@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "whoever asks for it brings a late stream",
         "node",
-        "isinstance(record, Nothing | Voters | LateJoin)",
-        "isinstance(record, Nothing | Voters)",
+        "isinstance(record, Nothing | Founded | Voters | LateJoin)",
+        "isinstance(record, Nothing | Founded | Voters)",
         first=5,
         simulator="late_stories",
     ),

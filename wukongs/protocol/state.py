@@ -34,10 +34,10 @@ class Cluster:
     shard_count: int = 1024
     voter_count: int = 5
     silence_pulses_max: int = 50
-    starting_pulses_max: int | None = None
     log_entries_max: int = 1024
     election_pulses: int = raft.ELECTION_PULSES
     quiet_pulses: int = 1
+    starting_pulses_max: int | None = None
 
     def __post_init__(self) -> None:
         assert 0 < 2 * self.quiet_pulses < self.election_pulses, (self.quiet_pulses, self.election_pulses)
