@@ -55,7 +55,7 @@ MUTANTS = (
         "snapshots",
         "if join.sn <= sn and join.stream in there and stable.get(join.stream, 0) < join.batch:",
         "if False:",
-        first=37,
+        first=290,
     ),
     Mutant(
         "a leader brings what only it has of a late stream",
@@ -297,7 +297,7 @@ MUTANTS = (
         "dropping",
         "min(report.vts.get(key, 0) for report in reports)",
         "max(report.vts.get(key, 0) for report in reports)",
-        first=3,
+        first=147,
     ),
     Mutant(
         "who is on the way when a stream goes just goes on",
