@@ -443,7 +443,7 @@ MUTANTS = (
         "cluster.host",
         "self.is_installed = False",
         "pass",
-        first=313,
+        first=650,
     ),
     Mutant(
         "a node that is taking over what others hold forgets the records that come meanwhile",
