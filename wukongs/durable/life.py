@@ -5,6 +5,7 @@ It is made once, and not copied into a backup: who goes on from a backup has los
 
 from __future__ import annotations
 
+import errno
 import secrets
 from pathlib import Path
 
@@ -14,7 +15,8 @@ NAME = "LIFE"
 
 
 def life_of(folder: Path, disk: Disk | None = None) -> str:
-    """Return the life of a data folder that this process has locked, begun now if it has none.
+    """Return the life of a data folder that this process has locked, begun now if it has none; "", which nobody
+    compares, for one that has none and may only be read.
 
     Raises StorageError."""
     path = folder / NAME
@@ -23,7 +25,13 @@ def life_of(folder: Path, disk: Disk | None = None) -> str:
             return path.read_text("ascii").strip()
         life, disk = secrets.token_hex(8), disk or Disk()
         temporary = path.with_suffix(".new")
-        with disk.create(temporary) as file:
+        try:
+            file = disk.create(temporary)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+                return ""
+            raise
+        with file:
             disk.write(file, f"{life}\n".encode())
             disk.fsync(file)
         disk.rename(temporary, path)
