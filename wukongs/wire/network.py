@@ -391,7 +391,7 @@ class Network:
         self.traffic.add("told")
         try:
             self._on_tell(Incarnation(*header.sender), packet)
-        except DataError:  # what a liar tells, and at any rate: counted, not logged
+        except DataError:  # malformed: a peer could fill the log with these
             self.traffic.refused("malformed")
         except Exception:
             _log.exception("what node %d told, '%s', could not be taken", header.sender[0], header.kind)
