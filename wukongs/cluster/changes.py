@@ -11,7 +11,7 @@ import itertools
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -77,17 +77,9 @@ class Changes:
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
-        fields = packet.fields
-        change, number = fields.get("change"), fields.get("number")
-        if not isinstance(change, str) or type(number) is not int:
-            raise DataError(f"{STAGE}: expected change and number, found {dict(fields)!r}")
-        if fields.get("is_abandoned"):
-            self._store.unstage(change)
-        else:
-            goes, is_last, read_sn = bool(fields.get("goes")), bool(fields.get("is_last")), fields.get("read_sn")
-            self._store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
-            if type(read_sn) is int:
-                self._hold(change, read_sn, fields.get("cleared"))
+        stage(self._store, packet, self._hold)
+        self._host.disk.add(packet)
+        self._host.disk.sync()
         return Packet(STAGE, {VIEW: self._host.node.control.view})
 
     def pulse(self) -> None:
@@ -95,10 +87,8 @@ class Changes:
         node = self._host.node
         self._store.age_staged(any(is_silent(node, other) for other in members_of(self._host)))
 
-    def _hold(self, change: str, read_sn: int, cleared: object) -> None:
-        """Hold what an update has read until it is applied. Raises CompactedError, NodeUnavailable, DataError."""
-        if not isinstance(cleared, list) or not all(one is None or isinstance(one, str) for one in cleared):
-            raise DataError(f"{STAGE}: expected the graphs that are cleared, found {cleared!r}")
+    def _hold(self, change: str, read_sn: int, cleared: Sequence[str | None]) -> None:
+        """Hold what an update has read until it is applied. Raises CompactedError, NodeUnavailable."""
         self._host.wait_until_installed(TIMEOUT_S)
         try:
             self._store.hold_for(change, read_sn, cleared, TIMEOUT_S)
@@ -132,6 +122,24 @@ class Changes:
             raise type(error)(f"{error}. It may still be done") from error
 
 
+def stage(store: NodeStore, packet: Packet, hold: Callable[[str, int, Sequence[str | None]], object]) -> None:
+    """Keep the chunk of a change that a packet of STAGE has, or forget what there is of one. hold: is told of an update
+    that reads a snapshot: its name, the SN, and the graphs that it clears. Raises DataError, and as NodeStore.stage."""
+    fields = packet.fields
+    change, number, cleared = fields.get("change"), fields.get("number"), fields.get("cleared", [])
+    if not isinstance(change, str) or type(number) is not int:
+        raise DataError(f"{STAGE}: expected change and number, found {dict(fields)!r}")
+    if not isinstance(cleared, list) or not all(one is None or isinstance(one, str) for one in cleared):
+        raise DataError(f"{STAGE}: expected the graphs that are cleared, found {cleared!r}")
+    if fields.get("is_abandoned"):
+        store.unstage(change)
+        return
+    goes, is_last, read_sn = bool(fields.get("goes")), bool(fields.get("is_last")), fields.get("read_sn")
+    store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
+    if type(read_sn) is int:
+        hold(change, read_sn, cleared)
+
+
 class Staged:
     """One change on its way to the nodes. read: the SN of the snapshot that an update has read, which the nodes are to
     hold until it is applied, and the graphs that it clears; None: there is none that it depends on."""
@@ -159,8 +167,9 @@ class Staged:
 
     def abandon(self) -> None:
         """Let the nodes forget it, as far as they can be reached: the others do so after a while."""
-        self._store.unstage(self.name)
         told = Packet(STAGE, {"change": self.name, "number": 0, "is_abandoned": True})
+        self._store.unstage(self.name)
+        self._host.disk.add(told)
         others = members_of(self._host) - {self._host.me.node, *self._host.node.silent_members}
         for node in sorted(others):  # one by one: none waits for one that is gone
             try:

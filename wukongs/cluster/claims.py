@@ -28,7 +28,7 @@ from wukongs.wire.assignment import shards_of
 from wukongs.wire.packet_columns import count_of, term_arrays, terms_in
 from wukongs.wire.packets import Packet, Peers
 
-CLAIM = "claim"
+CLAIM, AGREED = "claim", "agreed"
 ROUND_S = 10.0
 TIMEOUT_S = 30.0
 AT_ONCE_MAX, AT_ONCE_BYTES_MAX = 1 << 10, 1 << 18
@@ -191,11 +191,19 @@ class Claims:
         if is_much or not self._lock.acquire(blocking=False):
             return None
         try:
-            return self._store.compare_terms(table)
+            return self._compared(table)
         except Exception:
             return None
         finally:
             self._lock.release()
+
+    def _compared(self, table: TermTable) -> BoolArray:
+        """Compare terms, and let the disk keep those that are agreed to from now on."""
+        before = len(self._store.claims)
+        equal = self._store.compare_terms(table)
+        if len(self._store.claims) > before:
+            self._host.disk.add(Packet(AGREED, {}, term_arrays(table.take(np.flatnonzero(equal)))))
+        return equal
 
     def _mask(self, node: int) -> BoolArray:
         if node not in self._masks:
@@ -222,7 +230,7 @@ class Claims:
             asked = self._next(errands, deadline)
             if isinstance(asked, act.CompareTerms):
                 with self._lock:
-                    found.append(self._store.compare_terms(table))
+                    found.append(self._compared(table))
                 self._host.post(ev.TermsCompared(question, view))
                 asked = self._next(errands, deadline)
         if isinstance(asked, act.AnswerClaim) and asked.view is not None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
+from wukongs.cluster.checkpoints import Checkpoints
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_backend import ClusterBackend
 from wukongs.cluster.counting import COUNTS, Counting
@@ -23,11 +24,13 @@ from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
 from wukongs.cluster.made_feeds import MadeFeeds
 from wukongs.cluster.members import is_silent, left_s
+from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushing import PUSH, Writers
 from wukongs.cluster.reads import owner
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
+from wukongs.cluster.resuming import resume
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.times import packed, unpacked
@@ -35,11 +38,13 @@ from wukongs.engine import engine_over
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.embedded import stats_of
 from wukongs.live.header import PROTOCOL_VERSION
+from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.records import Role, Voters
-from wukongs.protocol.state import Cluster, Node
+from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
+from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
@@ -91,6 +96,11 @@ class ClusterShape:
         return ", ".join(f"{name} {value}" for name, value in parts.items())
 
     @property
+    def genesis(self) -> Control:
+        """The control state before the first record."""
+        return genesis(self.node_count, self.replica_count, SHARD_COUNT)
+
+    @property
     def cluster(self) -> Cluster:
         return Cluster(
             self.node_count,
@@ -116,14 +126,26 @@ class ClusterNode:
         *,
         pulse_s: float = PULSE_S,
         trust: Trust | None = None,
+        disk: NodeDisk | None = None,
     ) -> None:
         self.me = me
         self._shape = shape.told(settings)
+        self._disk, self._recorded = disk, None if disk is None else disk.scan(shape.genesis)
         shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
         store = self.store = NodeStore(settings, me.node, shard_map)
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
         store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
-        host = self.host = Host(shape.cluster, me, store, self._tell, pulse_s, is_installed=me.disk == FIRST_DISK)
+        recorded = self._recorded
+        host = self.host = Host(
+            shape.cluster,
+            me,
+            store,
+            self._tell,
+            pulse_s,
+            disk,
+            Kept() if recorded is None else recorded.first,
+            is_installed=me.disk == FIRST_DISK if recorded is None else not recorded.facts,
+        )
         handlers: dict[str, Handler] = {}
         network = self.network = Network(
             me,
@@ -131,7 +153,7 @@ class ClusterNode:
             handlers,
             self._told,
             trust=trust,
-            introduction={"shape": self._shape},
+            introduction={"shape": self._shape, "resumes": recorded is not None},
             admit=self._admit,
             open_kinds=(HELLO,),
             failed=host.fail,
@@ -145,11 +167,13 @@ class ClusterNode:
         self.intake = Intake(host, store, claims)
         self._joiner = Joiner(host, store, self.intake, network)
         self._donor = Donor(host, store, self.intake)
+        bytes_max = settings.checkpoint_bytes
+        self._checkpoints = None if disk is None else Checkpoints(disk, store, self._donor, bytes_max)
         self._changes = Changes(host, store, claims, network)
         writers = Writers(host, store, self.intake, network)
         store.injector.made.feed_by(MadeFeeds(host, store, writers))
         self._idle_watch = IdleWatch(host, store, writers)
-        settling = Settling(host, store, network)
+        settling = self._settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
         counting = Counting(host, store, network, partial(stats_of, store.joined, prepared))
         self.backend = ClusterBackend(
@@ -178,13 +202,21 @@ class ClusterNode:
         return self.network.address
 
     def start(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
-        """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers."""
+        """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers.
+
+        Raises CorruptionError, StorageError (the data folder)."""
+        if self._disk is not None:
+            if self._recorded is not None:
+                resume(self._disk, self._recorded, self.host, self.store, self.intake)
+            self._disk.begin()
         self.network.join(addresses, public_keys)
         self.store.start(self._reach, self.backend)
         self._puller.start()
         self.host.delegate(self._joiner.begin, on_pulse=(self._donor.pulse, self._changes.pulse))
         self.host.start()
         self._idle_watch.start()
+        if self._checkpoints is not None:
+            self._checkpoints.start()
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
@@ -203,7 +235,9 @@ class ClusterNode:
         except NodeUnavailable as error:
             said = [f"node {number} says: {refusal}" for number, refusal in sorted(self.network.refusals().items())]
             raise NodeUnavailable("; ".join([str(error), *said])) from error
-        if self.me.disk:
+        if self._recorded is not None:
+            self._settling.settle(left_s(deadline))  # what was readable before the restart is
+        elif self.me.disk:
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), left_s(deadline))
 
@@ -220,17 +254,23 @@ class ClusterNode:
     def close(self) -> None:
         """Stop. Closing twice is allowed."""
         self._idle_watch.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
         self.host.close()
         self._joiner.close()
         self._puller.close()
         self.network.close()
         self.store.close()
+        if self._disk is not None:
+            self._disk.close()
 
     def _life_of(self, node: int) -> Incarnation | None:
         """Return the newest life of a node that this one has heard of."""
         state = self.host.node
         report = state.progress.latest.get(node)
         known = [state.heard.get(node), None if report is None else report.incarnation]
+        if self._disk is not None and (disk := self._disk.met(node)) is not None:
+            known.append(Incarnation(node, disk, 0))
         return max((life for life in known if life is not None), default=None)
 
     def _admit(self, life: Incarnation, known: Incarnation | None, introduction: Packet) -> None:
@@ -242,6 +282,8 @@ class ClusterNode:
         disk = state.control.members[life.node].disk
         if life.disk < disk:
             raise NodeUnavailable(f"node {life.node} was started anew: this is an earlier life of it. End it")
+        if life.disk == disk and introduction.fields.get("resumes"):
+            return  # it holds the folder of the earlier life, which is gone
         seen = state.watch.seen.get(life.node)
         is_new_to_the_log = known is not None and known.disk >= disk
         if is_new_to_the_log and seen is not None and seen[0] < life and not is_silent(state, life.node):

@@ -31,6 +31,7 @@ from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded, TermCutter, signs_of
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import TermReader, term_table, with_texts
+from wukongs.store.trace import TraceEntry
 from wukongs.wire.assignment import shards_of
 from wukongs.wire.packet_columns import term_arrays, tuples_packet
 from wukongs.wire.packets import Array, Packet
@@ -88,10 +89,12 @@ class StreamPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collected:
-    """head: what stands in a few lines of JSON; agreed_count: entries of `claims` that belong to it."""
+    """head: what stands in a few lines of JSON; entries: of the trace of the stored graph, and what is read there;
+    agreed_count: entries of `claims` that belong to it."""
 
     wanted: Wanted
     head: Mapping[str, Any]
+    entries: Sequence[TraceEntry]
     stored: BatchSet
     reader: TermReader
     claims: TermClaims
@@ -104,11 +107,15 @@ class Collected:
         yield Packet(STATE, {"part": HEAD, **self.head})
         yield from self._agreed()
         yield from self._triples()
+        yield from self.waiting()
+        yield Packet(STATE, {"part": END})
+
+    def waiting(self) -> Iterator[Packet]:
+        """Return what is neither in the stored graph nor among the agreed terms."""
         for stream in self.streams:
             yield from self._of_stream(stream)
         for change, staged in self.staged.items():
             yield from self._of_change(change, staged)
-        yield Packet(STATE, {"part": END})
 
     def _agreed(self) -> Iterator[Packet]:
         for first in range(0, self.agreed_count, ROWS_MAX):
@@ -242,6 +249,7 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -
                 },
                 "exceptions": core.registry.exception_records(0),
             },
+            tuple(core.arrangement.trace.entries()),
             core.arrangement.trace.read(packed(sn)),
             core.registry.snapshot_reader(),
             store.claims,

@@ -12,9 +12,9 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from wukongs.protocol.state import Node
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Handler, Packet
 
+Taken = TypeVar("Taken")
 HALT = "halt"
 COLLECT = "collect"
 HALT_S = 2.0
@@ -65,6 +66,11 @@ class Donor:
     def handlers(self) -> dict[str, Handler]:
         return {HALT: self._answer_halt, COLLECT: self._answer_collect, STATE: self._answer_state}
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether this node has anything to give."""
+        return self._host.is_installed
+
     def pulse(self) -> None:
         """Go on if who has asked to halt is gone, and forget what nobody asks for. In the protocol's thread."""
         now = time.monotonic()
@@ -86,11 +92,15 @@ class Donor:
         return self._host.run(lambda: self._begin(owner), LOG_S)
 
     def _begin(self, owner: str) -> Packet:
-        node, now = self._host.node, time.monotonic()
-        if node.role is not Role.IN or (self._halt is not None and self._halt.owner != owner):
-            raise NodeUnavailable(f"node {node.me.node} cannot give what it holds now: ask again")
-        self._halt = _Halt(owner, now + HALT_S)
-        return Packet(HALT, {"sn": packed(self._limit(None))})
+        if self._host.node.role is not Role.IN:
+            raise NodeUnavailable(f"node {self._host.me.node} cannot give what it holds now: ask again")
+        return Packet(HALT, {"sn": packed(self._halt_for(owner))})
+
+    def _halt_for(self, owner: str) -> Sn:
+        if self._halt is not None and self._halt.owner != owner:
+            raise NodeUnavailable(f"node {self._host.me.node} gives what it holds to another one now: ask again")
+        self._halt = _Halt(owner, time.monotonic() + HALT_S)
+        return self._limit(None)
 
     def _limit(self, sn: Sn | None) -> Sn:
         """Let this node show what comes up to an SN, and no more; None: up to what is begun. Return how far."""
@@ -108,6 +118,27 @@ class Donor:
             self._store.injector.wake()
 
     # --- collecting ---------------------------------------------------------------------------------------------------
+
+    def collect_here(self, take: Callable[[Collected, Node], Taken]) -> Taken:
+        """Let this node halt, collect everything that it holds, and go on. take: is given it in the protocol's thread,
+        with the protocol's state there. Raises NodeUnavailable (a joining node halts it)."""
+        store, owner = self._store, f"node {self._host.me.node} itself"
+        shards = store.shard_map.shards(store.me)
+        wanted = Wanted(store.me, store.shard_map, store.split_ids, shards, shards)
+
+        def collect_now() -> Taken:
+            return take(self._collect(owner, wanted, sn), self._host.node)
+
+        sn = self._host.run(lambda: self._halt_for(owner), LOG_S)
+        try:
+            store.wait_for(sn, HALT_S)
+            return self._host.run(collect_now, LOG_S)
+        finally:
+            self._host.run(lambda: self._end(owner), LOG_S)
+
+    def _end(self, owner: str) -> None:
+        if self._halt is not None and self._halt.owner == owner:
+            self._go_on()
 
     def _answer_collect(self, packet: Packet) -> Packet:
         """owner, sn: where to stand; node: who joins; shards: what it asks this node for. bool[1024]"""

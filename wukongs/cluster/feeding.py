@@ -71,7 +71,7 @@ class Fed:
         return [*found[:-1], replace(self, pieces=found[-1].pieces if found else ())]
 
     @property
-    def _fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """All but its pieces, as JSON."""
         fields: dict[str, Any] = {"stream": self.stream, "partition": self.partition, "epoch": self.epoch}
         fields |= {name: getattr(self, name) for name in _LATE if getattr(self, name)}
@@ -83,7 +83,8 @@ class Fed:
         return fields
 
     @staticmethod
-    def _of(fields: Mapping[str, Any], pieces: Sequence[Piece]) -> Fed:
+    def of(fields: Mapping[str, Any], pieces: Sequence[Piece] = ()) -> Fed:
+        """Return the message with these fields and pieces. Raises DataError."""
         said = Packet(FEED, fields)
         is_last, is_idle = (fields.get(name) is True for name in ("is_last", "is_idle"))
         late, dropped = (count_of(said, name) if name in fields else 0 for name in _LATE)
@@ -100,7 +101,7 @@ def feds_packet(feds: Sequence[Fed], index: int, view: int | None = None) -> Pac
 
     index: how far the node has to know the log; view: the one under which all new terms are agreed on already, if they
     are."""
-    told = [fed._fields | {"piece_count": len(fed.pieces)} for fed in feds]
+    told = [fed.fields | {"piece_count": len(fed.pieces)} for fed in feds]
     pieces = [piece for fed in feds for piece in fed.pieces]
     return pieces_packet(FEED, pieces, feds=told, index=index, view=view)
 
@@ -115,7 +116,7 @@ def feds_in(packet: Packet) -> list[Fed]:
     of_pieces = [writer for writer, count in zip(writers, counts, strict=True) for _ in range(count)]
     pieces = _pieces(packet, groups, of_pieces)
     bounds = pairwise(accumulate(counts, initial=0))
-    return [Fed._of(fields, pieces[lo:hi]) for fields, (lo, hi) in zip(said, bounds, strict=True)]
+    return [Fed.of(fields, pieces[lo:hi]) for fields, (lo, hi) in zip(said, bounds, strict=True)]
 
 
 def index_of(packet: Packet) -> int:

@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +36,7 @@ from wukongs.protocol.records import Membership, Record, Role, Sn, Vts, record_k
 from wukongs.protocol.sealing import position
 from wukongs.protocol.state import Cluster, Kept, Node, boot
 from wukongs.protocol.waiting import is_waited_for
+from wukongs.wire.packets import Packet
 
 log = logging.getLogger("wukongs")
 PULSE_S = 0.02
@@ -42,6 +44,7 @@ PULSE_S = 0.02
 INBOX_MAX = 1 << 14
 """Messages of other nodes that wait; more are dropped, as the protocol allows, and counted."""
 OFFER_S = 30.0
+NOTHING_KEPT = Kept()
 
 Errand = act.AskClaim | act.SettleClaim | act.CompareTerms | act.AnswerClaim
 """An action that takes another thread: it waits for other nodes, or compares many terms."""
@@ -112,27 +115,60 @@ class Held(Protocol):
 
 
 class Disk(Protocol):
-    """Where a node's log, votes and control state are. is_lasting: whether a restart finds them."""
+    """Where a node keeps what it is told. is_lasting: whether a node that was taken out goes on with it; round_max: how
+    many things may happen before they are made safe together."""
 
     is_lasting: bool
+    round_max: int
 
-    def kept(self) -> Kept:
-        """Return what it has."""
+    def take(self, event: ev.PieceOffered | ev.Marker) -> object:
+        """Note a piece or marker that was taken."""
 
     def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> object:
-        """Carry out an action; return when it is safe."""
+        """Carry out an action. It is safe behind the next `sync`, as is all that the other methods are told."""
+
+    def commit(self, index: int) -> object:
+        """Note that the log is committed up to this index."""
+
+    def meet(self, node: int, disk: int) -> object:
+        """Note that another node was heard."""
+
+    def add(self, packet: Packet) -> object:
+        """Note something else that a restart has to know. From any thread."""
+
+    def sync(self) -> object:
+        """Return when everything so far is safe. From any thread."""
+
+    def settled(self, index: int) -> int:
+        """Return the last record, up to this one, whose effects a restart finds without it."""
 
 
 class NoDisk:
     """The disk of a node that keeps everything in memory: a node that starts again is another voter."""
 
     is_lasting = False
+    round_max = 1
 
-    def kept(self) -> Kept:
-        return Kept()
+    def take(self, event: ev.PieceOffered | ev.Marker) -> None:
+        pass
 
     def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> None:
         pass
+
+    def commit(self, index: int) -> None:
+        pass
+
+    def meet(self, node: int, disk: int) -> None:
+        pass
+
+    def add(self, packet: Packet) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def settled(self, index: int) -> int:
+        return index
 
 
 class CatchingUp:
@@ -188,13 +224,18 @@ class CatchingUp:
             self._store.expose(exposed.sn, exposed.vts)
 
 
+def _to_nobody(node: int, body: Body) -> None:
+    pass
+
+
 def _not_joining(asked: act.InstallState) -> None:
     raise AssertionError(f"nobody takes over what other nodes hold: {asked}")
 
 
 class Host:
-    """send: (node, body), which may lose it. is_installed: whether the store has what came before this life began.
-    draws: what gives Pulse.draw. failure: what has ended it, if something has."""
+    """send: (node, body), which may lose it. disk: where it keeps what it is told, None: nowhere; kept: what the disk
+    has of the protocol. is_installed: whether the store has what came before this life began. draws: what gives
+    Pulse.draw. failure: what has ended it, if something has."""
 
     def __init__(
         self,
@@ -204,12 +245,13 @@ class Host:
         send: Callable[[int, Body], object],
         pulse_s: float = PULSE_S,
         disk: Disk | None = None,
+        kept: Kept = NOTHING_KEPT,
         is_installed: bool = True,
         draws: random.Random | None = None,
     ) -> None:
         self.me = me
-        self._disk = disk or NoDisk()
-        self.node: Node = boot(cluster, me, self._disk.kept())
+        self.disk: Disk = disk or NoDisk()
+        self.node: Node = boot(cluster, me, kept)
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
@@ -224,6 +266,9 @@ class Host:
         self._draws = draws or random.Random()
         self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._next: deque[ev.Event] = deque()
+        self._told: list[Callable[[], object]] = []
+        """How others hear of this round. They do when it is safe."""
+        self._is_in_round = False
         self._stable: Vts = {}
         self._errands: dict[int, Callable[[Errand | None], object]] = {}
         self._errand_numbers = itertools.count(1)
@@ -324,7 +369,8 @@ class Host:
         outcome: Future[tuple[int, int, bool]] = Future()
 
         def run() -> None:
-            outcome.set_result(self.take_in(event))
+            found = self.take_in(event)
+            self._told.append(lambda: outcome.set_result(found))
 
         return self._outcome_of(run, outcome, timeout_s, "the node's protocol")
 
@@ -439,7 +485,9 @@ class Host:
                 except Empty:
                     happens = None
                 if happens is not None:
-                    happens()
+                    with self._round():
+                        happens()
+                        self._drain()
                 passed_s = time.monotonic() - pulsed_s
                 if passed_s >= self._pulse_s and passed_s >= self.wait_s():
                     self.pulse(passed_s)
@@ -452,6 +500,39 @@ class Host:
             log.exception("node %d: the protocol has failed", self.me.node)
         finally:
             self._give_up()
+
+    def _drain(self) -> None:
+        """Let what waits happen in the same round."""
+        for _ in range(min(self._inbox.qsize(), self.disk.round_max - 1)):
+            happens = self._inbox.get_nowait()  # nobody else takes from it
+            if happens is None:
+                return
+            happens()
+
+    @contextmanager
+    def _round(self) -> Iterator[None]:
+        """Let things happen of which others hear at the end, when they are safe."""
+        if self._is_in_round:
+            yield
+            return
+        self._is_in_round = True
+        try:
+            yield
+            self.disk.sync()
+            told, self._told = self._told, []
+            for tell in told:
+                tell()
+        finally:
+            self._is_in_round = False
+
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Let things happen again that the disk has kept: they are not kept once more, and nobody hears of them."""
+        disk, self.disk, send, self._send = self.disk, NoDisk(), self._send, _to_nobody
+        try:
+            yield
+        finally:
+            self.disk, self._send = disk, send
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
@@ -466,6 +547,10 @@ class Host:
 
     def pulse(self, passed_s: float) -> None:
         """Let a moment pass. passed_s: since the last one."""
+        with self._round():
+            self._pulse(passed_s)
+
+    def _pulse(self, passed_s: float) -> None:
         if self._store.failure is not None:
             raise self._store.failure  # nothing is brought forward here any more: let others answer instead
         for part in self._on_pulse:
@@ -474,8 +559,9 @@ class Host:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
             self.take(ev.HeldReads(held.oldest_sn, held.oldest_firing))
-            if self.node.control.index > self.node.settled:
-                self.take(ev.Settled(self.node.control.index))  # the store does at once what a record says
+            settled = self.disk.settled(self.node.control.index)
+            if settled > self.node.settled:
+                self.take(ev.Settled(settled))
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
         self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
@@ -496,10 +582,19 @@ class Host:
 
     def take(self, event: ev.Event) -> None:
         """Take in an event and those that follow from it, and carry out what they ask."""
+        with self._round():
+            self._take(event)
+
+    def _take(self, event: ev.Event) -> None:
         self._next.append(event)
         node = self.node
         while self._next:
-            node, actions = step(node, self._next.popleft())
+            event, before = self._next.popleft(), node
+            node, actions = step(node, event)
+            if isinstance(event, ev.PieceOffered | ev.Marker) and node.intakes is not before.intakes:
+                self.disk.take(event)
+            elif node.heard is not before.heard:
+                self._note_heard(before, node)
             for action in actions:
                 self._do(action, node)
         if self.node is not node:
@@ -511,38 +606,45 @@ class Host:
             self._store.stable(self._stable)
         self._tell_decided()
 
+    def _note_heard(self, before: Node, node: Node) -> None:
+        for number, life in node.heard.items():
+            if life is not before.heard.get(number):
+                self.disk.meet(number, life.disk)
+
     def _tell_decided(self) -> None:
         """Answer those whose records are decided: all of them see it in `node`."""
         decided, self._decided = self._decided, []
         for outcome, found in decided:
             if isinstance(found, Applied):
-                outcome.set_result(found)
+                self._told.append(partial(outcome.set_result, found))
             else:
-                outcome.set_exception(found)
+                self._told.append(partial(outcome.set_exception, found))
 
     def _do(self, action: act.Action, node: Node) -> None:
         match action:
             case act.Send(node=other, body=body):
-                self._send(other, body)
+                self._told.append(partial(self._send, other, body))
             case act.TakePiece(piece=piece):
                 self._store.take(piece)
             case act.SealBatch(stream=stream, batch=batch):
                 if self._store.seal(action):
                     self._next.append(ev.Inserted(stream, batch))
-            case act.AskClaim(claim=number) | act.SettleClaim(claim=number):
+            case act.AskClaim(claim=number) | act.CompareTerms(question=number):
                 self._hand_on(number, action)
-            case act.CompareTerms(question=number) | act.AnswerClaim(question=number):
-                self._hand_on(number, action)
+            case act.SettleClaim(claim=number) | act.AnswerClaim(question=number):
+                self._told.append(partial(self._hand_on, number, action))
             case act.Apply(index=index, entry=entry, sn=sn):
                 self._check_is_in(entry.record)
+                self.disk.commit(index)
                 self.catching_up.apply(index, entry.record, sn)
                 self._decide(entry.record, Applied(index, sn or node.control.last_sn))
             case act.Drop(record=record):
                 self._decide(record, Dropped(f"{type(record).__name__}: superseded by another record of the log"))
             case act.Expose():
+                self.disk.sync()  # readers hear of it
                 self.catching_up.expose(action)
             case act.SaveVote() | act.SaveEntries() | act.SaveControl():
-                self._disk.save(action)
+                self.disk.save(action)
                 if isinstance(action, act.SaveControl) and action.is_jump:
                     self.catching_up.jump(action.control)
             case act.CollectState():
@@ -565,7 +667,7 @@ class Host:
     def _check_is_in(self, record: Record) -> None:
         """End a node without a disk when it was taken out, or has begun anew elsewhere: only a new life takes over the
         data that it has missed."""
-        if self._disk.is_lasting or not isinstance(record, Membership) or record.node != self.me.node:
+        if self.disk.is_lasting or not isinstance(record, Membership) or record.node != self.me.node:
             return
         if record.disk > self.me.disk:
             raise NodeUnavailable(f"node {self.me.node} was started anew elsewhere: this one ends")

@@ -3,7 +3,7 @@ stream batches (collecting.py). The answers of other nodes are checked before an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,11 +30,13 @@ from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.slice_shares import NEVER, ShareRows
-from wukongs.cluster.times import unpacked
+from wukongs.cluster.times import packed, unpacked
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.declarations import make_stream
 from wukongs.live.pieces import Piece
+from wukongs.protocol import events as ev
 from wukongs.protocol.records import DeclareStream, Sn
+from wukongs.protocol.state import Node
 from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable, signs
@@ -243,15 +245,16 @@ def prepare(store: NodeStore, taken: Taken) -> TraceEntry:
     return TraceEntry(batch, 0, sn + 1)
 
 
-def install(store: NodeStore, taken: Taken, entry: TraceEntry) -> None:
+def install(store: NodeStore, taken: Taken, entries: Sequence[TraceEntry]) -> None:
     """Let the store stand at the SN of its donors. Called by the protocol's thread, before anything else happens here.
+    entries: of the trace of the stored graph.
 
     Raises NodeUnavailable (it stands somewhere already), DataError, SettingsError (a stream's options)."""
     core, sn = store.core, taken.sn
     with core.lock:
         if len(core.arrangement) or core.streams or store.exposure.shown:
             raise NodeUnavailable(f"node {store.me} was told anew to take over what others have: start it again")
-        core.arrangement.trace.restore([entry], entry.upper)
+        core.arrangement.trace.restore(entries, packed(sn) + 1)
         head = taken.heads[0]
         streams: dict[str, NodeStream] = {}
         for facts in head["streams"]:
@@ -268,6 +271,16 @@ def install(store: NodeStore, taken: Taken, entry: TraceEntry) -> None:
         store.exposure.show(sn.tick)
         store.exposure.come_to(core, sn)
         store.exposure.exposed = sn
+
+
+def take_pieces(store: NodeStore, taken: Taken) -> None:
+    """Keep the pieces that all donors have, and that are not inserted yet."""
+    for key, stream in taken.streams.items():
+        known = standings(taken, key)
+        for piece in stream.pieces:
+            is_inserted = stream.inserted_to is not None and piece.batch_number <= stream.inserted_to
+            if not is_inserted and piece.partition in known and piece.end_offset <= known[piece.partition].offset:
+                store.take(piece)
 
 
 def _is(facts: Mapping[str, Any], key: str) -> bool:
@@ -296,3 +309,61 @@ def _stream(store: NodeStore, facts: Mapping[str, Any], taken: StreamTaken, drop
     counts = taken.counts - np.bincount(shards_of(np.concatenate([_NOTHING, *later])), minlength=SHARD_COUNT)
     core.release(stream.shares.restore(shares, counts, taken.dropped, min(dropped_to, last)))
     return stream
+
+
+@dataclass(frozen=True, slots=True)
+class DonorsAt:
+    """How far a stream's partition is on all donors, behind what is inserted on all of them: from row `first` on, the
+    rows behind the last of each stream batch in order (sealing.Partition.ends)."""
+
+    offset: int
+    closed: int
+    is_ended: bool
+    epoch: int
+    empty_to: int
+    first: int
+    ends: tuple[tuple[int, int], ...]
+
+
+def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
+    """Return, for each partition of a stream that all donors know, what all of them have."""
+    intakes = [head["intakes"][stream] for head in taken.heads if stream in head["intakes"]]
+    if len(intakes) < len(taken.heads):
+        return {}
+    last = min(intakes, key=lambda intake: intake["inserted"])  # knows all ends behind what all have inserted
+    found: dict[str, DonorsAt] = {}
+    for name in set[str].intersection(*(set(intake["partitions"]) for intake in intakes)):
+        known = (one["partitions"][name] for one in intakes)
+        offset, closed, is_ended, epoch, empty_to, _ = min(known, key=lambda one: one[:3])
+        first = last["offsets"].get(name, 0)
+        ends, at = [], first
+        for batch, end in last["partitions"][name][5]:
+            if at < offset:
+                at = min(end, offset)
+                ends.append((batch, at))
+        found[name] = DonorsAt(offset, closed, is_ended, epoch, empty_to, first, tuple(ends))
+    return found
+
+
+def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
+    """Return the events of an installation for the protocol: the inserted stream batches, then the pieces of later
+    ones, as if they had come here. Their rows are in the store by then."""
+    inserted: dict[str, int] = {}
+    offsets: dict[str, dict[str, int]] = {}
+    for stream in node.control.live_streams:
+        intakes = [head["intakes"].get(stream.key, _NO_INTAKE) for head in taken.heads]
+        last = min(intakes, key=lambda intake: intake["inserted"])
+        if last["inserted"]:
+            inserted[stream.key], offsets[stream.key] = last["inserted"], last["offsets"]
+    yield ev.StateInstalled(since, inserted, offsets)
+    for key in taken.streams:
+        for name, known in sorted(standings(taken, key).items()):
+            at = known.first
+            for batch, end in known.ends:
+                yield ev.PieceOffered(key, name, known.epoch, batch, at, end, after=known.empty_to)
+                at = end
+            if known.closed > inserted.get(key, 0) or known.is_ended:
+                yield ev.Marker(key, name, known.epoch, known.closed, at, known.is_ended)
+
+
+_NO_INTAKE: dict[str, Any] = {"inserted": 0, "offsets": {}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from wukongs.cluster.claims import TIMEOUT_S as CLAIM_S
@@ -29,6 +30,8 @@ from wukongs.wire.packet_columns import objects_of
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_told, refusal
 
+CLOSE, FED = "close", "fed"
+"""Records of a node's log: a Close, and what is noted of a Fed."""
 LOG_S = 10.0
 """How far behind a node's log may be."""
 DECLARED_S = 2.0
@@ -149,7 +152,12 @@ class Intake:
         facts.check_range(max(message.complete_ms, 0))  # an earlier time than can be named closes nothing
         batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
         self._mark(message, batch, message.end_offset)
+        self.note_close(message)
+
+    def note_close(self, message: Close) -> None:
+        """Note a marker that the protocol has taken."""
         self._store.take_close(message)
+        self._host.disk.add(Packet(CLOSE, asdict(message)))
 
     def finish_partition(self, message: Finish) -> None:
         known = self._partition(message.stream, message.partition)
@@ -170,6 +178,7 @@ class Intake:
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
         standings = [self._answered(fed, view) for fed in feds]
+        self._host.disk.sync()  # a repeated message may have found what the first one has not made safe yet
         return Packet(FEED, {VIEW: self._host.node.control.view, "standings": standings})
 
     def _answered(self, fed: Fed, view: int | None) -> Mapping[str, Any]:
@@ -192,9 +201,9 @@ class Intake:
         if fed.is_last:
             self.finish_partition(Finish(*who))
         if fed.partition == PUSH_PARTITION:
-            self._note(fed)
+            self.note(fed)
 
-    def _note(self, fed: Fed) -> None:
+    def note(self, fed: Fed) -> None:
         """Note what the writer of what is pushed says beside the protocol: from when on the stream is there, whether it
         is idle, up to where it has closed it so, and what was late. The next writer goes on from there."""
         state = self._store.stream(fed.stream)
@@ -207,6 +216,7 @@ class Intake:
         if fed.is_idle and fed.complete_ms is not None:
             closed_ms = state.floor(fed.complete_ms)
             state.idle_ms = closed_ms if state.idle_ms is None else max(closed_ms, state.idle_ms)
+        self._host.disk.add(Packet(FED, fed.fields))
 
     def epochs(self) -> list[list[Any]]:
         """Return the newest writer's epoch of each stream's partition, as JSON: what restore_epochs takes."""

@@ -14,21 +14,17 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from wukongs.cluster.collecting import STATE
 from wukongs.cluster.donating import COLLECT, HALT
 from wukongs.cluster.host import Host
-from wukongs.cluster.installing import Taken, install, prepare
+from wukongs.cluster.installing import Taken, events_of, install, prepare, take_pieces
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import packed
 from wukongs.errors import NodeUnavailable, WukongsError
-from wukongs.protocol import events as ev
 from wukongs.protocol.actions import InstallState
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
@@ -104,15 +100,10 @@ class Joiner:
         """In the protocol's thread."""
         if asked.since != self._host.node.stay.since:
             raise NodeUnavailable("this node was told anew to join meanwhile")
-        install(self._store, taken, entry)
+        install(self._store, taken, [entry])
         for head in taken.heads:
             self._intake.restore_epochs(head["epochs"])
-        for key, stream in taken.streams.items():
-            known = standings(taken, key)
-            for piece in stream.pieces:
-                is_inserted = stream.inserted_to is not None and piece.batch_number <= stream.inserted_to
-                if not is_inserted and piece.partition in known and piece.end_offset <= known[piece.partition].offset:
-                    self._store.take(piece)
+        take_pieces(self._store, taken)
         self._host.go_on(taken.sn, events_of(asked.since, taken, self._host.node))
         log.info("node %d has taken over what the others hold at SN %d", self._host.me.node, packed(taken.sn))
 
@@ -167,61 +158,3 @@ def donors_of(node: Node) -> dict[int, BoolArray]:
                 )
             found.setdefault(there[0], np.zeros(SHARD_COUNT, np.bool_))[shard] = True
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class DonorsAt:
-    """How far a stream's partition is on all donors, behind what is inserted on all of them: from row `first` on, the
-    rows behind the last of each stream batch in order (sealing.Partition.ends)."""
-
-    offset: int
-    closed: int
-    is_ended: bool
-    epoch: int
-    empty_to: int
-    first: int
-    ends: tuple[tuple[int, int], ...]
-
-
-def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
-    """Return, for each partition of a stream that all donors know, what all of them have."""
-    intakes = [head["intakes"][stream] for head in taken.heads if stream in head["intakes"]]
-    if len(intakes) < len(taken.heads):
-        return {}
-    last = min(intakes, key=lambda intake: intake["inserted"])  # knows all ends behind what all have inserted
-    found: dict[str, DonorsAt] = {}
-    for name in set[str].intersection(*(set(intake["partitions"]) for intake in intakes)):
-        known = (one["partitions"][name] for one in intakes)
-        offset, closed, is_ended, epoch, empty_to, _ = min(known, key=lambda one: one[:3])
-        first = last["offsets"].get(name, 0)
-        ends, at = [], first
-        for batch, end in last["partitions"][name][5]:
-            if at < offset:
-                at = min(end, offset)
-                ends.append((batch, at))
-        found[name] = DonorsAt(offset, closed, is_ended, epoch, empty_to, first, tuple(ends))
-    return found
-
-
-def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
-    """Return the events of an installation for the protocol: the inserted stream batches, then the pieces of later
-    ones, as if they had come here. Their rows are in the store by then."""
-    inserted: dict[str, int] = {}
-    offsets: dict[str, dict[str, int]] = {}
-    for stream in node.control.live_streams:
-        intakes = [head["intakes"].get(stream.key, _NO_INTAKE) for head in taken.heads]
-        last = min(intakes, key=lambda intake: intake["inserted"])
-        if last["inserted"]:
-            inserted[stream.key], offsets[stream.key] = last["inserted"], last["offsets"]
-    yield ev.StateInstalled(since, inserted, offsets)
-    for key in taken.streams:
-        for name, known in sorted(standings(taken, key).items()):
-            at = known.first
-            for batch, end in known.ends:
-                yield ev.PieceOffered(key, name, known.epoch, batch, at, end, after=known.empty_to)
-                at = end
-            if known.closed > inserted.get(key, 0) or known.is_ended:
-                yield ev.Marker(key, name, known.epoch, known.closed, at, known.is_ended)
-
-
-_NO_INTAKE: dict[str, Any] = {"inserted": 0, "offsets": {}}

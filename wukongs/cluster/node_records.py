@@ -436,6 +436,11 @@ class NodeRecords:
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 
+    def come_to_staged(self) -> None:
+        """Let staged updates hold what they have read, once this node has come there after a restart."""
+        held = partial(self._core.arrangement.open, owner="a staged update", expires=False)
+        self._staging.come_to(packed(self._exposure.reached), held)
+
     def _change(self, payload: str, sn: Sn) -> Callable[[], None]:
         try:
             change = read_change(payload)
@@ -446,6 +451,7 @@ class NodeRecords:
 
     def _store(self, change: ChangePayload, sn: Sn) -> None:
         core = self._core
+        self.come_to_staged()
         staged = self._staging.take(change.name)
         try:
             graphs = (change.graph, *change.cleared)

@@ -423,6 +423,7 @@ class NodeStore:
         with self.core.lock:
             if oldest_firing is not None or self._is_alone:
                 self._oldest_firing = oldest_firing
+            self.records.come_to_staged()
             if oldest_sn is not None or self._is_alone:
                 self._hold_sn(NOTHING_KEPT if oldest_sn is None else packed(oldest_sn))
             self._drop_shares()
@@ -430,7 +431,9 @@ class NodeStore:
     def _hold_sn(self, sn: int) -> None:
         trace, held = self.core.arrangement.trace, self._hold
         recent = trace.entries()[-HELD_ENTRIES_MAX:]
-        trace.keep_from(max(sn, recent[0].lower) if recent else sn)
+        awaited = self.staging.awaited
+        kept_from = max(sn, recent[0].lower) if recent else sn
+        trace.keep_from(kept_from if awaited is None else min(kept_from, awaited))
         if held is not None and sn <= held.sn:
             return
         self._hold = None

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from wukongs.errors import DataError
@@ -24,6 +26,7 @@ from wukongs.store.term_registry import TermRegistry
 from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
 _COUNTED_AT_A_TIME = 1 << 16
+_READ_AT_A_TIME = 1 << 18
 _IN_SHARD = (1 << (63 - SHARD_BITS)) - 1
 
 
@@ -76,6 +79,18 @@ class NodeRegistry(TermRegistry):
     def _has(self, text: str) -> bool:
         term = hash_id(text.encode(), self.hash_bits)
         return bool(self.persistent.text_equals(term, text) or self.transient.text_equals(term, text))
+
+    def not_stored(self, terms: TermTable) -> TermTable:
+        """Return the terms that no stored triple has."""
+        with self._lock:
+            return terms.take(np.flatnonzero(self.persistent.compare(terms) != EQUAL))
+
+    def stored(self, shards: BoolArray) -> Iterator[TermTable]:
+        """Return the terms of stored triples that stand under their hashes, of these shards. bool[1024]"""
+        count, exceptions = len(self.persistent), np.fromiter(self._exception_ids, np.int64)
+        for first in range(0, count, _READ_AT_A_TIME):
+            table = self.persistent.entries(first, min(first + _READ_AT_A_TIME, count))
+            yield table.take(np.flatnonzero(shards[shards_of(table.ids)] & ~np.isin(table.ids, exceptions)))
 
     def borrow(self, terms: TermTable) -> Int64Array:
         """Hold texts under their final ids, as other nodes have them; return the ids on which a reference was taken.

@@ -40,6 +40,8 @@ class StagedChange:
     size_bytes: int = 0
     read: Handle | None = None
     """The snapshot that an update has read; None: what it says does not depend on one."""
+    read_at: int | None = None
+    """The SN of that snapshot, while this node has not come to it again after a restart."""
     cleared: Sequence[str | None] = ()
     """The graphs of which that update removes all that the snapshot has."""
     is_adopted: bool = False
@@ -101,6 +103,23 @@ class Staging:
         change = self._changes.get(name)
         if change is not None and change.read is None:
             change.read, change.cleared = open_read(), cleared
+
+    def hold_at(self, name: str, read_sn: int, cleared: Sequence[str | None]) -> None:
+        """Let a change hold the snapshot that it has read once this node has come there again (`come_to`)."""
+        change = self._changes.get(name)
+        if change is not None and change.read is None:
+            change.read_at, change.cleared = read_sn, cleared
+
+    @property
+    def awaited(self) -> int | None:
+        """The oldest SN that a change waits for, None if none does."""
+        return min((one.read_at for one in self._changes.values() if one.read_at is not None), default=None)
+
+    def come_to(self, sn: int, open_read: Callable[[int], Handle]) -> None:
+        """Let the changes that have waited for an SN up to this one hold it."""
+        for change in self._changes.values():
+            if change.read_at is not None and change.read_at <= sn:
+                change.read, change.read_at = open_read(change.read_at), None
 
     def changes(self) -> dict[str, StagedChange]:
         """Return all changes that wait, by their names."""

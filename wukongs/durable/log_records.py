@@ -7,6 +7,7 @@ the frames, each aligned to 8 bytes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,11 @@ def message_payload(message: Told | Chunk | Pushed) -> list[Frame]:
         frames = chunk_frames(message)
     else:
         frames = pushed_frames(message) if isinstance(message, Pushed) else to_frames(message)
+    return framed(frames)
+
+
+def framed(frames: Sequence[Frame]) -> list[Frame]:
+    """Return frames as the payload of a record."""
     sizes = [len(frame) for frame in frames]
     payload: list[Frame] = [struct.pack(f"<{1 + len(sizes)}Q", len(sizes), *sizes)]
     for frame, size in zip(frames, sizes, strict=True):
@@ -34,8 +40,8 @@ def message_payload(message: Told | Chunk | Pushed) -> list[Frame]:
     return payload
 
 
-def message_in(payload: memoryview) -> Told | Chunk | Pushed:
-    """Return the message of a record whose checksum is right."""
+def frames_in(payload: memoryview) -> list[Frame]:
+    """Return the frames of a record whose checksum is right."""
     data = memoryview(bytes(payload))
     count = int.from_bytes(data[:8], "little")
     at = 8 * (count + 1)
@@ -43,7 +49,12 @@ def message_in(payload: memoryview) -> Told | Chunk | Pushed:
     for size in struct.unpack_from(f"<{count}Q", data, 8):
         frames.append(data[at : at + size])
         at += size + -size % 8
-    message = from_frames(frames, is_trusted=True)
+    return frames
+
+
+def message_in(payload: memoryview) -> Told | Chunk | Pushed:
+    """Return the message of a record whose checksum is right."""
+    message = from_frames(frames_in(payload), is_trusted=True)
     if isinstance(message, Piece) and message.stream == "":
         return _chunk_of_format_2(message)
     return message

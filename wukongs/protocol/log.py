@@ -138,6 +138,27 @@ def open_log(
     return replace(log, voters=_voters_of(log), commit=base, applied=control)
 
 
+def as_saved(log: Log, action: SaveVote | SaveEntries | SaveControl) -> Log:
+    """Return a log with what a disk has kept further on: a restart that goes through the log's life again. Everything
+    up to a control state is committed."""
+    match action:
+        case SaveVote(term=term, vote=vote):
+            return replace(log, term=term, vote=vote)
+        case SaveEntries(after=after, entries=entries, high=high):
+            log = replace(log, entries=log.up_to(after) + entries, high=high)
+        case SaveControl(control=control, voters=voters, entries=entries, high=high):
+            log = replace(
+                log,
+                entries=entries,
+                high=high,
+                base=control.index,
+                base_term=control.term,
+                base_voters=voters,
+                commit=max(log.commit, control.index),
+            )
+    return replace(log, voters=_voters_of(log))
+
+
 def pulse(log: Log, draw: int, elapsed: int = 1) -> Outcome:
     """Let a moment pass. draw: any random integer >= 0, which sets how patient this node is next."""
     log = replace(log, silence=log.silence + elapsed)

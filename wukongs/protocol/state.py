@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from wukongs.protocol import log as raft
 from wukongs.protocol import sealing
+from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote
 from wukongs.protocol.claims import Claim
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.events import HeldReads
@@ -60,6 +61,18 @@ class Kept:
     voters: frozenset[Voter] = frozenset()
     vts: Vts = field(default_factory=dict)
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def with_saved(kept: Kept, action: SaveVote | SaveEntries | SaveControl) -> Kept:
+    """Return what a disk has kept once it has carried out an action."""
+    match action:
+        case SaveVote(term=term, vote=vote):
+            return replace(kept, term=term, vote=vote)
+        case SaveEntries(after=after, entries=entries, high=high):
+            base = kept.control.index if kept.control else 0
+            return replace(kept, entries=kept.entries[: after - base] + entries, high=high)
+        case SaveControl(control=control, voters=voters, entries=entries, high=high):
+            return replace(kept, control=control, voters=voters, entries=entries, high=high)
 
 
 @dataclass(frozen=True, slots=True)

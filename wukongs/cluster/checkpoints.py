@@ -1,0 +1,103 @@
+"""Checkpoints of a node: now and then it writes down all that it holds, and its log begins anew from there.
+
+A checkpoint is what a joining node would be given of everything here (collecting.py): the node halts for a moment at
+one SN, the protocol's state there becomes the head of a new segment of the log, and all else is written behind it while
+the node goes on: stored triples and their dictionary by the store's checkpoint, the rest as records of the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from wukongs.cluster.collecting import AGREED, ROWS_MAX, STATE, Collected
+from wukongs.cluster.donating import Donor
+from wukongs.cluster.node_disk import NodeDisk
+from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.times import unpacked
+from wukongs.errors import NodeUnavailable, StorageError
+from wukongs.protocol.records import Sn
+from wukongs.protocol.state import Node
+from wukongs.store.encoded import TermTable
+from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.packet_columns import term_arrays
+from wukongs.wire.packets import Packet
+
+log = logging.getLogger("wukongs")
+OF = "of"
+"""The field of a record that belongs to a checkpoint: the number of its head."""
+LOOK_S = 1.0
+_ALL_SHARDS = np.ones(SHARD_COUNT, np.bool_)
+
+
+class Checkpoints:
+    """The checkpoints of one node. bytes_max: how much is logged between two of them."""
+
+    def __init__(self, disk: NodeDisk, store: NodeStore, donor: Donor, bytes_max: int) -> None:
+        self._disk, self._store, self._donor, self._bytes_max = disk, store, donor, bytes_max
+        self._turn = threading.Lock()
+        self._looked_at = 0
+        """Entries of the agreed terms, up to the last checkpoint."""
+        self._not_stored = TermTable.empty()
+        """Those of them that no stored triple had."""
+        self._is_closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wukongs-checkpoints", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def make(self) -> None:
+        """Make a checkpoint. Raises NodeUnavailable (a joining node halts this one), StreamError, StorageError."""
+        with self._turn:
+            collected, start, settled = self._donor.collect_here(self._begin)
+            for packet in (*self._agreed(collected), *collected.waiting()):
+                self._disk.add(replace(packet, fields={**packet.fields, OF: start}))
+            upper = collected.head["sn"] + 1
+            self._disk.complete(start, settled, collected.entries, upper, self._store.terms)
+
+    def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int]:
+        """In the protocol's thread."""
+        sn = unpacked(collected.head["sn"])
+        return collected, self._disk.begin(node.control.index, collected.head), settled_at(node, sn)
+
+    def _agreed(self, collected: Collected) -> Iterator[Packet]:
+        claims, tables = collected.claims, [self._not_stored]
+        for first in range(self._looked_at, collected.agreed_count, ROWS_MAX):
+            end = min(first + ROWS_MAX, collected.agreed_count)
+            tables.append(self._store.terms.not_stored(claims.agreed(first, end, _ALL_SHARDS)))
+        self._looked_at = collected.agreed_count
+        self._not_stored = self._store.terms.not_stored(TermTable.joined(tables))
+        if len(self._not_stored):
+            yield Packet(STATE, {"part": AGREED}, term_arrays(self._not_stored))
+
+    def _run(self) -> None:
+        while not self._is_closing.wait(LOOK_S):
+            owner = self._disk.folder.owner
+            is_due = owner is not None and owner.is_joining and self._donor.is_installed
+            if is_due or self._disk.bytes_since_checkpoint >= self._bytes_max:
+                self._try("the log goes on")
+
+    def _try(self, meanwhile: str) -> None:
+        try:
+            self.make()
+        except (NodeUnavailable, StorageError) as error:
+            log.warning("node %d: no checkpoint, %s: %s", self._store.me, meanwhile, error)
+        except Exception:
+            log.exception("node %d: no checkpoint, %s", self._store.me, meanwhile)
+
+    def close(self) -> None:
+        """End, with a last checkpoint while the node can still halt."""
+        self._is_closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+            self._try("the log has it all")
+
+
+def settled_at(node: Node, sn: Sn) -> int:
+    """Return the last record of the majority log before all that take effect behind an SN."""
+    later = (mark.index for mark in node.control.marks if mark.sn > sn)
+    return min(later, default=node.control.index + 1) - 1

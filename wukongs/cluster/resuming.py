@@ -1,0 +1,100 @@
+"""Resuming: a node goes on from its data folder (node_disk.py), as one that joins goes on from what others give it.
+
+The store is made to stand where it stood at the checkpoint. Then everything that the log has is taken in again, in its
+order, by the protocol and the store: so stream batches are sealed as they were, and records apply as they did. Nothing
+is shown meanwhile; once the node hears how far the others are, it comes to that as to any SN, firing on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from wukongs.cluster.changes import STAGE, stage
+from wukongs.cluster.checkpoints import OF
+from wukongs.cluster.claims import AGREED
+from wukongs.cluster.collecting import HEAD, STATE
+from wukongs.cluster.feeding import Fed
+from wukongs.cluster.host import Host
+from wukongs.cluster.installing import Taken, events_of, install, take_pieces
+from wukongs.cluster.intake import CLOSE, FED, Intake
+from wukongs.cluster.node_disk import COMMITTED, MARKER, PIECE, NodeDisk, Recorded, is_saved, saved_in, taken_in
+from wukongs.cluster.node_store import NodeStore
+from wukongs.errors import StorageError, StreamError
+from wukongs.live.pieces import Close
+from wukongs.protocol import events as ev
+from wukongs.protocol import log as raft
+from wukongs.wire.packet_columns import terms_in
+from wukongs.wire.packets import Packet
+
+_NO_STAY = -1
+
+
+def resume(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake) -> None:
+    """Bring a node to where its folder is; before its threads begin. Raises CorruptionError, StorageError."""
+    with host.replaying():
+        if recorded.facts:
+            _install(disk, recorded, host, store, intake)
+        for number, packet in disk.replay():
+            if number > disk.start:
+                _take_in(packet, host, store, intake)
+
+
+def _install(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake) -> None:
+    """Let the store stand where it stood at the checkpoint."""
+    restored, registry = disk.restored, store.terms
+    assert restored is not None, disk.folder.path
+    if registry.hash_bits != restored.hash_bits:
+        raise StorageError(
+            f"{disk.folder.path}: written with hash_bits = {restored.hash_bits}, and the setting is "
+            f"{registry.hash_bits}: set what it was"
+        )
+    taken = Taken()
+    taken.add(Packet(STATE, {"part": HEAD, **recorded.facts}))
+    for _, packet in disk.replay():
+        if packet.kind == STATE and packet.fields.get(OF) == disk.start:
+            taken.add(packet)
+    registry.restore(restored.dictionary, restored.exceptions)
+    for table in registry.stored(store.shard_map.shards(store.me)):
+        store.claims.take_over(table)
+    for table in taken.agreed:
+        store.claims.take_over(table)
+    for table in taken.terms:
+        registry.take_over(table)
+    commit(host, recorded.index)
+    install(store, taken, restored.entries)
+    intake.restore_epochs(recorded.facts["epochs"])
+    take_pieces(store, taken)
+    host.go_on(taken.sn, events_of(_NO_STAY, taken, host.node))
+
+
+def commit(host: Host, index: int) -> None:
+    """Let the log be committed up to an index, and apply its records."""
+    log = host.node.log
+    host.node = replace(host.node, log=replace(log, commit=max(index, log.commit)))
+    host.take(ev.Settled(0))
+
+
+def _take_in(packet: Packet, host: Host, store: NodeStore, intake: Intake) -> None:
+    """Take in a record of the log."""
+    fields: Mapping[str, Any] = packet.fields
+    if is_saved(packet):
+        host.node = replace(host.node, log=raft.as_saved(host.node.log, saved_in(packet)))
+    elif packet.kind == COMMITTED:
+        commit(host, fields["index"])
+    elif packet.kind in (PIECE, MARKER):
+        event = taken_in(packet)
+        host.take(event)
+        intake.restore_epochs([[event.stream, event.partition, event.epoch]])
+    elif packet.kind == AGREED:
+        store.claims.take_over(terms_in(packet))
+    elif packet.kind == STAGE:
+        stage(store, packet, store.staging.hold_at)
+    elif packet.kind in (CLOSE, FED):
+        with suppress(StreamError):  # it was dropped since, or the record is in the checkpoint as well
+            if packet.kind == FED:
+                intake.note(Fed.of(fields))
+            else:
+                intake.note_close(Close(**fields))
