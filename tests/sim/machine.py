@@ -1,13 +1,14 @@
 """One simulated node: the product's host (wukongs/cluster/host.py), without its thread, on a disk, a store of edges and
 a network that are as plain as possible.
 
-A crash may come between any two actions of a step; what was saved before it stays, all else is gone.
+A crash may come between any two actions of a step. What was safe before it stays, perhaps also some of what was saved
+after that, in order; all else is gone.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -19,9 +20,10 @@ from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import THE_FIRST, Control, DeclaredStream, apply, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message, State
-from wukongs.protocol.records import BEGINNING, LIVE, Change, DropStream, EndStream, Record, Role, Sn, Vts
+from wukongs.protocol.records import LIVE, Change, DropStream, EndStream, Record, Role, Sn, Vts
 from wukongs.protocol.sealing import position
-from wukongs.protocol.state import Cluster, Kept, Node
+from wukongs.protocol.state import Cluster, Kept, Node, with_saved
+from wukongs.wire.packets import Packet
 
 PULSE = 10.0
 """While somebody waits for what a node says next; else Cluster.quiet_pulses times as long."""
@@ -52,17 +54,13 @@ class SavedChange(NamedTuple):
 
 @dataclass
 class Disk:
-    """visible: the first SN of stream batches, as far as it is known; changes: by index of their records; is_installed:
-    whether it has what came before this generation of it, and what the records did that it has skipped."""
+    """kept: of the protocol's log; visible: the first SN of stream batches, as far as it is known; changes: by index of
+    their records; is_installed: whether it has what came before this generation of it, and what the records did that it
+    has skipped."""
 
     generation: int
     boots: int = 0
-    term: int = 0
-    vote: Any = None
-    entries: tuple[Any, ...] = ()
-    high: Any = BEGINNING
-    control: Control | None = None
-    voters: Any = frozenset()
+    log: Kept = field(default_factory=Kept)
     vts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Any] = field(default_factory=dict)
     batches: dict[tuple[str, int], tuple[frozenset[IdEdge], frozenset[IdEdge]]] = field(default_factory=dict)
@@ -73,8 +71,7 @@ class Disk:
     known: set[str] = field(default_factory=set)
 
     def kept(self) -> Kept:
-        log = self.term, self.vote, self.entries, self.high, self.control, self.voters
-        return Kept(*log, dict(self.vts), dict(self.offsets))
+        return replace(self.log, vts=dict(self.vts), offsets=dict(self.offsets))
 
 
 class Machine:
@@ -84,6 +81,7 @@ class Machine:
     It may crash at anything that the host asks of it."""
 
     is_lasting = True
+    round_max = 1
 
     def __init__(
         self,
@@ -106,6 +104,8 @@ class Machine:
     def start(self) -> None:
         self.disk.boots += 1
         self.is_alive = True
+        self.log, self.claims = self.disk.log, dict(self.disk.claims)
+        self.unsafe: list[tuple[Kept, bool]] = []
         self.me = Incarnation(self.number, self.disk.generation, self.disk.boots)
         self.host = Host(
             self.cluster,
@@ -114,6 +114,7 @@ class Machine:
             self._send,
             PULSE * self.drift,
             disk=self,
+            kept=self.disk.kept(),
             is_installed=self.disk.is_installed,
             draws=self.rng,
         )
@@ -121,7 +122,7 @@ class Machine:
             install=lambda action: self._later(lambda: self._install(action)),
             collect=lambda action: self._later(lambda: self._collect(action)),
         )
-        self.stored: Control = self.disk.control or genesis(
+        self.stored: Control = self.log.control or genesis(
             self.cluster.node_count, self.cluster.replica_count, self.cluster.shard_count
         )
         self.known = set(self.disk.known)
@@ -140,6 +141,7 @@ class Machine:
 
     def crash(self, loses_disk: bool = False) -> None:
         self.is_alive, vts = False, self.disk.vts
+        self._write(self.unsafe[: self.rng.randint(0, len(self.unsafe))])
         if loses_disk:
             self.disk = Disk(self.disk.generation + 1, is_installed=False)
         self.tell(self.number, "crash", loses_disk=loses_disk, vts=vts)
@@ -269,7 +271,7 @@ class Machine:
 
         def compare(asked: act.CompareTerms) -> None:
             nonlocal refused
-            claims = self.disk.claims
+            claims = self.claims
             refused = frozenset(
                 text
                 for text in texts
@@ -338,7 +340,7 @@ class Machine:
             return None
         outs = self._fold(sn, 0, shards)
         ins = self._fold(sn, 1, shards)
-        texts = {hashed: text for hashed, text in self.disk.claims.items() if self.shard(hashed) in shards}
+        texts = {hashed: text for hashed, text in self.claims.items() if self.shard(hashed) in shards}
         return outs, ins, texts
 
     def _fold(self, sn: Sn, side: int, shards: list[int]) -> set[IdEdge]:
@@ -384,30 +386,45 @@ class Machine:
 
     # --- the host's disk ----------------------------------------------------------------------------------------------
 
-    def kept(self) -> Kept:
-        return self.disk.kept()
+    def taken(self, event: ev.PieceOffered | ev.Marker) -> None:
+        pass  # Sources send rows again that were not inserted.
+
+    def commit(self, index: int) -> None:
+        pass
+
+    def meet(self, node: int, disk: int) -> None:
+        pass
+
+    def add(self, packet: Packet) -> None:
+        raise AssertionError("no store of the simulator keeps anything so")
+
+    def sync(self) -> None:
+        self._burn()
+        self._write(self.unsafe)
+        self.unsafe, self.disk.claims = [], dict(self.claims)
+
+    def _write(self, written: Sequence[tuple[Kept, bool]]) -> None:
+        """Put what is not safe yet on the disk, up to some place in the order in which it was saved."""
+        for log, is_jump in written:
+            self.disk.log = log
+            if is_jump:
+                self.disk.is_installed = False
+                for key in [key for key in self.disk.vts if log.control and not log.control.takes_in(key)]:
+                    self.disk.vts.pop(key)
+                    self.disk.offsets.pop(key)
+
+    def settled(self, index: int) -> int:
+        return index
 
     def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> None:
         self._burn()
-        match action:
-            case act.SaveVote(term=term, vote=vote):
-                self.disk.term, self.disk.vote = term, vote
-            case act.SaveEntries(after=after, entries=entries, high=high):
-                base = self.disk.control.index if self.disk.control else 0
-                self.disk.entries = self.disk.entries[: after - base] + entries
-                self.disk.high = high
-            case act.SaveControl():
-                self._save_control(action)
-
-    def _save_control(self, action: act.SaveControl) -> None:
-        disk = self.disk
-        disk.control, disk.voters, disk.entries, disk.high = action.control, action.voters, action.entries, action.high
-        self.tell(self.number, "saved", index=action.control.index, is_jump=action.is_jump)
-        if action.is_jump:
-            self.stored, disk.is_installed = action.control, False
-            for key in [key for key in disk.vts if not self.stored.takes_in(key)]:
-                disk.vts.pop(key)
-                disk.offsets.pop(key)
+        is_jump = isinstance(action, act.SaveControl) and action.is_jump
+        self.log = with_saved(self.log, action)
+        self.unsafe.append((self.log, is_jump))
+        if isinstance(action, act.SaveControl):
+            self.tell(self.number, "saved", index=action.control.index, is_jump=is_jump)
+            if is_jump:
+                self.stored = action.control
 
     # --- the host's store ---------------------------------------------------------------------------------------------
 
@@ -454,8 +471,8 @@ class Machine:
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         self._burn()
-        base = self.disk.control.index if self.disk.control else 0
-        entry = self.disk.entries[index - base - 1]
+        base = self.log.control.index if self.log.control else 0
+        entry = self.log.entries[index - base - 1]
         assert entry.record == record, (entry, record)
         self.stored = apply(replace(self.stored, index=index - 1), entry)
         self.tell(self.number, "apply", index=index, entry=entry, sn=sn)
@@ -479,7 +496,7 @@ class Machine:
                 if text not in self.stored.exceptions:
                     self.known.add(text)
                     if self.mine(hash16(text)):
-                        self.disk.claims.setdefault(hash16(text), text)
+                        self.claims.setdefault(hash16(text), text)
 
     def _sides(self, edges: set[Edge]) -> tuple[frozenset[IdEdge], frozenset[IdEdge]]:
         """Return the out-edges and the in-edges of this node's shards, encoded."""
@@ -511,7 +528,7 @@ class Machine:
             )
             for key, (outs, ins) in self.disk.batches.items()
         }
-        claims = {hashed: text for hashed, text in self.disk.claims.items() if theirs(hashed)}
+        claims = {hashed: text for hashed, text in self.claims.items() if theirs(hashed)}
         known = {text for text in self.known if theirs(hash16(text))}
         state = action.state
         payload = (claims, known, batches, dict(self.disk.visible), dict(self.disk.changes))
@@ -529,7 +546,7 @@ class Machine:
             for shard, nodes in enumerate(self.control.shards)
             if self.number in nodes
         }
-        claims = {hashed: text for hashed, text in self.disk.claims.items() if not donors[self.shard(hashed)]}
+        claims = {hashed: text for hashed, text in self.claims.items() if not donors[self.shard(hashed)]}
         for states in donors.values():
             for state in states:
                 for hashed, text in state.payload[0].items():  # type: ignore[index]
@@ -539,7 +556,7 @@ class Machine:
             for text in sorted(state.payload[1]):  # type: ignore[index]
                 if text not in self.control.exceptions:
                     claims.setdefault(hash16(text), text)
-        self.disk.claims = claims
+        self.claims, self.disk.claims = claims, dict(claims)
         live = {stream.key for stream in self.control.live_streams}
         for state in action.states.values():
             self.disk.changes = {**state.payload[4], **self.disk.changes}  # type: ignore[index]

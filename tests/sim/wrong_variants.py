@@ -535,4 +535,16 @@ MUTANTS = (
         simulator="stories",
     ),
     *WRONG_LOGS,
+    Mutant(
+        "others hear of a round before it is safe",
+        "cluster.host",
+        "            self.disk.sync()\n            told",
+        "            told",
+    ),
+    Mutant(
+        "claims are answered before their terms are safe",
+        "cluster.host",
+        "self._told.append(partial(self._hand_on, number, action))",
+        "self._hand_on(number, action)",
+    ),
 )

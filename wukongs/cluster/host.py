@@ -121,7 +121,7 @@ class Disk(Protocol):
     is_lasting: bool
     round_max: int
 
-    def take(self, event: ev.PieceOffered | ev.Marker) -> object:
+    def taken(self, event: ev.PieceOffered | ev.Marker) -> object:
         """Note a piece or marker that was taken."""
 
     def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> object:
@@ -149,7 +149,7 @@ class NoDisk:
     is_lasting = False
     round_max = 1
 
-    def take(self, event: ev.PieceOffered | ev.Marker) -> None:
+    def taken(self, event: ev.PieceOffered | ev.Marker) -> None:
         pass
 
     def save(self, action: act.SaveVote | act.SaveEntries | act.SaveControl) -> None:
@@ -592,7 +592,7 @@ class Host:
             event, before = self._next.popleft(), node
             node, actions = step(node, event)
             if isinstance(event, ev.PieceOffered | ev.Marker) and node.intakes is not before.intakes:
-                self.disk.take(event)
+                self.disk.taken(event)
             elif node.heard is not before.heard:
                 self._note_heard(before, node)
             for action in actions:

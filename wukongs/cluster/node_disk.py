@@ -224,7 +224,7 @@ class NodeDisk:
         self._kept = with_saved(self._kept, action)
         self.add(Packet(_NAMES[type(action)], encode(action)))
 
-    def take(self, event: ev.PieceOffered | ev.Marker) -> None:
+    def taken(self, event: ev.PieceOffered | ev.Marker) -> None:
         self.add(taken_packet(event))
 
     def commit(self, index: int) -> None:
