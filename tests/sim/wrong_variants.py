@@ -546,5 +546,6 @@ MUTANTS = (
         "cluster.host",
         "self._told.append(partial(self._hand_on, number, action))",
         "self._hand_on(number, action)",
+        first=2549,
     ),
 )

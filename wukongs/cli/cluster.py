@@ -66,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--base-port", type=_integer(0, 65535), default=0, metavar="P", help="the first port; 0: free ones (default)"
     )
     parser.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="of one node: keep data in DIR/node0 (default: in memory)"
+        "--data-dir", type=Path, metavar="DIR", help="keep the data of node i in DIR/node<i> (default: in memory)"
     )
     return parser
 
@@ -92,8 +92,6 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
     if options.replicas > options.nodes:
         parser.error(f"--replicas {options.replicas}: there are only {options.nodes} nodes")
-    if options.data_dir is not None and options.nodes > 1:
-        parser.error(f"--data-dir {options.data_dir}: {options.nodes} nodes keep everything in memory so far")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
     count = 2 * options.nodes

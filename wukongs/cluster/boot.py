@@ -10,6 +10,11 @@ It is another voter, without a vote until it is in sync. Reports about its old d
 (wukongs/protocol/membership.py). The generation is the time at which it starts, or one more than the newest that the
 others know. So no two lives have the same one, also if no node that answers has heard of the life in between.
 
+A node with a data folder remembers: it goes on with the disk that it had, and holds the lock of its folder, so that no
+earlier life of it runs. It asks as well, since the others may have taken it out meanwhile. What it has missed then is
+not in its folder: it comes back as a node without one. To an emptied folder's question nodes that start themselves
+answer by what their own folders say.
+
 While the node's earlier life is still heard, the new one waits: the earlier one has just died, or it runs and the new
 one was started by mistake. After HEARD_S the new one gives up.
 """
@@ -22,6 +27,7 @@ from collections.abc import Callable, Sequence
 
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
 from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.records import Voter
 from wukongs.wire.packets import Handler, Packet, Peers
 
 HELLO = "hello"
@@ -63,32 +69,45 @@ def hello_handler(
     shape: str,
     is_covered: Callable[[int], bool] = lambda _: False,
     is_heard: Callable[[int], bool] = lambda _: False,
+    is_out: Callable[[Voter], bool] = lambda _: False,
 ) -> Handler:
     """Return the handler of HELLO. last_life: the newest incarnation of a node that this one has heard of; shape: the
     settings that all nodes of the cluster share; is_covered: whether others hold everything that a node held; is_heard:
-    whether a node is still heard. Nodes of another shape are refused."""
+    whether a node is still heard; is_out: whether a node was taken out, or has another disk by now. Nodes of another
+    shape are refused."""
 
     def answer(packet: Packet) -> Packet:
-        number = packet.fields.get("node")
-        if type(number) is not int:
-            raise DataError(f"{HELLO}: expected the number of a node, found {number!r}")
+        number, disk = packet.fields.get("node"), packet.fields.get("disk")
+        if type(number) is not int or type(disk) not in (int, type(None)):
+            raise DataError(f"{HELLO}: expected the number of a node and its disk, found {number!r}, {disk!r}")
         check_shape(number, packet.fields.get("shape"), shape)
         known = last_life(number)
         if known is None:
-            return Packet(HELLO, {"disk": None, "is_covered": False, "is_heard": False})
-        return Packet(HELLO, {"disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)})
+            return Packet(HELLO, {"disk": None, "is_covered": False, "is_heard": False, "is_out": False})
+        told = {"disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)}
+        return Packet(HELLO, {**told, "is_out": type(disk) is int and is_out(Voter(number, disk))})
 
     return answer
 
 
-def next_disk(peers: Peers, others: Sequence[int], shape: str, timeout_s: float, heard_s: float | None = None) -> int:
+def next_disk(
+    peers: Peers,
+    others: Sequence[int],
+    shape: str,
+    timeout_s: float,
+    heard_s: float | None = None,
+    mine: int | None = None,
+) -> int:
     """Return the generation of this node's disk once a majority of the cluster has said what it knows of this node:
-    FIRST_DISK for a node that they have not heard of. heard_s: in the place of HEARD_S.
+    FIRST_DISK for a node that they have not heard of. heard_s: in the place of HEARD_S; mine: that of its data folder,
+    which stays unless the node was taken out; None: it has none.
 
     Raises NodeUnavailable (it was there before, and nobody else holds its data; another process is this node; no
     majority answers within timeout_s seconds), SettingsError (the others have other settings of the cluster)."""
     began = time.monotonic()
     known: dict[int, int | None] = {}
+    question = Packet(HELLO, {"node": peers.me, "shape": shape, "disk": mine})
+    is_out = False
     heard_by: set[int] = set()
     needed = (len(others) + 1) // 2  # with this node itself, a majority
     said_s = began
@@ -111,16 +130,20 @@ def next_disk(peers: Peers, others: Sequence[int], shape: str, timeout_s: float,
             if node not in known:
                 heard_by.discard(node)
                 try:
-                    (answer,) = peers.ask([(node, Packet(HELLO, {"node": peers.me, "shape": shape}))], ASK_S)
+                    (answer,) = peers.ask([(node, question)], ASK_S)
                 except NodeUnavailable:
                     continue
-                disk = _disk_in(answer, peers.me, node)
-                if answer.fields.get("is_heard"):
+                is_out |= answer.fields.get("is_out") is True
+                is_new = mine is None or is_out
+                disk = _disk_in(answer, peers.me, node) if is_new else None
+                if answer.fields.get("is_heard") and is_new:
                     heard_by.add(node)
                 else:
                     known[node] = disk
         time.sleep(RETRY_S)
-    disks = [disk for disk in known.values() if disk is not None]
+    if mine is not None and not is_out:
+        return mine
+    disks = [disk for disk in (mine, *known.values()) if disk is not None]
     return max(new_boot(), max(disks) + 1) if disks else FIRST_DISK
 
 

@@ -13,6 +13,7 @@ from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.checkpoints import Checkpoints
 from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_backend import ClusterBackend
+from wukongs.cluster.collecting import STATE
 from wukongs.cluster.counting import COUNTS, Counting
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, Donor
@@ -35,12 +36,12 @@ from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.times import packed, unpacked
 from wukongs.engine import engine_over
-from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.embedded import stats_of
 from wukongs.live.header import PROTOCOL_VERSION
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message
-from wukongs.protocol.records import Role, Voters
+from wukongs.protocol.records import Role, Voter, Voters
 from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
@@ -67,6 +68,9 @@ Feeding a node waits for its claims, and for the data that it takes over. Readin
 the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
 records. Settling waits for firings, which read, and whose callbacks may push."""
 
+KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, STATE)
+"""All kinds of requests that a node answers, but HELLO."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterShape:
@@ -85,13 +89,15 @@ class ClusterShape:
 
     def told(self, settings: Settings) -> str:
         """Return what has to be the same on all nodes, in words."""
+        return f"version {PROTOCOL_VERSION}, {self.told_of_data(settings)}, peers {list(self.peers)}"
+
+    def told_of_data(self, settings: Settings) -> str:
+        """Return what has to be the same whenever a data folder is opened, in words."""
         parts = {
-            "version": PROTOCOL_VERSION,
             "nodes": self.node_count,
             "replicas": self.replica_count,
             "split_predicates": sorted(self.split),
             "hash_bits": settings.hash_bits,
-            "peers": list(self.peers),
         }
         return ", ".join(f"{name} {value}" for name, value in parts.items())
 
@@ -185,7 +191,9 @@ class ClusterNode:
                 **owner.handlers(store.core, self._wait_for_sn),
                 **settling.handlers(),
                 **self._donor.handlers(),
-                HELLO: hello_handler(self._life_of, self._shape, self._is_covered_without, self._is_heard),
+                HELLO: hello_handler(
+                    self._life_of, self._shape, self._is_covered_without, self._is_heard, self._is_out
+                ),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,
                 PUSH: writers.answer,
@@ -236,10 +244,21 @@ class ClusterNode:
             said = [f"node {number} says: {refusal}" for number, refusal in sorted(self.network.refusals().items())]
             raise NodeUnavailable("; ".join([str(error), *said])) from error
         if self._recorded is not None:
-            self._settling.settle(left_s(deadline))  # what was readable before the restart is
+            self._come_back(deadline)
         elif self.me.disk:
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), left_s(deadline))
+
+    def _come_back(self, deadline: float) -> None:
+        """Wait until everything is readable that was readable before this node was started again."""
+        while True:
+            try:
+                return self._settling.settle(left_s(deadline))
+            except (NodeUnavailable, StreamError) as error:  # others are perhaps still starting
+                self.host.check()
+                if left_s(deadline) <= SAY_S:
+                    raise
+                log.warning("node %d: %s", self.me.node, error)
 
     def _wait_until(self, holds: Callable[[Node], bool], deadline: float, what: str) -> Node:
         """Wait as Host.wait_until; say now and then that it does."""
@@ -291,6 +310,9 @@ class ClusterNode:
 
     def _is_heard(self, node: int) -> bool:
         return not is_silent(self.host.node, node)
+
+    def _is_out(self, voter: Voter) -> bool:
+        return self.host.node.control.role_of(voter) is Role.OUT
 
     def _is_covered_without(self, node: int) -> bool:
         return self.host.node.control.is_covered_without(node)

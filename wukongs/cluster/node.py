@@ -6,16 +6,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
-from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
+from wukongs.cluster.cluster_node import KINDS, ClusterNode, ClusterShape
 from wukongs.cluster.host import PULSE_S
 from wukongs.cluster.node_config import NodeConfig
-from wukongs.errors import SettingsError
+from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner, Recorded
+from wukongs.errors import NodeUnavailable
 from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.records import Role
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.keys import read_key_pair
 from wukongs.wire.network import Network
-from wukongs.wire.packets import Handler
+from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.trust import Trust
 
 START_S = 240.0
@@ -28,11 +30,6 @@ class ServedNode:
     """address: where it listens for clients. Raises SettingsError, NodeUnavailable (too few other nodes start)."""
 
     def __init__(self, config: NodeConfig) -> None:
-        if config.data_dir is not None:
-            raise SettingsError(
-                f"{config.file}, data_dir: the nodes of a cluster keep everything in memory so far: leave it out, or "
-                "leave one [[node]]"
-            )
         files = config.trust
         peers = Trust(files.secret_key_file, files.allowed_nodes)
         clients = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
@@ -42,8 +39,8 @@ class ServedNode:
             peers = Trust(shared_key_file=files.cluster_key_file)
             keys = dict.fromkeys(addresses, read_key_pair(files.cluster_key_file).public)
         with ExitStack() as stack:
-            me = _next_life(config, peers, addresses, keys)
-            node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers)
+            me, disk = _begun_life(config, peers, addresses, keys, stack)
+            node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers, disk=disk)
             stack.callback(node.close)
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
             node.start(addresses, keys)
@@ -88,15 +85,65 @@ def _shape(config: NodeConfig) -> ClusterShape:
     return ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers, pulses_max, starting)
 
 
-def _next_life(config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str]) -> Incarnation:
-    """Ask the other nodes whether this one is new. Raises as next_disk."""
+def _begun_life(
+    config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str], stack: ExitStack
+) -> tuple[Incarnation, NodeDisk | None]:
+    """Ask the other nodes whether this one is new, and open its data folder, if it has one, for the life that begins.
+
+    stack: gives the folder back. Raises as next_disk, NodeFolder and NodeDisk."""
+    shape, number = _shape(config), config.number
+    if config.data_dir is None:
+        return Incarnation(number, _next_disk(config, trust, addresses, keys), new_boot()), None
+    told = shape.told_of_data(config.settings)
+    folder = NodeFolder(config.data_dir, number, told)
+    stack.callback(folder.close)
+    owner, recorded = folder.owner, None
+    if owner is not None and not owner.is_joining:
+        recorded = NodeDisk(folder).scan(shape.genesis)
+    mine = None if owner is None or owner.is_joining else owner.disk
+    generation = _next_disk(config, trust, addresses, keys, recorded, mine)
+    if owner is not None and owner.is_joining:
+        generation = max(generation, owner.disk + 1)
+    boot = new_boot() if owner is None else max(new_boot(), owner.boot + 1)
+    is_joining = generation != FIRST_DISK if mine is None else generation != mine
+    folder.give_to(Owner(number, generation, boot, told, is_joining))
+    return Incarnation(number, generation, boot), NodeDisk(folder, config.settings.sync_interval_ms)
+
+
+def _next_disk(
+    config: NodeConfig,
+    trust: Trust,
+    addresses: dict[int, str],
+    keys: dict[int, str],
+    recorded: Recorded | None = None,
+    mine: int | None = None,
+) -> int:
+    """Ask the other nodes which generation this node's disk has, and answer them meanwhile. recorded, mine: what its
+    data folder says, and which generation that is."""
     told = _shape(config).told(config.settings)
-    handlers: dict[str, Handler] = {HELLO: hello_handler(lambda _: None, told)}
-    me = Incarnation(config.number, FIRST_DISK, new_boot())
+    me = Incarnation(config.number, FIRST_DISK if mine is None else mine, new_boot())
+    hello = hello_handler(lambda _: None, told) if recorded is None else _hello_of(recorded, told)
+
+    def not_yet(_: Packet) -> Packet:
+        raise NodeUnavailable(f"node {config.number} is starting: ask again")
+
+    handlers: dict[str, Handler] = {**dict.fromkeys(KINDS, not_yet), HELLO: hello}
     network = Network(me, listen_peers(config), handlers, lambda *_: None, trust=trust, open_kinds=(HELLO,))
     try:
         network.join(addresses, keys)
         others = [number for number in addresses if number != config.number]
-        return Incarnation(config.number, next_disk(network, others, told, START_S), new_boot())
+        return next_disk(network, others, told, START_S, mine=mine)
     finally:
         network.close()
+
+
+def _hello_of(recorded: Recorded, told: str) -> Handler:
+    """Return the handler of HELLO of a node that has only opened its folder so far."""
+    control = recorded.control
+
+    def last_life(number: int) -> Incarnation | None:
+        return Incarnation(number, recorded.met[number], 0) if number in recorded.met else None
+
+    return hello_handler(
+        last_life, told, control.is_covered_without, is_out=lambda voter: control.role_of(voter) is Role.OUT
+    )
