@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from wukongs.cluster.boot import new_boot
 from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode, ClusterShape
+from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 
@@ -25,8 +27,11 @@ def cluster(
     settings: Settings | None = None,
     silence_pulses_max: int = SILENCE_PULSES_MAX,
     pulse_s: float | None = None,
+    folder: Path | None = None,
 ) -> Iterator[list[ClusterNode]]:
-    """Give the nodes of a new cluster, all of them ready. Those that are patient agree on their leader sooner."""
+    """Give the nodes of a new cluster, all of them ready. Those that are patient agree on their leader sooner.
+
+    folder: where they have data folders; of nodes that had them before, which go on."""
     if pulse_s is None:
         pulse_s = QUICK_PULSE_S if silence_pulses_max == PATIENT else PULSE_S
     shape = ClusterShape(node_count, replica_count, silence_pulses_max=silence_pulses_max)
@@ -35,7 +40,8 @@ def cluster(
         nodes = []
         for number in range(node_count):
             me = Incarnation(number, 0, boot)
-            node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings or Settings(), pulse_s=pulse_s)
+            disk = None if folder is None else _disk(folder / f"node{number}", me, shape, settings or Settings())
+            node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings or Settings(), pulse_s=pulse_s, disk=disk)
             stack.callback(node.close)
             nodes.append(node)
         addresses = {node.me.node: node.address for node in nodes}
@@ -44,6 +50,22 @@ def cluster(
         for node in nodes:
             node.wait_until_ready(READY_S)
         yield nodes
+
+
+def _disk(path: Path, me: Incarnation, shape: ClusterShape, settings: Settings) -> NodeDisk:
+    told = shape.told_of_data(settings)
+    folder = NodeFolder(path, me.node, told)
+    folder.give_to(Owner(me.node, me.disk, me.boot, told))
+    return NodeDisk(folder)
+
+
+def cut_off(nodes: list[ClusterNode]) -> None:
+    """End nodes with data folders as a power cut does: without a last checkpoint."""
+    for node in nodes:
+        assert node.checkpoints is not None
+        node.checkpoints.give_up()
+    for node in nodes:
+        node.close()
 
 
 def start_again(nodes: list[ClusterNode], number: int, *, replica_count: int, wait_s: float = READY_S) -> ClusterNode:

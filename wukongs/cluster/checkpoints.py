@@ -11,15 +11,18 @@ import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from wukongs.cluster.collecting import AGREED, ROWS_MAX, STATE, Collected
+from wukongs.cluster.deliveries import NodeDeliveries
 from wukongs.cluster.donating import Donor
 from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import unpacked
 from wukongs.errors import NodeUnavailable, StorageError
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.protocol.records import Sn
 from wukongs.protocol.state import Node
 from wukongs.store.encoded import TermTable
@@ -37,8 +40,11 @@ _ALL_SHARDS = np.ones(SHARD_COUNT, np.bool_)
 class Checkpoints:
     """The checkpoints of one node. bytes_max: how much is logged between two of them."""
 
-    def __init__(self, disk: NodeDisk, store: NodeStore, donor: Donor, bytes_max: int) -> None:
+    def __init__(
+        self, disk: NodeDisk, store: NodeStore, donor: Donor, deliveries: NodeDeliveries, bytes_max: int
+    ) -> None:
         self._disk, self._store, self._donor, self._bytes_max = disk, store, donor, bytes_max
+        self._deliveries = deliveries
         self._turn = threading.Lock()
         self._looked_at = 0
         """Entries of the agreed terms, up to the last checkpoint."""
@@ -54,7 +60,8 @@ class Checkpoints:
         """Make a checkpoint. Raises NodeUnavailable (a joining node halts this one), StreamError, StorageError."""
         with self._turn:
             collected, start, settled = self._donor.collect_here(self._begin)
-            for packet in (*self._agreed(collected), *collected.waiting()):
+            windows = self._deliveries.waiting(self._queries())
+            for packet in chain(self._agreed(collected), collected.waiting(), windows):
                 self._disk.add(replace(packet, fields={**packet.fields, OF: start}))
             upper = collected.head["sn"] + 1
             self._disk.complete(start, settled, collected.entries, upper, self._store.terms)
@@ -62,7 +69,12 @@ class Checkpoints:
     def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int]:
         """In the protocol's thread."""
         sn = unpacked(collected.head["sn"])
-        return collected, self._disk.begin(node.control.index, collected.head), settled_at(node, sn)
+        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries())}
+        return collected, self._disk.begin(node.control.index, facts), settled_at(node, sn)
+
+    def _queries(self) -> list[ContinuousQuery]:
+        with self._store.core.lock:
+            return list(self._store.injector.queries.values())
 
     def _agreed(self, collected: Collected) -> Iterator[Packet]:
         claims, tables = collected.claims, [self._not_stored]
@@ -89,11 +101,16 @@ class Checkpoints:
         except Exception:
             log.exception("node %d: no checkpoint, %s", self._store.me, meanwhile)
 
-    def close(self) -> None:
-        """End, with a last checkpoint while the node can still halt."""
+    def give_up(self) -> None:
+        """Make no more of them: the log has what comes."""
         self._is_closing.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def close(self) -> None:
+        """End, with a last checkpoint if there is something new and the node can still halt."""
+        if self._thread.is_alive():
+            self.give_up()
             self._try("the log has it all")
 
 

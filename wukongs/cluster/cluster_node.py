@@ -15,6 +15,7 @@ from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_backend import ClusterBackend
 from wukongs.cluster.collecting import STATE
 from wukongs.cluster.counting import COUNTS, Counting
+from wukongs.cluster.deliveries import NodeJournal
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, Donor
 from wukongs.cluster.feeding import FEED
@@ -174,7 +175,11 @@ class ClusterNode:
         self._joiner = Joiner(host, store, self.intake, network)
         self._donor = Donor(host, store, self.intake)
         bytes_max = settings.checkpoint_bytes
-        self._checkpoints = None if disk is None else Checkpoints(disk, store, self._donor, bytes_max)
+        self.journal = None if disk is None else NodeJournal(disk)
+        self.checkpoints: Checkpoints | None = None
+        if disk is not None and self.journal is not None:
+            store.core.journal = self.journal
+            self.checkpoints = Checkpoints(disk, store, self._donor, self.journal.delivery, bytes_max)
         self._changes = Changes(host, store, claims, network)
         writers = Writers(host, store, self.intake, network)
         store.injector.made.feed_by(MadeFeeds(host, store, writers))
@@ -214,17 +219,20 @@ class ClusterNode:
 
         Raises CorruptionError, StorageError (the data folder)."""
         if self._disk is not None:
-            if self._recorded is not None:
-                resume(self._disk, self._recorded, self.host, self.store, self.intake)
+            if self._recorded is not None and self.journal is not None:
+                resume(self._disk, self._recorded, self.host, self.store, self.intake, self.journal.delivery)
             self._disk.begin()
         self.network.join(addresses, public_keys)
         self.store.start(self._reach, self.backend)
         self._puller.start()
-        self.host.delegate(self._joiner.begin, on_pulse=(self._donor.pulse, self._changes.pulse))
+        on_pulse = [self._donor.pulse, self._changes.pulse]
+        if self.journal is not None:
+            on_pulse.append(self.journal.delivery.pulse)
+        self.host.delegate(self._joiner.begin, on_pulse=on_pulse)
         self.host.start()
         self._idle_watch.start()
-        if self._checkpoints is not None:
-            self._checkpoints.start()
+        if self.checkpoints is not None:
+            self.checkpoints.start()
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
@@ -273,8 +281,8 @@ class ClusterNode:
     def close(self) -> None:
         """Stop. Closing twice is allowed."""
         self._idle_watch.close()
-        if self._checkpoints is not None:
-            self._checkpoints.close()
+        if self.checkpoints is not None:
+            self.checkpoints.close()
         self.host.close()
         self._joiner.close()
         self._puller.close()

@@ -18,6 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from wukongs.cluster.deliveries import Returned
 from wukongs.cluster.exposure import Due, Exposure
 from wukongs.cluster.node_payloads import (
     ChangePayload,
@@ -166,6 +167,8 @@ class NodeRecords:
         self._registered: dict[str, RecordedQuery] = {}
         self.shown_keys: dict[str, str] = {}
         """Like keys, for the streams whose declaration is exposed."""
+        self.returned: Callable[[int], Returned | None] = lambda _: None
+        """Gives what a data folder has of a query that is registered again."""
         self.homes: dict[str, tuple[RecordedQuery, tuple[int, ...]]] = {}
         """The queries whose registration is exposed, and the nodes that run them."""
 
@@ -381,9 +384,12 @@ class NodeRecords:
                 from_ms = counts_from(self._core, query)
                 if (made := self._injector.made.get(name)) is not None:
                     from_ms = made.goes_on_from(from_ms, reads_stored(query))
-            if is_paused or self._joined.join(query, source, None, from_ms, found.index) is None:
+            returned = self.returned(found.index)
+            if is_paused or returned or self._joined.join(query, source, None, from_ms, found.index) is None:
                 alone = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
                 alone.is_paused = is_paused
+                if returned is not None:
+                    returned.give_to(alone)
         finally:
             self._leave(found.streams)
 
@@ -415,6 +421,8 @@ class NodeRecords:
         def drop() -> None:
             self.homes.pop(name, None)
             self._stop(name, registered)
+            if registered is not None:
+                self._core.journal.delivery.forget(registered.index)
 
         return drop
 

@@ -16,6 +16,7 @@ from wukongs.cluster.changes import STAGE, stage
 from wukongs.cluster.checkpoints import OF
 from wukongs.cluster.claims import AGREED
 from wukongs.cluster.collecting import HEAD, STATE
+from wukongs.cluster.deliveries import CURSORS, WINDOW, NodeDeliveries
 from wukongs.cluster.feeding import Fed
 from wukongs.cluster.host import Host
 from wukongs.cluster.installing import Taken, events_of, install, take_pieces
@@ -32,8 +33,16 @@ from wukongs.wire.packets import Packet
 _NO_STAY = -1
 
 
-def resume(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake) -> None:
+def resume(
+    disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake, deliveries: NodeDeliveries
+) -> None:
     """Bring a node to where its folder is; before its threads begin. Raises CorruptionError, StorageError."""
+    if recorded.facts:
+        deliveries.restore(recorded.facts["deliveries"])
+    for _, packet in disk.replay():
+        if packet.kind in (CURSORS, WINDOW) and packet.fields.get(OF) in (None, disk.start):
+            deliveries.take_in(packet)
+    store.records.returned = deliveries.returned
     with host.replaying():
         if recorded.facts:
             _install(disk, recorded, host, store, intake)

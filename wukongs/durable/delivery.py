@@ -17,9 +17,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from wukongs.errors import WukongsError
 from wukongs.live.core import Core
-from wukongs.live.journal import FiredAsOne
+from wukongs.live.journal import FiredAsOne, ReportedBy
+from wukongs.live.stretch import Stretch
 from wukongs.live.window_log import OWN, Come, Gap
+from wukongs.query.output.results import WindowResult
 from wukongs.store.trace import Handle
 
 
@@ -62,6 +65,11 @@ class Delivery:
         self._fired.setdefault(query_lsn, deque()).append(fired)
         if self._held is None:
             self._hold(fired.sn)
+
+    def reported(
+        self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
+    ) -> None:
+        """Do nothing: it fires again."""
 
     def gather(self, group: FiredAsOne) -> int:
         """Do as Deliveries.gather."""

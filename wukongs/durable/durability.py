@@ -77,6 +77,8 @@ class CheckpointPlan:
 class DurableJournal:
     """The Journal and the DataFolder of an engine; one per engine."""
 
+    keeps_windows = False
+
     def __init__(
         self, core: Core, injector: Injector, joined: JoinedQueries, store: CheckpointStore, wal: WriteAheadLog
     ) -> None:
@@ -418,6 +420,7 @@ class ReadOnlyJournal:
     Windows are reported, since that changes nothing in the folder: the next engine reports them again."""
 
     delivery = NoDeliveries()
+    keeps_windows = False
 
     def __init__(self, folder: Path, close: Callable[[], None]) -> None:
         """close: gives the folder back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -23,7 +23,7 @@ from wukongs.live.query_templates import constants_of, template_of
 from wukongs.live.query_windows import QueryWindows, Reading, counts_from
 from wukongs.live.readers import Readers
 from wukongs.live.reading import explain_over, profiled, terms_of
-from wukongs.live.reporting import Reporter
+from wukongs.live.reporting import Remembered, Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Stretch
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
@@ -851,7 +851,7 @@ class ContinuousQuery:
             self.log.skip(last_ms)
             return
         self._counts.report(window, (time.perf_counter() - started_s) * 1e6, last_ms, count)
-        self.log.put(last_ms, window, WINDOW_BYTES + window.size_bytes, firing.stretch)
+        self._put(last_ms, window, WINDOW_BYTES + window.size_bytes, firing.stretch)
 
     def _ran_in_parts(self, firing: Firing, due_at_s: float) -> bool:
         """Run a firing that was too much in parts, over the same reading; tell whether there are any."""
@@ -875,7 +875,35 @@ class ContinuousQuery:
         if last_ms <= had_ms:
             return
         self._counts.errors += firing.count_after(had_ms)
-        self.log.put(last_ms, error, stretch=firing.stretch)
+        self._put(last_ms, error, WINDOW_BYTES, firing.stretch)
+
+    def _put(self, last_ms: int, item: WindowResult | WukongsError, size_bytes: int, stretch: Stretch | None) -> None:
+        self._core.journal.delivery.reported(self, last_ms, item, stretch)
+        self.log.put(last_ms, item, size_bytes, stretch)
+
+    def remembered(self) -> dict[str, Any] | None:
+        """Do as journal.ReportedBy.remembered."""
+        return self.reporter.progress() if self.reporter.is_compared else None
+
+    def return_windows(
+        self,
+        come: Mapping[str, Come],
+        windows: Sequence[tuple[int, WindowResult | WukongsError, Stretch | None]],
+        remembered: Sequence[Remembered],
+    ) -> None:
+        """Let windows of before a restart wait for their readers, and go on behind the last of them. Called with the
+        lock held, when the query was just registered.
+
+        come: how far groups of readers are; windows: each with the end of its last firing and the firings that it
+        stands for; remembered: some firings with which the next ones are compared, in order."""
+        self._readers.restore(come)
+        for last_ms, item, stretch in windows:
+            size_bytes = 0 if isinstance(item, WukongsError) else item.size_bytes
+            self.log.put(last_ms, item, WINDOW_BYTES + size_bytes, stretch)
+            self._readers.returned_ms = last_ms
+        self.reporter.recorded = list(remembered)
+        if windows and self.reporter.is_compared and self.made is None:
+            self.skip_to(windows[-1][0])
 
     def _explored(self, firing: Firing) -> Explored | None:
         if firing.explored is None or self.template is None:

@@ -547,14 +547,16 @@ class JoinedQuery:
 
     def results(self, timeout_s: float | None = None, *, group: str | None = None) -> Iterator[WindowResult]:
         """Do as ContinuousQuery.results."""
-        return self.readers.results(timeout_s, group)
+        return self.cursor(group).read(timeout_s, is_shared=group is not None)
 
     def aresults(self, timeout_s: float | None = None, *, group: str | None = None) -> AsyncIterator[WindowResult]:
         """Do as ContinuousQuery.aresults."""
-        return self.readers.aresults(timeout_s, group)
+        return self.cursor(group).aread(timeout_s, is_shared=group is not None)
 
     def cursor(self, group: str | None = None) -> Cursor:
         """Do as ContinuousQuery.cursor."""
+        if group is not None and self._joined.core.journal.keeps_windows:
+            return self.alone().cursor(group)
         return self.readers.cursor(group)
 
     def stats(self) -> dict[str, Any]:

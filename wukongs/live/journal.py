@@ -18,8 +18,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from wukongs.errors import WukongsError
 from wukongs.live.pieces import Pushed, Told
-from wukongs.live.window_log import Come
+from wukongs.live.stretch import Stretch
+from wukongs.live.window_log import Come, WindowLog
+from wukongs.query.output.results import WindowResult
 from wukongs.store.encoded import Encoded
 
 Change: TypeAlias = dict[str, Any]
@@ -33,6 +36,17 @@ class FiredAsOne(Protocol):
         read, by its LSN; None: of none that is known. Called with the engine's lock held."""
 
 
+class ReportedBy(Protocol):
+    """A registered query that reports windows by itself. lsn: the record that registered it."""
+
+    @property
+    def lsn(self) -> int: ...
+    @property
+    def log(self) -> WindowLog: ...
+    def remembered(self) -> dict[str, Any] | None:
+        """Return, as JSON, the firing with which its next one is compared, None if it is not compared."""
+
+
 class Deliveries(Protocol):
     """Firings, and who has taken their windows. Queries are named by their LSN. Called with the engine's lock held,
     except for acknowledge."""
@@ -44,6 +58,13 @@ class Deliveries(Protocol):
         same. needs_ms: it reads, of each stream, what came after
         this. is_compared: its next firing is compared with this one, so this one is evaluated again if that one is;
         is_stored: it reads stored graphs, and so waits for their clock."""
+
+    def reported(
+        self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
+    ) -> None:
+        """Note a window, or the error in its place, before anybody reads it. Called without the engine's lock.
+
+        end_ms, stretch: as WindowLog.put has them."""
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         """Note how far a cursor of a query has come: a named one, or OWN. From any thread."""
@@ -59,7 +80,10 @@ class Deliveries(Protocol):
 
 
 class Journal(Protocol):
-    """A record is known by its number, the LSN. Raises StorageError where a record cannot be kept."""
+    """A record is known by its number, the LSN. Raises StorageError where a record cannot be kept. keeps_windows:
+    whether the windows themselves are kept for named groups of readers, so that a query has to report them alone."""
+
+    keeps_windows: bool
 
     @property
     def delivery(self) -> Deliveries: ...
@@ -113,6 +137,11 @@ class NoDeliveries:
     ) -> None:
         pass
 
+    def reported(
+        self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
+    ) -> None:
+        pass
+
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         pass
 
@@ -128,6 +157,8 @@ class NoDeliveries:
 
 class NoJournal:
     """The journal of an engine in memory: nothing is logged, and every change holds at once."""
+
+    keeps_windows = False
 
     delivery = NoDeliveries()
 

@@ -8,7 +8,7 @@ from wukongs.errors import SettingsError
 from wukongs.live.callbacks import Callbacks, Caller
 from wukongs.live.core import Core
 from wukongs.live.query_counts import QueryCounts
-from wukongs.live.window_log import OWN, Come, Cursor, WindowLog
+from wukongs.live.window_log import LAST_MS, OWN, Come, Cursor, WindowLog
 from wukongs.query.output.results import WindowResult
 
 
@@ -26,6 +26,8 @@ class Readers:
         self._results: Cursor | None = None
         """The cursor of results() beside an on_result."""
         self._caller: Caller | None = None
+        self.returned_ms = -LAST_MS
+        """Windows up to there were reported before a restart, and have waited since."""
 
     def results(self, timeout_s: float | None, group: str | None) -> Iterator[WindowResult]:
         """Do as ContinuousQuery.results."""
@@ -81,10 +83,9 @@ class Readers:
 
     @property
     def had_ms(self) -> int:
-        """The time up to which all have read the windows before a restart."""
-        if not self._groups:
-            return self.own.had_ms
-        return min(self.own.had_ms, *(cursor.had_ms for cursor in self._groups.values()))
+        """The time up to which all have read the windows before a restart, or have them."""
+        had_ms = min(self.own.had_ms, *(cursor.had_ms for cursor in self._groups.values()), self.own.had_ms)
+        return max(had_ms, self.returned_ms)
 
     def close(self) -> None:
         """End the log: nobody is called any more, and what waits can still be read."""

@@ -356,6 +356,16 @@ class WindowLog:
         if self._source is not None:
             self._source.draw()
 
+    def waiting(self) -> list[LoggedWindow]:
+        """Return the windows with which some cursor has not done, each from the first such firing on."""
+        with self.changed:
+            self.draw()
+            found = []
+            for entry in self._held.values():
+                begin_ms = self._begin_ms(entry)
+                found.append(entry if entry.stretch is None else entry.part(entry.stretch.after(begin_ms - 1)))
+            return found
+
     def detach(self) -> None:
         """Take what the source has, and nothing more: from now on windows are put. Called with the lock held."""
         self.draw()

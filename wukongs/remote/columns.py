@@ -63,15 +63,22 @@ class Outgoing:
         width = max(1, self.result.width)
         while True:
             stop = min(len(self.result), start + max(1, self._cells // width))
-            columns = self.result.ids(start, stop)
-            arrays: dict[str, Array] = {f"column {place}": column for place, column in enumerate(columns)}
-            ids = _without_text(columns)
-            text, offsets = self.result.reader.gather(ids) if len(ids) else (_NO_TEXT, _NO_OFFSETS)
-            if len(text) <= CHUNK_BYTES or stop - start <= 1:
-                if 2 * len(text) <= CHUNK_BYTES:
+            arrays = arrays_of(self.result, start, stop)
+            size = len(arrays["text"])
+            if size <= CHUNK_BYTES or stop - start <= 1:
+                if 2 * size <= CHUNK_BYTES:
                     self._cells = min(2 * self._cells, CHUNK_CELLS)
-                return {**arrays, "ids": ids, "offsets": offsets, "text": text}
+                return arrays
             self._cells = max(1, (stop - start) * width // 2)
+
+
+def arrays_of(result: Result, start: int, stop: int) -> dict[str, Array]:
+    """Return the arrays of some rows of a result: what Incoming.add takes."""
+    columns = result.ids(start, stop)
+    ids = _without_text(columns)
+    text, offsets = result.reader.gather(ids) if len(ids) else (_NO_TEXT, _NO_OFFSETS)
+    arrays: dict[str, Array] = {f"column {place}": column for place, column in enumerate(columns)}
+    return {**arrays, "ids": ids, "offsets": offsets, "text": text}
 
 
 _NO_TEXT = np.empty(0, np.uint8)

@@ -1,0 +1,128 @@
+"""Nodes with data folders: power is cut, and they go on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters import PATIENT, cluster, cut_off
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.node_disk import NODE_FILE, NodeFolder, Owner
+from wukongs.errors import CorruptionError, SettingsError, StorageError
+
+EX = "http://ex/"
+ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
+QUERY = f"""REGISTER QUERY {{}} AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{{{ ?s <{EX}p> ?o }}}}"""
+END_S = 30.0
+
+
+def rows(node: ClusterNode) -> list[str]:
+    return sorted(str([str(cell) for cell in row]) for row in node.engine.query(ALL))
+
+
+def push(stream: Any, first: int, last: int) -> None:
+    """Push a tuple each 100 ms, from number `first` to `last`."""
+    stream.push([(f"<{EX}a{n}>", f"<{EX}p>", f"<{EX}b{n}>", n * 100 + 50) for n in range(first, last)])
+
+
+def windows(reader: Iterator[Any], count: int) -> list[tuple[int, list[str]]]:
+    found = islice(reader, count)
+    return [(window.end_ms, sorted(str(row[0]).removeprefix(EX) for row in window)) for window in found]
+
+
+@pytest.mark.parametrize("checkpoints", ["none", "some", "all"])
+def test_everything_is_there_again(tmp_path: Path, checkpoints: str) -> None:
+    with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        text = "".join(f'<{EX}l{n}> <{EX}q> "{n}" .\n' for n in range(40))
+        engine.load(io.BytesIO(text.encode()), format="nt")
+        stream = engine.stream(EX + "s", batch_ms=100)
+        push(stream, 0, 25)
+        stream.advance(2000)
+        if checkpoints != "none":
+            for node in nodes if checkpoints == "all" else nodes[1:2]:
+                assert node.checkpoints is not None
+                node.checkpoints.make()
+        engine.update(
+            f"DELETE {{ ?s <{EX}q> ?o }} INSERT {{ ?s <{EX}r> ?o }} WHERE {{ ?s <{EX}q> ?o FILTER(?o < '2') }}"
+        )
+        other = nodes[1].engine.stream(EX + "t", batch_ms=200)
+        other.push([(f"<{EX}t>", f"<{EX}p>", f"<{EX}u>", 2100)])
+        other.advance(5000)
+        push(stream, 25, 50)
+        stream.advance(5000)
+        engine.settle(END_S)
+        before = rows(nodes[2])
+        assert len(before) == 40 + 50 + 1
+        cut_off(nodes)
+    for _ in range(2):  # the second time, there was nothing new
+        with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+            assert [rows(node) for node in nodes] == [before] * 3
+    with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[2].backend.declared(EX + "s")
+        push(stream, 50, 60)
+        stream.advance(6000)
+        nodes[1].backend.declared(EX + "t").advance(6000)
+        nodes[2].engine.settle(END_S)
+        assert len(rows(nodes[0])) == len(before) + 10
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("form", ["", "ISTREAM "])
+def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_checkpoint: bool, form: str) -> None:
+    text = QUERY.format("q").replace("SELECT", f"SELECT {form}")
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        stream = engine.stream(EX + "s", batch_ms=100)
+        query = engine.register(text)
+        query.cursor("readers")
+        push(stream, 0, 30)
+        stream.advance(3000)
+        engine.settle(END_S)
+        reader = query.results(timeout_s=END_S, group="readers")
+        found = windows(reader, 1)
+        if has_checkpoint:
+            for node in nodes:
+                assert node.checkpoints is not None
+                node.checkpoints.make()
+        push(stream, 30, 50)
+        stream.advance(5000)
+        engine.settle(END_S)
+        found += windows(reader, 1)
+        assert nodes[0].journal is not None
+        nodes[0].host.run(nodes[0].journal.delivery.pulse, END_S)
+        cut_off(nodes)
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        (query,) = engine.queries()
+        stream = nodes[0].backend.declared(EX + "s")
+        push(stream, 50, 60)
+        stream.advance(6000)
+        engine.settle(END_S)
+        again = windows(query.results(timeout_s=END_S, group="readers"), 5)
+    expected = [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 7)]
+    assert found == expected[:2]
+    assert again == expected[1:], "the last window that was read was not confirmed"
+
+
+def test_whose_folder_it_is(tmp_path: Path) -> None:
+    folder = NodeFolder(tmp_path / "a", 1, "nodes 3")
+    with pytest.raises(StorageError):
+        NodeFolder(tmp_path / "a", 1, "nodes 3")  # in use
+    folder.give_to(Owner(1, 0, 7, "nodes 3"))
+    folder.close()
+    with pytest.raises(SettingsError, match="it is the folder of node 1, and this is node 2"):
+        NodeFolder(tmp_path / "a", 2, "nodes 3")
+    with pytest.raises(SettingsError, match="it was written with nodes 3, and this node is told nodes 4"):
+        NodeFolder(tmp_path / "a", 1, "nodes 4")
+    again = NodeFolder(tmp_path / "a", 1, "nodes 3")
+    assert again.owner == Owner(1, 0, 7, "nodes 3")
+    again.close()
+    (tmp_path / "a" / NODE_FILE).write_text("{")
+    with pytest.raises(CorruptionError, match="expected the node that it belongs to"):
+        NodeFolder(tmp_path / "a", 1, "nodes 3")
