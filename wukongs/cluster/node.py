@@ -15,6 +15,7 @@ from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Role
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.descriptors import make_room
 from wukongs.wire.keys import read_key_pair
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
@@ -38,6 +39,7 @@ class ServedNode:
         if files.cluster_key_file is not None:
             peers = Trust(shared_key_file=files.cluster_key_file)
             keys = dict.fromkeys(addresses, read_key_pair(files.cluster_key_file).public)
+        make_room(len(config.nodes) - 1)
         with ExitStack() as stack:
             me, disk = _begun_life(config, peers, addresses, keys, stack)
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers, disk=disk)

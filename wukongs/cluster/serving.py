@@ -10,6 +10,7 @@ from wukongs.durable.life import life_of
 from wukongs.engine import Engine
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.descriptors import make_room
 from wukongs.wire.trust import Trust
 
 
@@ -19,6 +20,7 @@ class ServedEngine:
     def __init__(self, config: NodeConfig) -> None:
         self._failure: BaseException | None = None
         self._tell: Callable[[BaseException], object] = lambda _: None
+        make_room()
         self._engine = Engine(config.data_dir, settings=config.settings)
         try:
             life = secrets.token_hex(8) if config.data_dir is None else life_of(config.data_dir)

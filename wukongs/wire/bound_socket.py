@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
+import struct
 import threading
 import time
 from collections import deque
@@ -14,11 +14,18 @@ from typing import Any
 from wukongs.errors import SettingsError
 from wukongs.live.header import Frame
 from wukongs.wire.codec import MESSAGE_BYTES_MAX
+from wukongs.wire.connections import HANDSHAKE_MS, LOOK_MS, Connections
+from wukongs.wire.descriptors import NEEDED, connections_max, make_room
 from wukongs.wire.transport import bound_queues, check_address, milliseconds_left, receive_frames, send_frames
 from wukongs.wire.trust import Gate
 
 UNBIND_TIMEOUT_S = 1.0
+BACKLOG = 1024
+"""Connections that the system keeps until ZeroMQ takes them; the system may allow fewer."""
+EVENTS_AT_ONCE = 100
+"""So many events of connections are taken before messages have their turn again."""
 _VERSION = b"1.0"
+_EVENT = struct.Struct("=HI")
 _log = logging.getLogger(__name__)
 
 
@@ -57,10 +64,12 @@ class BoundSocket:
     """Hands on received messages, and sends messages that any thread posts.
 
     receive(peer, frames) runs in that thread and has to be quick; an error of it is logged. gate: the keys that peers
-    need; refused: called for each peer that could not prove its key. can_read: while it is False, nothing more is taken
+    need; refused: called for each peer that could not prove its key (connections.py bounds what peers can take before
+    that). can_read: while it is False, nothing more is taken
     in, and ZeroMQ holds the senders back; wake() has it asked again. failed: called once, in that thread, if an error
     ends it: nobody answers at the address then.
-    Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound).
+    Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; this process may open too few
+    files).
     """
 
     def __init__(
@@ -79,17 +88,19 @@ class BoundSocket:
         self._receive, self._can_read, self._refused, self._failed = receive, can_read, refused, failed
         gate = Gate() if gate is None else gate
         check_address(address, allow_remote=gate.pair is not None)
+        make_room(at_most=NEEDED)
         self._context = zmq.Context()  # a doorkeeper answers for all of one
         self._door = None if gate.pair is None else Doorkeeper(self._context, gate.allowed)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        self._socket.setsockopt(zmq.BACKLOG, BACKLOG)
         bound_queues(self._socket)
         gate.guard(self._socket)
-        unproven = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-        events = zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | unproven
-        self._events = self._socket.get_monitor_socket(events)
+        self._connections = Connections(gate.pair is not None, connections_max())
+        self._events = self._watch_events()
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -161,14 +172,16 @@ class BoundSocket:
         reading.register(self._socket, zmq.POLLIN)
         rung = self._rung.fileno()
         while not self._is_closing:
-            ready = dict((reading if self._can_read() else resting).poll())
+            wait_ms = None if self._connections.are_all_proven else LOOK_MS
+            ready = dict((reading if self._can_read() else resting).poll(wait_ms))
             if rung in ready:
                 self._rung.recv(4096)
                 self._is_rung = False  # before looking: a thread that posts after this rings again
             if self._socket in ready:
                 self._take_in()
-            if self._events in ready and self._next_event() != zmq.EVENT_CLOSED:
-                self._refused()
+            if self._events in ready:
+                self._take_events()
+            self._connections.look()
             if self._door is not None and self._door.socket in ready:
                 self._door.answer()
             self._send_all()
@@ -190,9 +203,41 @@ class BoundSocket:
             except zmq.ZMQError:
                 self.undelivered += 1
 
-    def _next_event(self) -> int:
-        """Return the next event of the socket: a peer that could not show who it is, or the address let go of."""
-        return int.from_bytes(self._events.recv_multipart()[0][:2], sys.byteorder)
+    def _watch_events(self) -> Any:
+        """Return the socket that tells what becomes of connections, and of the address."""
+        import zmq
+
+        unproven = zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+        of_connections = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_ACCEPT_FAILED
+        address = f"inproc://{id(self)}"
+        self._socket.monitor(address, zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | unproven | of_connections)
+        events = self._context.socket(zmq.PAIR)
+        events.setsockopt(zmq.LINGER, 0)
+        events.setsockopt(zmq.RCVHWM, 1)  # beside the 1,000 that the other side has by default
+        events.connect(address)
+        return events
+
+    def _take_events(self) -> None:
+        """Take some events. Raises NodeUnavailable: nobody can connect here any more."""
+        import zmq
+
+        for _ in range(EVENTS_AT_ONCE):
+            if not self._events.getsockopt(zmq.EVENTS) & int(zmq.POLLIN):
+                return
+            event, value = self._next_event()
+            if event == zmq.EVENT_ACCEPTED:
+                self._connections.opened(value)
+            elif event == zmq.EVENT_DISCONNECTED:
+                self._connections.closed(value)
+            elif event == zmq.EVENT_ACCEPT_FAILED:
+                self._connections.refused(value)
+            elif event != zmq.EVENT_CLOSED:
+                self._refused()
+
+    def _next_event(self) -> tuple[int, int]:
+        """Return the next event, and its value: a descriptor or an errno."""
+        event, value = _EVENT.unpack(self._events.recv_multipart()[0])
+        return event, value
 
     def _free_address(self) -> None:
         """Close all when the address is free: ZeroMQ lets go of it in a thread of its own, and says so."""
@@ -200,10 +245,12 @@ class BoundSocket:
 
         self._socket.unbind(self.address)
         deadline_s = time.monotonic() + UNBIND_TIMEOUT_S
-        while self._events.poll(max(0, milliseconds_left(deadline_s))) and self._next_event() != zmq.EVENT_CLOSED:
+        while self._events.poll(max(0, milliseconds_left(deadline_s))) and self._next_event()[0] != zmq.EVENT_CLOSED:
             pass
+        while self._events.poll(0):  # while ZeroMQ waits for room for an event, nothing of it can be closed
+            self._next_event()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
-        self._socket.disable_monitor()
+        self._socket.monitor(None, 0)
         self._context.destroy(linger=0)

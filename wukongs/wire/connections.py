@@ -1,0 +1,152 @@
+"""Connections: the TCP connections of a bound socket, so that strangers cannot take all descriptors or the memory.
+
+ZeroMQ takes every connection, and reads what comes before the other side has shown who it is: a frame of up to
+MAXMSGSIZE, and in its old versions messages without end. It bounds the time of that only (HANDSHAKE_IVL). So:
+
+* A connection is proven once the node has sent more over it than it sends to anybody: after a handshake with the key,
+  where there are keys. The system counts what the other side has acknowledged (TCP_INFO).
+* At most UNPROVEN_MAX connections are not proven. For a new one, the oldest of them is shut.
+* One that is not proven and has sent UNPROVEN_BYTES_MAX is shut; all are looked at each LOOK_MS.
+* At most connections_max are open. Beyond that, the oldest that is not proven is shut, or else the new one.
+
+The thread that asks is told of connections by ZeroMQ's events. ZeroMQ goes on only when no more than 1,000 events are
+not taken: so there are never more connections than that of which nobody here knows. The connections themselves belong
+to ZeroMQ; shutting one ends it over there. Systems other than Linux do not count: there only the time is bounded.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from wukongs.errors import NodeUnavailable
+
+HANDSHAKE_MS = 2000
+"""A side that has not shown who it is by then is let go by ZeroMQ."""
+UNPROVEN_MAX = 256
+UNPROVEN_BYTES_MAX = 1 << 14
+"""A handshake takes less than 1 KiB."""
+LOOK_MS = 20
+REFUSED_S = 1.0
+"""After so long without a descriptor for one more connection the socket gives up."""
+_SENT_TO_ANYBODY, _SENT_TO_ANYBODY_WITH_KEYS = 64, 260
+"""Bytes: ZMTP's greeting; the greeting, CURVE's WELCOME, and an ERROR. With READY it is 301."""
+_ACKNOWLEDGED, _RECEIVED = 120, 128
+"""Where Linux has two 64-bit counts in its tcp_info (tcpi_bytes_acked, tcpi_bytes_received)."""
+_IS_COUNTED = sys.platform == "linux"
+_LACKING = (errno.EMFILE, errno.ENFILE)
+
+
+class Counted(NamedTuple):
+    """Bytes that have gone over a connection, each way."""
+
+    acknowledged: int
+    received: int
+
+
+class Connections:
+    """The connections of one bound socket. Used by one thread. shut: how many were shut here."""
+
+    def __init__(self, has_keys: bool, connections_max: int) -> None:
+        self._sent_to_anybody = _SENT_TO_ANYBODY_WITH_KEYS if has_keys else _SENT_TO_ANYBODY
+        self._connections_max = connections_max
+        self._unproven: dict[int, Any] = {}
+        """Descriptor -> address of the other side, the oldest first."""
+        self._proven: set[int] = set()
+        self._refused_s: float | None = None
+        self._looked_s = 0.0
+        self.shut = 0
+
+    def __len__(self) -> int:
+        return len(self._unproven) + len(self._proven)
+
+    @property
+    def are_all_proven(self) -> bool:
+        return not self._unproven
+
+    def opened(self, descriptor: int) -> None:
+        """Note a new connection; shut one if there are too many."""
+        self._refused_s = None
+        self.closed(descriptor)  # that of an earlier connection
+        if not _IS_COUNTED:
+            return
+        with suppress(OSError), borrowed(descriptor) as connection:
+            self._unproven[descriptor] = connection.getpeername()
+        while self._unproven and (len(self._unproven) > UNPROVEN_MAX or len(self) > self._connections_max):
+            oldest = next(iter(self._unproven))
+            self._look_at(oldest)
+            if oldest in self._unproven:
+                self._shut(oldest)
+
+    def closed(self, descriptor: int) -> None:
+        """Note the end of a connection."""
+        self._proven.discard(descriptor)
+        self._unproven.pop(descriptor, None)
+
+    def look(self) -> None:
+        """Find out which connections are proven by now, and shut those that send too much before; now and then."""
+        if self._unproven and time.monotonic() - self._looked_s >= LOOK_MS / 1000:
+            for descriptor in list(self._unproven):
+                self._look_at(descriptor)
+            self._looked_s = time.monotonic()
+
+    def _look_at(self, descriptor: int) -> None:
+        try:
+            with borrowed(descriptor) as connection:
+                counted = counted_of(connection)
+        except OSError:
+            del self._unproven[descriptor]  # ZeroMQ has closed it, and says so soon
+            return
+        if counted.acknowledged > self._sent_to_anybody:
+            del self._unproven[descriptor]
+            self._proven.add(descriptor)
+        elif counted.received > UNPROVEN_BYTES_MAX:
+            self._shut(descriptor)
+
+    def refused(self, number: int) -> None:
+        """Take note of a connection that could not be accepted, and why (an errno). Room is made for a next one.
+
+        Raises NodeUnavailable: there has been no descriptor for so long that nobody can connect here any more."""
+        if number not in _LACKING:
+            return
+        now = time.monotonic()
+        for descriptor in list(self._unproven):
+            self._shut(descriptor)
+        if self._refused_s is None:
+            self._refused_s = now
+        elif now - self._refused_s > REFUSED_S:
+            raise NodeUnavailable(
+                "this process has no file descriptor left for one more connection: start it with a higher limit "
+                "(ulimit -n)"
+            )
+
+    def _shut(self, descriptor: int) -> None:
+        address = self._unproven.pop(descriptor)
+        with suppress(OSError), borrowed(descriptor) as connection:
+            if connection.getpeername() == address:  # else it is another one by now
+                connection.shutdown(socket.SHUT_RDWR)
+                self.shut += 1
+
+
+@contextmanager
+def borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """Give a connection of ZeroMQ's as a socket."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=descriptor)
+    try:
+        yield connection
+    finally:
+        connection.detach()
+
+
+def counted_of(connection: socket.socket) -> Counted:
+    """Return what has gone over a connection so far. Raises OSError."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED + 8)
+    if len(told) < _RECEIVED + 8:
+        return Counted(sys.maxsize, 0)  # a Linux of before 4.1: it counts as proven
+    return Counted(*struct.unpack_from("=QQ", told, _ACKNOWLEDGED))
