@@ -15,6 +15,7 @@ from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cluster.node_config import NodeConfig, load_node_config
 from wukongs.settings import take_turns_quickly
+from wukongs.wire.descriptors import is_lack
 
 _EPILOG = """examples:
   wukongs node --config node.toml
@@ -107,7 +108,8 @@ class _Stopped:
 
     def fail(self, error: BaseException) -> None:
         """End since the node has failed. May be called from any thread."""
-        self._status = complain(str(error), REFUSED)
+        advice = ": start it with a higher limit of open files (ulimit -n)" if is_lack(error) else ""
+        self._status = complain(f"{error}{advice}", REFUSED)
         self._is_wished.set()
 
     def _stop(self, number: int, _: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import Frame, MessageError
 from wukongs.wire.codec import ANSWER, Header, packet_of, to_frames
+from wukongs.wire.descriptors import is_lack
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import refusal
 from wukongs.wire.traffic import WireTraffic
@@ -25,8 +26,8 @@ def unknown_kind(kind: str) -> DataError:
 class Answerer:
     """handlers: by kind, looked up at each request; workers: which of them answer a kind; post: sends frames to a peer,
     from any thread; quick: kinds that are answered by the thread of the socket at once, which saves two changes of
-    thread, and has to be quick. exhausted: called with the kind of a request that found no memory, or no thread at
-    all, and the error: what comes next may end in the same way."""
+    thread, and has to be quick. exhausted: called with the kind of a request that found no memory, no file descriptor,
+    or no thread at all, and the error: what comes next may end in the same way."""
 
     def __init__(
         self,
@@ -88,6 +89,10 @@ class Answerer:
             self._exhausted(packet.kind, NodeUnavailable(f"no memory is left to answer '{packet.kind}' of other nodes"))
             return refusal(error)
         except Exception as error:
+            if is_lack(error):
+                lack = NodeUnavailable(f"no file descriptor is left to answer '{packet.kind}' of other nodes ({error})")
+                self._exhausted(packet.kind, lack)
+                return refusal(error)
             _log.exception("a request of kind '%s' failed", packet.kind)
             self._traffic.add("failed")
             return refusal(error)

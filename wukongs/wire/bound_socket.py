@@ -15,6 +15,7 @@ from wukongs.errors import SettingsError
 from wukongs.live.header import Frame
 from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.connections import HANDSHAKE_MS, LOOK_MS, Connections
+from wukongs.wire.context import begin_sending
 from wukongs.wire.descriptors import NEEDED, connections_max, make_room
 from wukongs.wire.transport import bound_queues, check_address, milliseconds_left, receive_frames, send_frames
 from wukongs.wire.trust import Gate
@@ -89,6 +90,7 @@ class BoundSocket:
         gate = Gate() if gate is None else gate
         check_address(address, allow_remote=gate.pair is not None)
         make_room(at_most=NEEDED)
+        begin_sending()
         self._context = zmq.Context()  # a doorkeeper answers for all of one
         self._door = None if gate.pair is None else Doorkeeper(self._context, gate.allowed)
         self._socket = self._context.socket(zmq.ROUTER)

@@ -16,7 +16,6 @@ to ZeroMQ; shutting one ends it over there. Systems other than Linux do not coun
 
 from __future__ import annotations
 
-import errno
 import socket
 import struct
 import sys
@@ -26,6 +25,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from wukongs.errors import NodeUnavailable
+from wukongs.wire.descriptors import Lack, is_lack
 
 HANDSHAKE_MS = 2000
 """A side that has not shown who it is by then is let go by ZeroMQ."""
@@ -33,14 +33,13 @@ UNPROVEN_MAX = 256
 UNPROVEN_BYTES_MAX = 1 << 14
 """A handshake takes less than 1 KiB."""
 LOOK_MS = 20
-REFUSED_S = 1.0
-"""After so long without a descriptor for one more connection the socket gives up."""
 _SENT_TO_ANYBODY, _SENT_TO_ANYBODY_WITH_KEYS = 64, 260
 """Bytes: ZMTP's greeting; the greeting, CURVE's WELCOME, and an ERROR. With READY it is 301."""
+_RESET = struct.pack("=ii", 1, 0)
+"""The system keeps nothing of a connection that is closed, and tells the other side at once."""
 _ACKNOWLEDGED, _RECEIVED = 120, 128
 """Where Linux has two 64-bit counts in its tcp_info (tcpi_bytes_acked, tcpi_bytes_received)."""
 _IS_COUNTED = sys.platform == "linux"
-_LACKING = (errno.EMFILE, errno.ENFILE)
 
 
 class Counted(NamedTuple):
@@ -56,15 +55,16 @@ class Connections:
     def __init__(self, has_keys: bool, connections_max: int) -> None:
         self._sent_to_anybody = _SENT_TO_ANYBODY_WITH_KEYS if has_keys else _SENT_TO_ANYBODY
         self._connections_max = connections_max
-        self._unproven: dict[int, Any] = {}
-        """Descriptor -> address of the other side, the oldest first."""
-        self._proven: set[int] = set()
-        self._refused_s: float | None = None
+        self._known: dict[int, Any] = {}
+        """Descriptor -> address of the other side."""
+        self._unproven: dict[int, None] = {}
+        """Descriptors, those of the oldest connections first."""
+        self._lack = Lack()
         self._looked_s = 0.0
         self.shut = 0
 
     def __len__(self) -> int:
-        return len(self._unproven) + len(self._proven)
+        return len(self._known)
 
     @property
     def are_all_proven(self) -> bool:
@@ -72,21 +72,24 @@ class Connections:
 
     def opened(self, descriptor: int) -> None:
         """Note a new connection; shut one if there are too many."""
-        self._refused_s = None
+        self._lack.end()
         self.closed(descriptor)  # that of an earlier connection
         if not _IS_COUNTED:
             return
         with suppress(OSError), borrowed(descriptor) as connection:
-            self._unproven[descriptor] = connection.getpeername()
+            self._known[descriptor] = connection.getpeername()
+            self._unproven[descriptor] = None
         while self._unproven and (len(self._unproven) > UNPROVEN_MAX or len(self) > self._connections_max):
             oldest = next(iter(self._unproven))
             self._look_at(oldest)
             if oldest in self._unproven:
                 self._shut(oldest)
+        if len(self) > self._connections_max:
+            self._shut(descriptor)
 
     def closed(self, descriptor: int) -> None:
         """Note the end of a connection."""
-        self._proven.discard(descriptor)
+        self._known.pop(descriptor, None)
         self._unproven.pop(descriptor, None)
 
     def look(self) -> None:
@@ -101,11 +104,10 @@ class Connections:
             with borrowed(descriptor) as connection:
                 counted = counted_of(connection)
         except OSError:
-            del self._unproven[descriptor]  # ZeroMQ has closed it, and says so soon
+            self.closed(descriptor)  # ZeroMQ says so soon
             return
         if counted.acknowledged > self._sent_to_anybody:
             del self._unproven[descriptor]
-            self._proven.add(descriptor)
         elif counted.received > UNPROVEN_BYTES_MAX:
             self._shut(descriptor)
 
@@ -113,23 +115,22 @@ class Connections:
         """Take note of a connection that could not be accepted, and why (an errno). Room is made for a next one.
 
         Raises NodeUnavailable: there has been no descriptor for so long that nobody can connect here any more."""
-        if number not in _LACKING:
+        if not is_lack(number):
             return
-        now = time.monotonic()
         for descriptor in list(self._unproven):
             self._shut(descriptor)
-        if self._refused_s is None:
-            self._refused_s = now
-        elif now - self._refused_s > REFUSED_S:
+        if self._lack.is_lasting():
             raise NodeUnavailable(
                 "this process has no file descriptor left for one more connection: start it with a higher limit "
                 "(ulimit -n)"
             )
 
     def _shut(self, descriptor: int) -> None:
-        address = self._unproven.pop(descriptor)
+        address = self._known[descriptor]
+        self.closed(descriptor)
         with suppress(OSError), borrowed(descriptor) as connection:
             if connection.getpeername() == address:  # else it is another one by now
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 connection.shutdown(socket.SHUT_RDWR)
                 self.shut += 1
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import resource
+import time
 from contextlib import suppress
 
 from wukongs.errors import SettingsError
@@ -14,6 +16,8 @@ NEEDED = 512
 PER_NODE = 64
 """Descriptors for the connections of a node with one other node, each way."""
 WISHED = 1 << 16
+LACK_S = 1.0
+"""After so long without a descriptor for another connection, a process gives up."""
 _OWN = 256
 """For files, memory maps, and the connections that a process opens itself."""
 
@@ -36,6 +40,32 @@ def make_room(other_nodes: int = 0, *, at_most: int = WISHED) -> None:
             f"{f' and {other_nodes} other nodes' if other_nodes else ''}, and the hard limit is {hard}. Raise that "
             "(ulimit -Hn, LimitNOFILE of a systemd unit)"
         )
+
+
+def is_lack(error: object) -> bool:
+    """Tell whether an error, or an errno, says that this process or the machine has no descriptor left."""
+    while isinstance(error, BaseException) and getattr(error, "errno", None) is None and error.__cause__ is not None:
+        error = error.__cause__
+    return getattr(error, "errno", error) in (errno.EMFILE, errno.ENFILE)
+
+
+class Lack:
+    """Tells a lack of descriptors that lasts from one that passes."""
+
+    def __init__(self) -> None:
+        self._began_s = self._last_s = -LACK_S
+
+    def is_lasting(self) -> bool:
+        """Note that there was none; tell whether that has been so for LACK_S."""
+        now = time.monotonic()
+        if now - self._last_s >= LACK_S:  # the one before has passed
+            self._began_s = now
+        self._last_s = now
+        return now - self._began_s >= LACK_S
+
+    def end(self) -> None:
+        """Note that there was one."""
+        self._last_s = -LACK_S
 
 
 def connections_max() -> int:

@@ -32,6 +32,7 @@ from wukongs.wire.answering import Answerer, unknown_kind
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
+from wukongs.wire.descriptors import Lack, is_lack
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
@@ -79,7 +80,8 @@ class Network:
     introduction: the packet with which this node introduces itself; admit(life, known, introduction): raises a
     WukongsError if a life of another node may not be let in; known: the one that was let in before. It is called by the
     thread of the socket. open_kinds: kinds of requests that are answered to any life; failed: called with an error that
-    ends the socket; exhausted: see Answerer.
+    ends the socket; exhausted: see Answerer; also called, with no kind, when this node could open no connection to
+    others for a while.
 
     trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
     answered by the thread of the socket itself; everything else waits for them. waits: groups of kinds whose handlers
@@ -124,6 +126,7 @@ class Network:
             Workers(f"wukongs-peers-{me.node}.{level}", workers_max, requests_max - workers_max) for level in levels
         ]
         self._gate = (trust or Trust()).read()
+        self._exhausted, self._lack = exhausted, Lack()
         self._askers = [Asker(self._connect, self.traffic, asks_max) for _ in levels]
         self._socket = BoundSocket(
             address,
@@ -299,7 +302,14 @@ class Network:
                 peer.refusal = error_in(Packet(header.kind, header.fields))
 
     def _connect(self, address: str) -> Line:
-        return Line(address, self._keys)
+        try:
+            line = Line(address, self._keys)
+        except NodeUnavailable as error:
+            if is_lack(error) and self._lack.is_lasting():
+                self._exhausted("", error)
+            raise
+        self._lack.end()
+        return line
 
     def _question(self, node: int, packet: Packet, strangers: list[_Peer]) -> Question:
         peer = self._peers.get(node)

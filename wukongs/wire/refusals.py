@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from typing import Any
 
 from wukongs import errors
 from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
+from wukongs.wire.descriptors import is_lack
 from wukongs.wire.packets import Packet
 
 REFUSED = "refused"
@@ -33,7 +33,7 @@ def exhausted(error: BaseException) -> WukongsError | None:
             "the node has too little memory left for this request. Ask for less at a time, ask again when less is "
             "under way, or give the node more memory"
         )
-    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+    if is_lack(error):
         return NodeUnavailable(
             f"the node has no file descriptors left ({error}). Ask again when fewer clients and files are open, or "
             "start it with a higher limit (ulimit -n)"

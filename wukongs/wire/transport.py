@@ -104,7 +104,7 @@ class Line:
             raise NodeUnavailable(
                 f"{address}: this process cannot open one more connection ({error}). Ask again when it has fewer, or "
                 "start it with a higher limit (ulimit -n)"
-            ) from None
+            ) from error
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)

@@ -8,6 +8,7 @@ import errno
 import resource
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -184,14 +185,15 @@ def test_all_connections_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     friends = [ClientChannel(clients.address) for _ in range(3)]
     for friend in friends:
         assert is_answered(friend)
-    wait_until(lambda: clients._socket._connections.are_all_proven, "they are known")
+    known = clients._socket._connections
+    wait_until(lambda: len(known) == 3 and known.are_all_proven, "they are known")
     one_more = ClientChannel(clients.address)
     with pytest.raises(NodeUnavailable):
         one_more.ask(Packet("echo"), 0.5)
     for friend in friends:
         assert is_answered(friend)
     friends.pop().close()
-    wait_until(lambda: len(clients._socket._connections) < 3, "one is gone")
+    wait_until(lambda: len(known) < 3, "one is gone")
     assert is_answered(one_more)
     for friend in [*friends, one_more]:
         friend.close()
@@ -219,7 +221,7 @@ def test_a_socket_closes_while_strangers_are_connected(served: Served) -> None:
 
 
 def test_no_descriptor_for_another_connection_ends_it_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "REFUSED_S", 0.0)
+    monkeypatch.setattr(descriptors, "LACK_S", 0.05)
     of_a_socket = Connections(has_keys=True, connections_max=10)
     of_a_socket.refused(errno.ECONNABORTED)
     of_a_socket.refused(errno.ECONNABORTED)
@@ -227,6 +229,11 @@ def test_no_descriptor_for_another_connection_ends_it_by_name(monkeypatch: pytes
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
         of_a_socket.opened(one.fileno())  # there are some again
     of_a_socket.refused(errno.EMFILE)
+    time.sleep(0.06)
+    of_a_socket.refused(errno.EMFILE)  # again, after a while without any
+    time.sleep(0.03)
+    of_a_socket.refused(errno.EMFILE)
+    time.sleep(0.03)
     with pytest.raises(NodeUnavailable, match=r"no file descriptor left for one more connection: .*ulimit -n"):
         of_a_socket.refused(errno.EMFILE)
 

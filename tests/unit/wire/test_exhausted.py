@@ -14,7 +14,7 @@ from tests.unit.wire.conftest import ANY_PORT, Nodes, echo, wait_until
 from tests.unit.wire.pieces import STREAM, make_piece, many
 from tests.unit.wire.test_client_socket import Ingest
 from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
-from wukongs.wire import bound_socket, ingesting, transport
+from wukongs.wire import bound_socket, descriptors, ingesting, transport
 from wukongs.wire import workers as workers_module
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
@@ -133,6 +133,45 @@ def test_a_request_that_finds_no_memory_or_no_thread_is_told(nodes: Nodes, threa
         ("stage", "no thread can be started that would answer other nodes"),
         ("stage", "no memory is left to answer 'stage' of other nodes"),
     ]
+
+
+def test_a_request_that_finds_no_descriptor_is_told(nodes: Nodes) -> None:
+    def fail(_: Packet) -> Packet:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    told: list[tuple[str, str]] = []
+    asker = nodes.start(0)
+    nodes.join(asker, nodes.start(1, {"stage": fail}, exhausted=lambda kind, error: told.append((kind, str(error)))))
+    with pytest.raises(NodeUnavailable, match="no file descriptors left"):
+        asker.ask([(1, Packet("stage"))], 20)
+    ((kind, said),) = told
+    assert (kind, said[:45]) == ("stage", "no file descriptor is left to answer 'stage' ")
+
+
+def test_a_node_that_can_open_no_connection_for_a_while_is_told(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+    asker = nodes.start(0, exhausted=lambda kind, error: told.append((kind, str(error))))
+    nodes.join(asker, nodes.start(1, {"echo": echo}))
+
+    def none(*_: Any) -> Any:
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr(descriptors, "LACK_S", 0.3)
+
+    def ask_in_vain() -> None:
+        with pytest.raises(NodeUnavailable, match="this process cannot open one more connection"):
+            asker.ask([(1, Packet("echo"))], 20)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transport.context(), "socket", none, raising=False)
+        ask_in_vain()
+        assert told == []
+    assert asker.ask([(1, Packet("echo"))], 20)[0].kind == "echo"  # it has passed
+    asker._askers[0].keep_only(set())
+    with monkeypatch.context() as patched:
+        patched.setattr(transport.context(), "socket", none, raising=False)
+        wait_until(lambda: bool([ask_in_vain(), told][1]), "it lasts")
+    assert told[0][0] == ""
 
 
 def test_a_node_without_threads_says_so_and_serves_again(nodes: Nodes, threads: Threads) -> None:
