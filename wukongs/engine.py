@@ -278,6 +278,8 @@ class Engine:
         lateness_ms: int = 0,
         on_late: OnLate = None,
         idle_timeout_ms: int | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> Stream:
         """Declare a stream. timing: IRIs of the predicates whose tuples only live in windows, or True for all; into:
         IRI of the graph that the other tuples join (default: the default graph); batch_ms: length of a stream batch;
@@ -290,8 +292,9 @@ class Engine:
         which is enough with a lateness_ms. Without either, a time that falls is a StreamError. idle_timeout_ms: a
         stream that brings nothing for so long, by the clock of the machine, closes what it has and follows the other
         streams, until it brings something again; what then comes behind them is late. A stream that was found in the
-        data folder is returned to whoever first declares it with the same options. Raises StreamError (declared
-        already), SettingsError.
+        data folder is returned to whoever first declares it with the same options. timeout_s: on a cluster, how long
+        the other nodes may take (default: as long as each step may, 30 s). Raises StreamError (declared already),
+        SettingsError.
         """
         name = graph_term(stream_iri).text[1:-1]
         options = stream_options(
@@ -306,7 +309,8 @@ class Engine:
             on_late,
             idle_timeout_ms,
         )
-        declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))
+        with waiting(timeout_s):
+            declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))
         return declared
 
     def push_many(
@@ -342,6 +346,7 @@ class Engine:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
         bindings: Arguments | None = None,
+        timeout_s: float | None = None,
     ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
@@ -357,13 +362,16 @@ class Engine:
         variables. A window has the rows of all queries; its first variable, `argument`, is the number of the table's
         row, from 0. A query without rows is not in it. rows_max counts for each query, the other limits for all.
 
+        timeout_s: on a cluster, how long the other nodes may take (default: as long as each step may, 30 s).
+
         Raises SettingsError (an option, a column that is no variable), QuerySyntaxError, DataError (a term or a missing
         one in bindings), UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its
         stream's batch_ms, a name that is taken).
         """
         table = None if bindings is None else bindings_text(bindings)
         source = QuerySource(text, base, output, unread_bytes_max, unread, table)
-        return self._backend.register(parse_continuous(source), source, on_result)
+        with waiting(timeout_s):
+            return self._backend.register(parse_continuous(source), source, on_result)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
@@ -395,7 +403,7 @@ class Engine:
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until all closed stream batches are visible and all due windows reported.
 
-        Raises StreamError when timeout_s (seconds) passes first."""
+        Raises StreamError when timeout_s (seconds) passes first. On a cluster it says which nodes are missing."""
         self._backend.settle(timeout_s)
 
     # --- the engine itself --------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from wukongs.live.declarations import (
     options_for_readers,
     parse_continuous,
 )
+from wukongs.live.injector import not_settled
 from wukongs.live.lateness import COUNT, LateTuples
 from wukongs.live.query_group import terms_of_bindings
 from wukongs.live.query_templates import constants_of
@@ -261,7 +262,7 @@ class ClusterBackend:
                 check_window(window, make_stream(core, name, options, 0))
             if self._submit(_declaration(name, options, control.keys.get(name, ""), is_made=True)):
                 with suppress(StreamError, NodeUnavailable):  # only a busy cluster shows it later than that
-                    self._settling.settle(SHOW_S)  # its home says what it begins with
+                    self._settling.settle(current().within(SHOW_S))  # its home says what it begins with
 
     def _check_made(self, query: Query) -> bool:
         """Do as check_made, over the queries and streams of the log. Called with the lock held."""
@@ -344,7 +345,8 @@ class ClusterBackend:
     def _wait_for_closed_queries(self) -> None:
         """Wait until the log has heard of all queries that were closed here."""
         host, store = self._host, self._store
-        host.wait_until(lambda node: not closing_here(node, store), RECORD_S, "the ends of queries")
+        seconds = current().within(RECORD_S)
+        host.wait_until(lambda node: not closing_here(node, store), seconds, "the ends of queries")
 
     def _submit(self, record: DeclareStream | DropStream | RegisterQuery | MoveQuery | AlterQuery) -> bool:
         """Hand in a record, and return once reads see it on all nodes that answer; False if it is no news."""
@@ -352,7 +354,7 @@ class ClusterBackend:
             sn = self._host.carry_out(ev.Submitted(record), current().within(RECORD_S))
         except Dropped:
             return False
-        self._settling.show(sn, SHOW_S)
+        self._settling.show(sn, current().within(SHOW_S))
         return True
 
     def close_query(self, name: str) -> None:
@@ -369,7 +371,8 @@ class ClusterBackend:
             self._settling.settle(timeout_s)
         except NodeUnavailable as error:
             if timeout_s is not None and time.monotonic() - started_s >= timeout_s:
-                raise StreamError(f"not settled within timeout_s = {timeout_s:g}: {error}") from error
+                why = NodeUnavailable(f"{error}: {self._host.who_is_away()}")
+                raise not_settled(timeout_s, why) from why
             raise
 
     # --- the engine itself --------------------------------------------------------------------------------------------
@@ -411,6 +414,7 @@ class ClusterBackend:
         know are missing."""
         node = self._host.node
         counts, silent = self._counting.cluster()
+        unheard = {*silent, *node.silent_members}
         reads = counts.pop("reads_of_other_nodes", {})
         own = self._counting.own()
         return {
@@ -418,7 +422,7 @@ class ClusterBackend:
             "node": node.me.node,
             "leader": node.log.leader,
             "members": {
-                str(number): SILENT if number in node.silent_members else member.role.value
+                str(number): SILENT if number in unheard else member.role.value
                 for number, member in node.control.members.items()
             },
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},

@@ -186,7 +186,7 @@ class ClusterNode:
         self._idle_watch = IdleWatch(host, store, writers)
         settling = self._settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
-        counting = Counting(host, store, network, partial(stats_of, store.joined, prepared))
+        counting = Counting(host, store, network, network.is_connected, partial(stats_of, store.joined, prepared))
         self.backend = ClusterBackend(
             host, store, claims, self._changes, writers, settling, counting, network, network.stats
         )

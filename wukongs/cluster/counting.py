@@ -8,6 +8,7 @@ joined later. Things without a shard are counted at each node and added.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.cluster.host import Host
-from wukongs.cluster.members import members_of
+from wukongs.cluster.members import is_silent, members_of
 from wukongs.cluster.node_records import by_shard
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import WukongsError
@@ -24,15 +25,21 @@ from wukongs.wire.packets import Packet, Peers
 
 COUNTS = "counts"
 ASK_S = 2.0
+ROUND_S = 0.6
+"""All are asked again after so long, and twice as long: one of which nothing is heard by then is not asked again."""
 ALONE_S = 0.5
 """How long each node may take once one has not answered in time."""
 Facts = dict[str, Any]
 
 
 class Counting:
-    """Asks the other nodes for one node, and answers them. facts: the node's own engine's, as JSON."""
+    """Asks the other nodes for one node, and answers them. is_reached: whether there is a connection to a node; facts:
+    the node's own engine's, as JSON."""
 
-    def __init__(self, host: Host, store: NodeStore, peers: Peers, facts: Callable[[], Facts]) -> None:
+    def __init__(
+        self, host: Host, store: NodeStore, peers: Peers, is_reached: Callable[[int], bool], facts: Callable[[], Facts]
+    ) -> None:
+        self._is_reached = is_reached
         self._host, self._store, self._peers, self.own = host, store, peers, facts
         self._counting = threading.Lock()
 
@@ -63,16 +70,25 @@ class Counting:
         """Return the counts of the cluster, as Engine.stats, and the members that have not answered, or are not asked
         since nothing is heard of them."""
         members = sorted(members_of(self._host) | {self._host.me.node})
-        heard = [node for node in members if node not in self._host.node.silent_members]
+        deadline, round_s = time.monotonic() + ASK_S, ROUND_S
         answers = dict[int, Packet]()
-        try:
-            found = self._peers.ask([(node, Packet(COUNTS)) for node in heard], ASK_S)
-            answers.update(zip(heard, found, strict=True))
-        except WukongsError:
-            for node in heard:
+        while not answers:
+            heard = [node for node in members if self._is_heard(node)]
+            try:
+                found = self._peers.ask([(node, Packet(COUNTS)) for node in heard], round_s)
+                answers.update(zip(heard, found, strict=True))
+            except WukongsError:
+                round_s *= 2
+                if time.monotonic() >= deadline:
+                    break
+        if not answers:
+            for node in filter(self._is_heard, members):
                 with suppress(WukongsError):
                     answers[node] = self._peers.ask([(node, Packet(COUNTS))], ALONE_S)[0]
         return merged(self._host.me.node, answers), [node for node in members if node not in answers]
+
+    def _is_heard(self, node: int) -> bool:
+        return node == self._host.me.node or (self._is_reached(node) and not is_silent(self._host.node, node))
 
 
 def merged(me: int, answers: Mapping[int, Packet]) -> Facts:

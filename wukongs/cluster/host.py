@@ -408,7 +408,7 @@ class Host:
                     if holds(self.node):
                         break
                     raise NodeUnavailable(
-                        f"node {self.me.node}: waited {timeout_s:.3g} s for {what}: {self._who_is_away()}"
+                        f"node {self.me.node}: waited {timeout_s:.3g} s for {what}: {self.who_is_away()}"
                     )
         return self.node
 
@@ -452,13 +452,13 @@ class Host:
             return outcome.result(timeout_s)
         except FutureTimeout:
             raise NodeUnavailable(
-                f"node {self.me.node}: {who} did not answer within {timeout_s:.3g} s: {self._who_is_away()}"
+                f"node {self.me.node}: {who} did not answer within {timeout_s:.3g} s: {self.who_is_away()}"
             ) from None
         finally:
             with self._changed:
                 self._outcomes.discard(outcome)
 
-    def _who_is_away(self) -> str:
+    def who_is_away(self) -> str:
         """Say which nodes are not heard, and what is to be done."""
         silent = self.node.silent_members
         if not silent:

@@ -522,7 +522,8 @@ def _on_result_done(core: Core) -> None:
         core.changed.notify_all()
 
 
-def not_settled(timeout_s: float | None) -> StreamError:
-    """Return the error of a wait that was too short. timeout_s: None if it was not its time that has ended it."""
+def not_settled(timeout_s: float | None, why: object = None) -> StreamError:
+    """Return the error of a wait that was too short. timeout_s: None if something else has ended it; why: what it
+    waited for, if that is known."""
     within = "before the wait was given up" if timeout_s is None else f"within timeout_s = {timeout_s:g}"
-    return StreamError(f"not settled {within}: give it more time")
+    return StreamError(f"not settled {within}: {why or 'give it more time'}")

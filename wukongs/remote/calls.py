@@ -29,6 +29,7 @@ from wukongs.live.injector import not_settled
 from wukongs.live.prepared_query import PreparedQuery
 from wukongs.live.query_group import bindings_table, bindings_text
 from wukongs.live.stream import Stream, push_many
+from wukongs.query.limits import waiting
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term
 from wukongs.remote.columns import Outgoing
@@ -274,9 +275,9 @@ class Calls:
             try:
                 self._engine.settle(min(max(left, 0), POLL_S))
                 return _value(None)
-            except StreamError:
+            except StreamError as error:
                 if session.is_ended or (timeout_s is not None and left <= POLL_S):
-                    raise not_settled(timeout_s) from None
+                    raise not_settled(timeout_s, error.__cause__) from None
 
     def _ingest_addresses(self, session: Session, args: Args) -> Packet:
         """Return where pipelines find the nodes of a cluster; none: where this client has found this one."""
@@ -294,7 +295,8 @@ class Calls:
                 known = None
             is_own = known is not None and session.token in known.holders and not is_again
             if known is None or is_own or known.options != options:
-                known = _Declared(self._declare(name, options, is_shared=not is_own), options)
+                with waiting(args.get("timeout_s")):
+                    known = _Declared(self._declare(name, options, is_shared=not is_own), options)
                 self._declared[name] = known
             known.holders.add(session.token)
             with session.lock:
@@ -363,7 +365,8 @@ class Calls:
                 pass  # the client that had registered it has left
             else:
                 self._forget_closed()
-                query = self._register_anew(name, source, is_again=is_again)
+                with waiting(args.get("timeout_s")):
+                    query = self._register_anew(name, source, is_again=is_again)
                 known = self._registered[name] = _Registered(query, None)
             known.owner = session.token
         return _value(self._described(session, known.query, args, is_owner=True))

@@ -271,6 +271,8 @@ class RemoteEngine:
         lateness_ms: int = 0,
         on_late: OnLate = None,
         idle_timeout_ms: int | None = None,
+        *,
+        timeout_s: float | None = None,
     ) -> RemoteStream:
         """Do the same as Engine.stream; a stream that another client has declared with the same options is shared with
         it. on_late: a path is one of the node's machine; a function is a SettingsError."""
@@ -290,7 +292,7 @@ class RemoteEngine:
             "on_late": None if on_late is None else os.fspath(on_late),
             "idle_timeout_ms": idle_timeout_ms,
         }
-        stream = RemoteStream(self._connection, options)
+        stream = RemoteStream(self._connection, options, timeout_s)
         self._use(stream)
         self._streams[stream.iri] = stream
         return stream
@@ -333,6 +335,7 @@ class RemoteEngine:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
         bindings: Arguments | None = None,
+        timeout_s: float | None = None,
     ) -> RemoteQuery:
         """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
         when this client leaves; whoever registers the same text then goes on with it."""
@@ -344,7 +347,8 @@ class RemoteEngine:
             "unread": unread,
             "bindings": None if bindings is None else bindings_text(bindings),
         }
-        answer, joined = self._connection.call("register", args, is_write=True)
+        asked, limit_s = {**args, "timeout_s": timeout_s}, answer_limit(timeout_s)
+        answer, joined = self._connection.call("register", asked, is_write=True, limit_s=limit_s)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
         self._use(query)
         if on_result is not None:
@@ -365,7 +369,7 @@ class RemoteEngine:
     def settle(self, timeout_s: float | None = None) -> None:
         """Do the same as Engine.settle; due windows were given to the on_result of this client, too."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        self._call("settle", {"timeout_s": timeout_s})
+        self._call("settle", {"timeout_s": timeout_s}, limit_s=answer_limit(timeout_s))
         for listened in self._listener.live():
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._listener.wait_for(listened, int(listened.query.call("unread")), left):

@@ -37,6 +37,7 @@ from wukongs.wire.refusals import named_error
 
 SILENCE_S = 10.0
 MARGIN_S = 10.0
+_JOIN_MIN_S = 1.0
 """The time that an answer is waited for beyond the call's own time limit, while the node says that it works."""
 FINISHED_TOLD_MAX = 1000
 _BUSY_S = 0.05
@@ -108,16 +109,17 @@ class Connection:
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
-    def joined(self) -> Joined:
-        """Return the session, a new one if the last was lost.
+    def joined(self, within_s: float | None = None) -> Joined:
+        """Return the session, a new one if the last was lost. within_s: how long a node is looked for, if that is less
+        than silence_s.
 
-        Raises NodeUnavailable (no node answers within silence_s), and what a node refuses a client with."""
-        joined, is_new = self._join_any()
+        Raises NodeUnavailable (no node answers in time), and what a node refuses a client with."""
+        joined, is_new = self._join_any(self.silence_s if within_s is None else min(within_s, self.silence_s))
         if is_new:
             self.on_new_session(joined)
         return joined
 
-    def _join_any(self) -> tuple[Joined, bool]:
+    def _join_any(self, within_s: float) -> tuple[Joined, bool]:
         """Return the session, and whether it is a new one."""
         failure = self._failure
         with self._joining:
@@ -126,7 +128,7 @@ class Connection:
             if self._failure is not None and self._failure is not failure:
                 # Somebody else has looked for a node while this thread waited for its turn: once is enough.
                 raise NodeUnavailable(str(self._failure))
-            deadline = time.monotonic() + self.silence_s
+            deadline = time.monotonic() + within_s
             failures: dict[str, str] = {}
             while self._joined is None:
                 address = self.addresses[self._place % len(self.addresses)]
@@ -137,8 +139,10 @@ class Connection:
                     self._place += 1
                     if time.monotonic() >= deadline and len(failures) == len(set(self.addresses)):
                         message = "no node answers: " + "; ".join(failures.values())
-                        self._failure = NodeUnavailable(message)
-                        raise self._failure from None
+                        failed = NodeUnavailable(message)
+                        if within_s >= self.silence_s:  # else others look for longer
+                            self._failure = failed
+                        raise failed from None
                     if len(failures) == len(set(self.addresses)):
                         time.sleep(_BETWEEN_S)
             self._failure = None
@@ -276,7 +280,7 @@ class _Asked:
 
     def until_answered(self) -> tuple[Packet, Joined]:
         while True:
-            joined = self._connection.joined()
+            joined = self._connection.joined(self._join_s())
             self._check(joined)
             try:
                 answer = self._ask(joined)
@@ -292,6 +296,12 @@ class _Asked:
                 self._begun = None
                 raise_failure(answer, joined.address)
                 return answer, joined
+
+    def _join_s(self) -> float | None:
+        """Return how long a node may be looked for: what is left of the caller's time, a moment at least."""
+        if self._deadline is None:
+            return None
+        return max(_JOIN_MIN_S, self._deadline - MARGIN_S - time.monotonic())
 
     def cancel(self) -> None:
         """Tell the node that nobody waits any more, if that is quick."""

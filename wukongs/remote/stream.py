@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 class RemoteStream:
     """Tuples in. All methods may be called from any thread; calls of one stream are taken one after the other."""
 
-    def __init__(self, connection: Connection, options: Mapping[str, Any]) -> None:
-        """Declare the stream. options: what RemoteEngine.stream was called with."""
+    def __init__(self, connection: Connection, options: Mapping[str, Any], timeout_s: float | None = None) -> None:
+        """Declare the stream. options, timeout_s: what RemoteEngine.stream was called with."""
         self._connection = connection
         self._options = options
-        answer, joined = connection.call("stream", options, is_write=True)
+        asked = {**options, "timeout_s": timeout_s}
+        answer, joined = connection.call("stream", asked, is_write=True, limit_s=answer_limit(timeout_s))
         declared = answer.fields["value"]
         self.iri: str = declared["iri"]
         self.batch_ms: int = declared["batch_ms"]

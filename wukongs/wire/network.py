@@ -236,6 +236,14 @@ class Network:
             return False
         return True
 
+    def is_connected(self, node: int) -> bool:
+        """Tell whether there is a connection over which a node is told things."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return False
+        with peer.lock:
+            return self._peers.get(node) is peer and peer.tells.is_connected()
+
     def refusals(self) -> dict[int, WukongsError]:
         """Return why nodes do not let in this life of this node, by their numbers."""
         return {node: peer.refusal for node, peer in self._peers.items() if peer.refusal is not None}

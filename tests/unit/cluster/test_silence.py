@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
 import wukongs
 from tests.clusters import cluster
-from wukongs.cluster import boot
+from tests.unit.cluster.test_counting import client_of
+from wukongs.cluster import boot, counting
 from wukongs.cluster.boot import FIRST_DISK, HELLO, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.cluster.counting import COUNTS
+from wukongs.errors import NodeUnavailable, StreamError, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.state import Node
@@ -22,6 +26,7 @@ from wukongs.wire.network import Network
 from wukongs.wire.packets import Packet
 
 STREAM = "http://ex/s"
+QUERY = f"""REGISTER QUERY q AS SELECT ?s FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s <http://ex/q> ?o }}"""
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/%d> }"
 
 
@@ -63,6 +68,8 @@ CALLS: dict[str, Callable[[wukongs.Engine, Stream], object]] = {
     "push": lambda _, stream: stream.push([("<e:new>", "<e:p>", "<e:o>", 100)], timeout_s=0.3),
     "push_many": lambda engine, _: engine.push_many({STREAM: [("<e:new>", "<e:p>", "<e:o>", 100)]}, timeout_s=0.3),
     "advance": lambda _, stream: stream.advance(1000, timeout_s=0.3),
+    "stream": lambda engine, _: engine.stream("http://ex/t", batch_ms=100, timeout_s=0.3),
+    "register": lambda engine, _: engine.register(QUERY, timeout_s=0.3),
 }
 
 
@@ -84,11 +91,68 @@ def test_a_call_ends_by_its_own_deadline(
         waited.append(timeout_s)
         return until(holds, timeout_s, what)
 
+    submit = rest.host.submit
+
+    def noting_submitted(event: Any, timeout_s: float) -> object:
+        waited.append(timeout_s)
+        return submit(event, timeout_s)
+
     monkeypatch.setattr(rest.host, "wait_until", noting_too)
-    with pytest.raises(NodeUnavailable, match=r"node [12]"):
+    monkeypatch.setattr(rest.host, "submit", noting_submitted)
+    with pytest.raises(NodeUnavailable, match=r"nodes? [12]"):
         CALLS[call](rest.engine, stream)
     assert waited, "nobody was asked or waited for"
     assert max(waited) <= 0.3
+
+
+def test_settling_says_who_is_missing(rest: ClusterNode) -> None:
+    said = "not settled within timeout_s = 0.3: .*nothing is heard of nodes 1, 2, and the rest is no majority"
+    with pytest.raises(StreamError, match=said):
+        rest.engine.settle(timeout_s=0.3)
+    with client_of(rest) as client, pytest.raises(StreamError, match=said):
+        client.settle(timeout_s=0.3)
+
+
+@pytest.mark.parametrize("call", ["stream", "register"])
+def test_a_client_is_told_who_is_missing_by_its_deadline(rest: ClusterNode, call: str) -> None:
+    with client_of(rest) as client, pytest.raises(NodeUnavailable, match=r"within 0\.\d+ s: .*nodes? 1"):
+        CALLS[call](client, None)  # type: ignore[arg-type]
+
+
+def test_the_counts_wait_for_no_node_that_has_just_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster(3, 2) as nodes:
+        nodes[0].engine.update(INSERT % 1)
+        asked: list[set[int]] = []
+        ask = Network.ask
+
+        def noting(self: Network, questions: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+            if self is nodes[0].network and questions[0][1].kind == COUNTS:
+                asked.append({node for node, _ in questions})
+            return ask(self, questions, timeout_s)
+
+        monkeypatch.setattr(Network, "ask", noting)
+        nodes[2].close()
+        deadline = time.monotonic() + 60
+        while nodes[0].network.is_connected(2):
+            assert time.monotonic() < deadline, "the connection is still there"
+            time.sleep(0.001)
+        stats = nodes[0].engine.stats()
+        assert asked == [{0, 1}]
+        assert stats["members"] == {"0": "in", "1": "in", "2": "silent"}
+        assert stats["silent_nodes"] == [2]
+        assert stats["stored_triples"] == 1
+
+
+def test_the_counts_go_without_a_node_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "ASK_S", 0.2)
+    monkeypatch.setattr(counting, "ROUND_S", 0.1)
+    may_go_on = threading.Event()
+    with cluster(2) as nodes:
+        nodes[1].network._handlers[COUNTS] = lambda _: Packet(COUNTS, {"n": may_go_on.wait(60)})  # type: ignore[index]
+        stats = nodes[0].engine.stats()
+        assert stats["silent_nodes"] == [1]
+        assert stats["members"] == {"0": "in", "1": "silent"}
+        may_go_on.set()
 
 
 def test_a_node_that_starts_says_whom_it_waits_for(
