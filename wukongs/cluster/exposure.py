@@ -83,11 +83,15 @@ class Exposure:
         pass
 
     def clock_ms(self, core: Core) -> int | None:
-        shown_ms = ms_of(self.shown)
-        counting = [one for one in self.streams.values() if one.state.counts]
-        if not counting or not self.shown:
+        if not self.shown:
             return None
-        return FOREVER_MS if all(one.is_over for one in counting) else shown_ms
+        counts = False
+        for stream in self.streams.values():
+            if stream.state.counts:
+                if not stream.is_over:
+                    return ms_of(self.shown)
+                counts = True
+        return FOREVER_MS if counts else None
 
     def exposed_ms(self) -> int:
         return ms_of(self.shown)

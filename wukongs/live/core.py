@@ -333,14 +333,14 @@ class Core:
             number = state.next_slice()
             if number is not None and number * state.batch_ms <= self._slices_to(state, clock_ms, ahead_ms):
                 ends.append(number * state.batch_ms)
-            if (number := self._joins_next(state)) is not None:
+            if (number := self._joins_next(state, clock_ms)) is not None:
                 ends.append(self._tick_end(number * state.batch_ms))
         return min(ends, default=None)
 
-    def _joins_next(self, state: StreamState) -> int | None:
+    def _joins_next(self, state: StreamState, clock_ms: int | None) -> int | None:
         """Return the stream batch of a stream that joins the stored graph next, if the clock has passed the tick by
-        which it does; None: there is none."""
-        number, clock_ms = state.next_join(), self.clock_ms()
+        which it does; None: there is none. clock_ms: see clock_ms(), asked once for all streams."""
+        number = state.next_join()
         if number is None or clock_ms is None or self._tick_end(number * state.batch_ms) > clock_ms:
             return None
         return None if state.record_to is not None and number <= state.record_to else number
@@ -378,7 +378,7 @@ class Core:
         clock_ms, first_ms, timeless, count = self.clock_ms(), end_ms, list[Timeless](), 0
         while True:
             for state in self.streams.values():
-                while (number := self._joins_next(state)) is not None:
+                while (number := self._joins_next(state, clock_ms)) is not None:
                     if self._tick_end(number * state.batch_ms) != end_ms:
                         break
                     timeless.append(state.take_timeless(number))
@@ -393,14 +393,15 @@ class Core:
         self.open_ms = None
 
     def _next_tick_end(self) -> int | None:
-        ends = ((state, self._joins_next(state)) for state in self.streams.values())
+        clock_ms = self.clock_ms()
+        ends = ((state, self._joins_next(state, clock_ms)) for state in self.streams.values())
         return min((self._tick_end(n * state.batch_ms) for state, n in ends if n is not None), default=None)
 
     def joining_predicates(self, end_ms: int) -> frozenset[int]:
         """Return the predicates of the tuples that `seal` is going to let join the stored graph at a time."""
-        found = frozenset[int]()
+        found, clock_ms = frozenset[int](), self.clock_ms()
         for state in self.streams.values():
-            if self._joins_next(state) is not None:
+            if self._joins_next(state, clock_ms) is not None:
                 found = found.union(*state.joining_predicates(end_ms // state.batch_ms))
         return found
 
