@@ -12,9 +12,18 @@ import pytest
 
 from tests.conftest import PROJECT_ROOT
 from tests.fuzz import first_and_slow
-from tests.sim import compaction_stories, late_stories, log_stories, log_world, partition_stories, run, stories
+from tests.sim import (
+    compaction_stories,
+    late_stories,
+    log_stories,
+    log_world,
+    partition_stories,
+    report_stories,
+    run,
+    stories,
+)
 from tests.sim.mutants import caught_by
-from tests.sim.traffic import measured
+from tests.sim.traffic import measured, settled
 from tests.sim.world import MIXED_FROM
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
@@ -62,6 +71,7 @@ def test_the_log_holds_in_any_order_of_events(first: int) -> None:
         *compaction_stories.STORIES,
         *partition_stories.STORIES,
         *late_stories.STORIES,
+        *report_stories.STORIES,
     ],
     ids=lambda story: story.__name__,
 )
@@ -109,6 +119,21 @@ def test_streams_add_bytes_and_nodes_add_reports_but_neither_adds_messages() -> 
     assert more.size_bytes < few.size_bytes * more.report_bytes / few.report_bytes
     assert many.gossips <= few.gossips == 2 * GOSSIP_NODES
     assert max(few.lag_batches, more.lag_batches, many.lag_batches) <= 1
+
+
+@pytest.mark.parametrize("streams", [10, 300])
+def test_a_report_has_what_has_changed_however_many_streams_there_are(streams: int) -> None:
+    quiet = settled(3, streams)
+    quiet.all_bring(1)
+    for _ in range(4):
+        quiet.pulse()  # All have told all of them what is whole.
+    quiet.reported.clear()
+    for batch in range(2, 22):
+        quiet.brings(quiet.streams[0], batch)
+        quiet.pulse()
+    assert quiet.reported
+    assert sum(quiet.reported) / len(quiet.reported) <= 1
+    assert quiet.nodes[0].progress.stable[quiet.streams[0]] >= 20
 
 
 def test_the_command_tells_of_failures_by_its_status(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wukongs.protocol.actions import SealBatch, Send
 from wukongs.protocol.events import Event, Inserted, Marker, Pulse, Received, Submitted
-from wukongs.protocol.messages import Incarnation, Message
+from wukongs.protocol.messages import Gossip, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.records import DeclareStream
 from wukongs.protocol.state import Cluster, Kept, boot
@@ -45,6 +45,8 @@ class Quiet:
         self.waiting: list[tuple[int, Event]] = []
         self.messages: Counter[str] = Counter()
         self.sizes: Counter[str] = Counter()
+        self.reported: list[int] = []
+        """Of each report that was sent, how many streams it names."""
 
     def tell(self, node: int, event: Event) -> None:
         self.waiting.append((node, event))
@@ -62,12 +64,22 @@ class Quiet:
         self.messages[kind] += 1
         self.sizes[kind] += len(json.dumps(message_packet(message).fields, separators=(",", ":")))
         self.waiting.append((action.node, Received(message)))
+        if isinstance(action.body, Gossip):
+            self.reported += [len(report.vts) for report in action.body.reports]
 
-    def pulse(self, batch: int) -> None:
-        """Let all nodes take in a stream batch of each stream, and then a pulse, in any order."""
-        for stream in self.streams if batch else ():
-            for node in range(len(self.nodes)):
-                self.tell(node, Marker(stream, "a", 1, batch, 0))
+    def brings(self, stream: str, batch: int) -> None:
+        """Let all nodes take in a stream batch."""
+        for node in range(len(self.nodes)):
+            self.tell(node, Marker(stream, "a", 1, batch, 0))
+
+    def all_bring(self, batch: int) -> None:
+        """Let all nodes take in a stream batch of each stream, and then a pulse."""
+        for stream in self.streams:
+            self.brings(stream, batch)
+        self.pulse()
+
+    def pulse(self) -> None:
+        """Let all nodes take in a pulse, in any order."""
         for node in self.rng.sample(range(len(self.nodes)), len(self.nodes)):
             self.tell(node, Pulse(self.rng.getrandbits(40)))
 
@@ -75,22 +87,28 @@ class Quiet:
         return batch - min(node.progress.stable.get(stream, 0) for node in self.nodes for stream in self.streams)
 
 
-def measured(node_count: int, stream_count: int, pulses: int) -> Traffic:
-    """Return the traffic of a cluster after it has settled."""
+def settled(node_count: int, stream_count: int) -> Quiet:
+    """Return a cluster that knows its leader and its streams."""
     quiet = Quiet(node_count, stream_count)
     for _ in range(2 * WARM_UP):
-        quiet.pulse(0)
+        quiet.pulse()
     for stream in quiet.streams:
         quiet.tell(0, Submitted(DeclareStream(stream, ("a",), 100)))
     for _ in range(WARM_UP):
-        quiet.pulse(0)
+        quiet.pulse()
+    return quiet
+
+
+def measured(node_count: int, stream_count: int, pulses: int) -> Traffic:
+    """Return the traffic of a cluster after it has settled."""
+    quiet = settled(node_count, stream_count)
     for batch in range(1, WARM_UP):
-        quiet.pulse(batch)
+        quiet.all_bring(batch)
     quiet.messages.clear()
     quiet.sizes.clear()
     lags = []
     for batch in range(WARM_UP, WARM_UP + pulses):
-        quiet.pulse(batch)
+        quiet.all_bring(batch)
         lags.append(quiet.lag(batch))
     share = 1 / (pulses * node_count)
     report = encode(quiet.nodes[0].progress.latest[0])

@@ -8,10 +8,13 @@
 * Reports are news to a node if they were heard since it was told the last time; so in a quiet cluster little is said.
   Now and then it is told everything, as messages get lost. A message carries REPORTS_MAX reports at most: the sender's
   own first, then others by chance. That bounds the traffic of a node in any cluster; the price is older reports.
+* A report has what differs from the last whole one (`shortened`), and is whole where that is more than half of the
+  streams. So it costs what has changed, however many streams there are. A whole report is told to a node once. A node
+  that lacks one that a report builds on asks whoever has told it, which answers at once.
 * Any order, loss and repetition are right (progress.py): a report only ever adds to what is known.
 
 Bytes per pulse and node: at most GOSSIP_NODES * REPORTS_MAX * (size of a report), a report being about 150 bytes and 25
-for each stream, as JSON (docs/decisions/0021-control-traffic.md has what was measured).
+for each stream that has changed, as JSON (docs/decisions/0021-control-traffic.md has what was measured).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from msgspec import structs
 
 from wukongs.protocol.actions import Action, Send
 from wukongs.protocol.messages import Gossip, Report
-from wukongs.protocol.progress import Progress, hear
+from wukongs.protocol.progress import Progress, hear, lacking
 from wukongs.protocol.records import Vts
 
 GOSSIP_NODES = 3
@@ -77,14 +80,25 @@ def pulse(talk: Talk, progress: Progress, report: Report, elapsed: int) -> tuple
     is_due = last is None or quiet >= REPORT_PULSES or structs.replace(report, counter=last.counter) != last
     if not is_due:
         return replace(talk, quiet=quiet, early=0), progress
-    return replace(talk, quiet=0, early=0), hear(progress, [report])
+    return replace(talk, quiet=0, early=0), hear(progress, [shortened(progress, report)])
 
 
 def early(talk: Talk, progress: Progress, report: Report) -> tuple[Talk, Progress]:
     """Make a report before the next pulse, if there were not too many."""
     if talk.early == EARLY_MAX:
         return talk, progress
-    return replace(talk, early=talk.early + 1), hear(progress, [report])
+    return replace(talk, early=talk.early + 1), hear(progress, [shortened(progress, report)])
+
+
+def shortened(progress: Progress, report: Report) -> Report:
+    """Return this node's report as it is told: whole, or as what differs from the last one that was whole."""
+    base = progress.whole.get(report.incarnation.node)
+    if base is None or base.incarnation != report.incarnation or not base.vts.keys() <= report.vts.keys():
+        return report  # A stream that is gone could not be told.
+    news = {stream: batch for stream, batch in report.vts.items() if base.vts.get(stream) != batch}
+    if 2 * len(news) > len(report.vts):
+        return report
+    return structs.replace(report, vts=news, since=base.counter)
 
 
 def tell(talk: Talk, progress: Progress, me: int, nodes: list[int], draw: int) -> tuple[Talk, list[Action]]:
@@ -92,14 +106,31 @@ def tell(talk: Talk, progress: Progress, me: int, nodes: list[int], draw: int) -
     told, actions = dict(talk.told), list[Action]()
     for node in nodes:
         known, times = told.get(node, (0, 0))
-        if times % FULL_TIMES == 0:
-            known = 0
-        reports = progress.latest.items()
-        news = [report for other, report in reports if progress.arrived[other] > known and other != node]
+        after = known if times % FULL_TIMES else 0
+        news = [other for other in progress.latest if progress.arrived[other] > after and other != node]
         if len(news) > REPORTS_MAX:
             first = draw % len(news)
-            news = sorted(news[first:] + news[:first], key=lambda report: report.incarnation.node != me)[:REPORTS_MAX]
+            news = sorted(news[first:] + news[:first], key=lambda other: other != me)[:REPORTS_MAX]
         told[node] = progress.clock, times + 1
         if news:
-            actions.append(Send(node, Gossip(tuple(news))))
+            reports = [report for other in news for report in told_of(progress, other, known)]
+            actions.append(Send(node, Gossip(tuple(reports))))
     return replace(talk, told=told, passed_on=progress.news), actions
+
+
+def told_of(progress: Progress, node: int, known: int = 0) -> list[Report]:
+    """Return what is told of a node to one that was told what had come by the time `known`: the newest report, after
+    the whole one that it builds on if that is news."""
+    whole, short = progress.whole[node], progress.short[node]
+    if progress.begun[node] <= known:
+        return [short]
+    return [whole] if short.counter == whole.counter else [whole, short]
+
+
+def answered(progress: Progress, sender: int, told: Gossip) -> list[Action]:
+    """Answer what a node has told, after that was heard: ask for the whole reports that are missing, and send those
+    that it asks for."""
+    asked = lacking(progress, told.reports)
+    actions: list[Action] = [Send(sender, Gossip((), tuple(asked)))] if asked else []
+    reports = [report for node in told.lacks if node in progress.latest for report in told_of(progress, node)]
+    return [*actions, Send(sender, Gossip(tuple(reports)))] if reports else actions

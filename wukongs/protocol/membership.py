@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from wukongs.protocol.actions import InstallState
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation, Report, State
-from wukongs.protocol.progress import Progress, has_caught_up, stable_vts
+from wukongs.protocol.progress import Progress, has_caught_up, settle
 from wukongs.protocol.records import Membership, Role, Vts
 
 LAG_BATCHES_MAX = 2
@@ -85,9 +85,8 @@ def next_role(control: Control, progress: Progress, stay: Stay, me: Incarnation,
 
 
 def _is_near(progress: Progress, control: Control, vts: Vts) -> bool:
-    stable = stable_vts(progress.usable, progress.stable, control) or progress.stable
-    keys = [stream.key for stream in control.live_streams]
-    return all(vts.get(key, 0) + LAG_BATCHES_MAX >= stable.get(key, 0) for key in keys)
+    stable = settle(progress, control).stable
+    return all(vts.get(key, 0) + LAG_BATCHES_MAX >= batch for key, batch in stable.items())
 
 
 @dataclass(frozen=True, slots=True)

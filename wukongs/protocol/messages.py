@@ -73,7 +73,9 @@ class Propose(Tagged, frozen=True):
 class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One node's progress. counter: rises with each report of an incarnation.
 
-    vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. required: the highest
+    vts: per stream, the last stream batch that is sealed (and logged) here, with all before it. since: 0 for a report
+    that is whole; else the counter of a whole one of this incarnation, and vts has only what differs from that one,
+    which names no other streams (progress.hear, gossip.shortened). required: the highest
     log position that this node has ever held; a node that uses this report must have committed as much. frozen: the
     dropped streams whose place in vts is final. committed: how far this node has applied the log; these entries are on
     its disk. oldest_sn: the oldest SN at which readers on this node are or may begin; oldest_firing: the oldest firing
@@ -87,12 +89,15 @@ class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     oldest_firing: Int64 | None = None
     frozen: frozenset[str] = frozenset()
     committed: Int64 = 0
+    since: Int64 = 0
 
 
 class Gossip(Tagged, frozen=True):
-    """The newest report of each node that the sender has heard of."""
+    """The newest reports that the sender has heard of. lacks: nodes of which a report has come that is not whole, while
+    the sender lacks the whole one that it builds on: both are to be sent."""
 
     reports: tuple[Report, ...]
+    lacks: tuple[Int64, ...] = ()
 
 
 class FetchState(Tagged, frozen=True):

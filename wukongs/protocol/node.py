@@ -162,7 +162,8 @@ def _received(node: Node, event: Received) -> Outcome:
 def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
     match body:
         case Gossip(reports=reports):
-            return replace(node, progress=progress.hear(node.progress, reports)), []
+            node = replace(node, progress=progress.hear(node.progress, reports))
+            return node, gossip.answered(node.progress, sender.node, body)
         case Propose(records=records) if node.log.standing is raft.LogRole.LEADER:
             if any(_is_leaders_own(record) for record in records):
                 return node.counting("a proposal of what only leaders propose"), []

@@ -15,53 +15,98 @@ The stable VTS is the element-wise minimum over the reports of all nodes that ar
 * *A shard without a replica stops everything*: reads would miss its part.
 
 Reports travel by gossip (gossip.py): each node passes on the newest ones of all to a few others each pulse, so one node
-sends as many messages in a cluster of 1,000 as in one of 10.
+sends as many messages in a cluster of 1,000 as in one of 10. Most reports are not whole: they have what differs from a
+whole one before (`Report.since`). Such a report is only taken together with that very one, and is then exactly what its
+node said; else it counts for nothing, and is asked for. So a lost report means delay, and nothing else.
+
+The stable VTS is brought up to date for the streams that have risen in some report (`settle`). Only where other nodes
+are waited for than before, all streams are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wukongs.protocol.control import Control
+from msgspec import structs
+
+from wukongs.protocol.control import Control, DeclaredStream
 from wukongs.protocol.messages import Report
 from wukongs.protocol.records import Role, Sn, Vts
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """latest: the newest report of each node. usable: for each node, the newest one whose required position was
-    committed here when it was looked at. waiting: for each node, the next to become usable: it is not replaced by newer
-    ones, which require more and more while the log grows. arrived: the time at which the newest report of each node
-    came, by `clock`, which counts reports; news: how many of them had another VTS, or froze a stream. refused: reports
-    of earlier incarnations."""
+    """latest: the newest report of each node, made whole; whole: the newest one that came whole; short: the newest one
+    as what differs from that. usable: for each node, the newest one whose required position was committed here when it
+    was looked at. waiting: for each node, the next to become usable: it is not replaced by newer ones, which require
+    more and more while the log grows. arrived, begun: the times at which the newest and the newest whole report of each
+    node came, by `clock`, which counts reports; news: how many of them had another VTS, or froze a stream. refused:
+    reports of earlier incarnations.
+
+    stable: without streams that are at 0; counted: the reports from which it follows, by node, {} if it was not told
+    from all that are waited for; streams: those of the control state at that time."""
 
     latest: Mapping[int, Report] = field(default_factory=dict)
+    short: Mapping[int, Report] = field(default_factory=dict)
+    whole: Mapping[int, Report] = field(default_factory=dict)
     usable: Mapping[int, Report] = field(default_factory=dict)
     waiting: Mapping[int, Report] = field(default_factory=dict)
     stable: Vts = field(default_factory=dict)
     arrived: Mapping[int, int] = field(default_factory=dict)
+    begun: Mapping[int, int] = field(default_factory=dict)
     clock: int = 0
     news: int = 0
     refused: int = 0
+    counted: Mapping[int, Report] = field(default_factory=dict)
+    streams: Mapping[str, DeclaredStream] = field(default_factory=dict)
 
 
 def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
-    """Take in reports, whether they are newer than the known ones or not."""
-    news, changed, refused = {}, progress.news, progress.refused
+    """Take in reports, whether they are newer than the known ones or not. One that is not whole is passed over if the
+    whole one that it builds on is not here (`lacking`)."""
+    latest, short, whole = dict[int, Report](), dict[int, Report](), dict[int, Report]()
+    changed, refused = progress.news, progress.refused
     for report in reports:
-        known = progress.latest.get(report.incarnation.node)
-        if known is None or (report.incarnation, report.counter) > (known.incarnation, known.counter):
-            news[report.incarnation.node] = report
-            changed += known is None or (report.vts, report.frozen) != (known.vts, known.frozen)
-        elif report.incarnation < known.incarnation:
-            refused += 1
-    if news:
+        node = report.incarnation.node
+        known = latest.get(node, progress.latest.get(node))
+        if not _is_newer(report, known):
+            refused += known is not None and report.incarnation < known.incarnation
+            continue
+        if not report.since:
+            made, whole[node] = report, report
+            report = structs.replace(report, vts={}, since=report.counter)
+        else:
+            base = whole.get(node, progress.whole.get(node))
+            if base is None or (base.incarnation, base.counter) != (report.incarnation, report.since):
+                continue
+            made = structs.replace(report, vts={**base.vts, **report.vts}, since=0)
+        latest[node], short[node] = made, report
+        changed += known is None or (made.vts, made.frozen) != (known.vts, known.frozen)
+    if latest:
         clock = progress.clock + 1
-        arrived = {**progress.arrived, **dict.fromkeys(news, clock)}
-        latest = {**progress.latest, **news}
-        return replace(progress, latest=latest, refused=refused, arrived=arrived, clock=clock, news=changed)
+        return replace(
+            progress,
+            latest={**progress.latest, **latest},
+            short={**progress.short, **short},
+            whole={**progress.whole, **whole},
+            arrived={**progress.arrived, **dict.fromkeys(latest, clock)},
+            begun={**progress.begun, **dict.fromkeys(whole, clock)},
+            clock=clock,
+            news=changed,
+            refused=refused,
+        )
     return progress if refused == progress.refused else replace(progress, refused=refused)
+
+
+def lacking(progress: Progress, reports: Iterable[Report]) -> list[int]:
+    """Return the nodes of whose reports one was passed over, although it is newer than the known ones."""
+    nodes = {one.incarnation.node for one in reports if _is_newer(one, progress.latest.get(one.incarnation.node))}
+    return sorted(nodes)
+
+
+def _is_newer(report: Report, known: Report | None) -> bool:
+    return known is None or (report.incarnation, report.counter) > (known.incarnation, known.counter)
 
 
 def settle(progress: Progress, control: Control) -> Progress:
@@ -73,21 +118,45 @@ def settle(progress: Progress, control: Control) -> Progress:
             waiting.pop(node, None)
         elif waiting.setdefault(node, latest).required <= committed:
             usable[node] = waiting.pop(node)
-    stable = stable_vts(usable, progress.stable, control)
-    return replace(progress, usable=usable, waiting=waiting, stable=progress.stable if stable is None else stable)
+    stable = progress.stable
+    if control.streams is not progress.streams:  # Some may be gone.
+        stable = {key: batch for key, batch in stable.items() if _is_live(control, key)}
+    counted = _counted(usable, control) or {}
+    if counted.keys() == progress.counted.keys():
+        risen = [key for node, report in counted.items() for key in _risen(report.vts, progress.counted[node].vts)]
+        if control.streams is not progress.streams:
+            risen += [key for key in control.streams if key not in progress.streams]
+    else:
+        risen = [key for report in counted.values() for key in report.vts]
+    if counted:
+        streams = [key for key in dict.fromkeys(risen) if _is_live(control, key)]
+        stable = _raised(stable, counted.values(), streams)
+    return replace(progress, usable=usable, waiting=waiting, stable=stable, counted=counted, streams=control.streams)
 
 
-def stable_vts(usable: Mapping[int, Report], before: Vts, control: Control) -> Vts | None:
-    """Return the stable VTS, None where it cannot be told. before: the one before, behind which it does not fall."""
+def _is_live(control: Control, key: str) -> bool:
+    return key in control.streams and control.streams[key].gone is None
+
+
+def _risen(vts: Vts, before: Vts) -> list[str]:
+    """Return the streams that have more by a vector timestamp than by the one before."""
+    return [] if vts is before else [key for key, batch in vts.items() if batch > before.get(key, 0)]
+
+
+def _counted(usable: Mapping[int, Report], control: Control) -> dict[int, Report] | None:
+    """Return the reports of all nodes that are waited for, None if some are missing or a shard has no such node."""
     waited_for = control.with_role(Role.HOLDING, Role.IN)
     if not all(waited_for.intersection(nodes) for nodes in control.replica_sets):
         return None
-    reports = [report for node in waited_for if (report := usable.get(node)) and _is_members(report, control)]
-    if len(reports) < len(waited_for):
-        return None
-    streams = [stream.key for stream in control.live_streams]
+    reports = {node: report for node in waited_for if (report := usable.get(node)) and _is_members(report, control)}
+    return reports if len(reports) == len(waited_for) else None
+
+
+def _raised(before: Vts, reports: Collection[Report], streams: Iterable[str]) -> Vts:
+    """Return a stable VTS, brought up to date for some streams. It does not fall behind the one before."""
     lowest = {stream: min(report.vts.get(stream, 0) for report in reports) for stream in streams}
-    return {stream: max(batch, before.get(stream, 0)) for stream, batch in lowest.items()}
+    higher = {stream: batch for stream, batch in lowest.items() if batch > before.get(stream, 0)}
+    return {**before, **higher} if higher else before
 
 
 def has_caught_up(progress: Progress, control: Control, node: int, vts: Vts) -> bool:
