@@ -32,7 +32,7 @@ from typing import BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 
-from wukongs.errors import CorruptionError, StorageError
+from wukongs.errors import NOT_KNOWN, CorruptionError, StorageError
 from wukongs.store.disk import Disk, storage_errors
 
 FORMAT = 5
@@ -291,7 +291,7 @@ class WriteAheadLog:
             part_count = len(self._buffer) - before[0]
             try:
                 self._wait(lsn)
-            except BaseException:
+            except BaseException as error:
                 while self._is_writing:
                     self._changed.wait()
                 if self._durable_lsn < lsn and self._failure is None:
@@ -299,6 +299,8 @@ class WriteAheadLog:
                     del self._buffer[-part_count:]
                     self._next_lsn = lsn
                     _, self.segment_bytes, self.written_bytes = before
+                elif isinstance(error, StorageError):
+                    error.outcome = NOT_KNOWN
                 raise
             return lsn
 
@@ -319,7 +321,11 @@ class WriteAheadLog:
         """Return when everything up to lsn is safe. Raises StorageError if that has failed: it may become safe later,
         with the next write."""
         with self._changed:
-            self._wait(lsn)
+            try:
+                self._wait(lsn)
+            except StorageError as error:
+                error.outcome = NOT_KNOWN
+                raise
 
     def _wait(self, lsn: int) -> None:
         while self._durable_lsn < lsn:

@@ -5,9 +5,16 @@ This module is the leaf that every package may import (docs/decisions/0002-one-e
 
 from __future__ import annotations
 
+NOT_APPLIED, PARTLY_APPLIED, NOT_KNOWN = "not applied", "partly applied", "not known"
+
 
 class WukongsError(Exception):
-    """The root of all errors that wukongs raises on purpose."""
+    """The root of all errors that wukongs raises on purpose.
+
+    outcome: of the change that ends with this error. "not applied": it has no effect, now or later; "partly applied":
+    the message names the streams that have their tuples; "not known": it counts, or will, or does not."""
+
+    outcome = NOT_APPLIED
 
 
 class _QueryTextError(WukongsError):
@@ -159,8 +166,17 @@ class NodeUnavailable(WukongsError):
     """A node or socket that does not answer."""
 
 
+class OutcomeUnknown(NodeUnavailable):
+    """A change that was under way when its node, the way to it or its time was lost: whether it was applied is not
+    known."""
+
+    outcome = NOT_KNOWN
+
+
 class DataLost(WukongsError):
     """A node or a cluster that has begun anew, and has forgotten what this client has told it before."""
+
+    outcome = NOT_KNOWN
 
 
 class SettingsError(WukongsError):

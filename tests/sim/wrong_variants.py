@@ -557,7 +557,7 @@ MUTANTS = (
     Mutant(
         "a repeated change is applied twice",
         "control",
-        "return change.number > control.requests.get(change.client, 0) and",
+        "return not control.outcomes.is_over(change.asked) and",
         "return",
         first=2,
     ),

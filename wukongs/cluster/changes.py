@@ -1,6 +1,9 @@
 """Changes: loads and updates of a cluster. Their terms are claimed, their rows are staged at the nodes that are to hold
 them, and one record of the majority log makes them count at one SN everywhere, or nowhere.
 
+A change that a client has numbered (wukongs/outcomes.py) carries its client and number in that record. So it counts
+once, whichever nodes the client asks for it.
+
 An update has read a snapshot: if another update has come into the log since, its record is void, and the update is
 evaluated again (protocol/records.py, Change). A load has read nothing; its record waits while members come and go.
 """
@@ -18,11 +21,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wukongs.cluster.claims import Claims
-from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.host import Applied, Dropped, Host
 from wukongs.cluster.members import VIEW, ask_members, is_silent, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.outcomes import Asked, asked
 from wukongs.protocol import events as ev
+from wukongs.protocol.control import Mark
 from wukongs.protocol.records import Change, Sn
 from wukongs.query.limits import current
 from wukongs.store.dtypes import Int64Array
@@ -49,6 +54,8 @@ class Changes:
         self._host, self._store, self._claims, self._peers = host, store, claims, peers
         self._client = f"node {host.me.node}.{host.me.disk}.{host.me.boot}"
         self._numbers = itertools.count(1)
+        self._under_way: set[int] = set()
+        """The numbers of changes that no client has numbered."""
 
     def add(self, chunks: Iterable[Encoded], graph: str | None, gone: Iterable[Encoded] = ()) -> Sn:
         """Add the tuples of a load, those without a graph of their own to `graph`; return their SN once reads here see
@@ -74,6 +81,20 @@ class Changes:
             staged.send(gone, goes=True)
             staged.send(come)
         return self._submit(staged, {"graph": None, "cleared": list(cleared), "operations": operations}, after)
+
+    def known(self) -> Sn | None:
+        """Return the SN of the client's change that this thread works for, if it was applied before. Raises StreamError
+        (the client has given it up)."""
+        by = asked()
+        if by is None:
+            return None
+        control = self._host.node.control
+        mark = control.outcome_of(by)
+        if mark is not None:
+            return self._shown(mark)
+        if control.outcomes.is_over(by):
+            raise StreamError(f"change {by.number} of this client was given up: nothing was done")
+        return None
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
@@ -108,18 +129,38 @@ class Changes:
 
     def _submit(self, staged: Staged, payload: Mapping[str, Any], after: int | None) -> Sn:
         text = json.dumps({"change": staged.name, **payload})
+        by, own = asked(), list[int]()
 
-        def numbered() -> ev.Submitted:  # in order: a lower number behind a higher one would be taken for a repeat
-            return ev.Submitted(Change(self._client, next(self._numbers), text, after, self._host.node.control.view))
+        def numbered() -> ev.Submitted:
+            if by is None:
+                own.append(next(self._numbers))
+                self._under_way.add(own[0])
+            said = by or Asked(self._client, own[0], tuple(sorted(self._under_way)))
+            view = self._host.node.control.view
+            return ev.Submitted(Change(said.client, said.number, text, after, view, said.needed))
 
         try:
-            return self._host.carry_out(numbered, current().within(TIMEOUT_S))
+            # After an error the record may come into the log later: then all nodes have to have what it is about.
+            return self._shown(self._host.submit(numbered, current().within(TIMEOUT_S)))
         except Dropped:
             staged.abandon()
+            if (known := self.known()) is not None:
+                return known
             raise
-        except (NodeUnavailable, StreamError) as error:
-            # The record may come into the log later on: then all nodes have to have what it is about.
-            raise type(error)(f"{error}. It may still be done") from error
+        finally:
+            self._under_way.difference_update(own)
+
+    def _shown(self, applied: Applied | Mark) -> Sn:
+        """Wait until reads here see a change of the log; return its SN. It counts, also if this node fails meanwhile.
+        Raises the reason why it could not be carried out."""
+        try:
+            self._store.wait_for(applied.sn, current().within(TIMEOUT_S))
+        except WukongsError as error:
+            log.warning("record %d of the log, a change, is not seen here yet: %s", applied.index, error)
+        refused = self._store.refused(applied.index)
+        if refused is not None:
+            raise refused
+        return applied.sn
 
 
 def stage(store: NodeStore, packet: Packet, hold: Callable[[str, int, Sequence[str | None]], object]) -> None:

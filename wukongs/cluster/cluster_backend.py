@@ -114,6 +114,8 @@ class ClusterBackend:
 
     def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
         """The triples are divided among the nodes, and seen at one SN on all of them."""
+        if (known := self._changes.known()) is not None:
+            return self._shown(known)
         if graph is not None:
             self._claims.settle_texts([graph.text])
         chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
@@ -125,7 +127,7 @@ class ClusterBackend:
         core.check_is_open()
         if not operations:
             return core.sn
-        sn: Sn | None = None
+        sn = self._changes.known()
         forgotten = 0
         while sn is None:
             try:

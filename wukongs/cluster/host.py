@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import structs
 
-from wukongs.errors import NodeUnavailable, WukongsError
+from wukongs.errors import NOT_KNOWN, NodeUnavailable, OutcomeUnknown, WukongsError
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import THE_FIRST, Control
@@ -381,7 +381,11 @@ class Host:
 
         Raises as submit, and the reason why it could not be carried out."""
         applied = self.submit(event, timeout_s)
-        self._store.wait_for(applied.sn, timeout_s)
+        try:
+            self._store.wait_for(applied.sn, timeout_s)
+        except WukongsError as error:
+            error.outcome = NOT_KNOWN
+            raise
         refused = self._store.refused(applied.index)
         if refused is not None:
             raise refused
@@ -390,12 +394,18 @@ class Host:
     def submit(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Applied:
         """Ask for a record in the majority log; return its place once it is applied here.
 
-        Raises Dropped; NodeUnavailable (no majority agrees within timeout_s seconds: it may still come)."""
+        Raises Dropped; OutcomeUnknown (no majority agrees within timeout_s seconds: it may still come)."""
+        self.check()
         outcome: Future[Applied] = Future()
         who = f"a majority of the cluster's {len(self.node.control.members)} nodes"
-        return self._outcome_of(
-            lambda: self.hand_in(event() if callable(event) else event, outcome), outcome, timeout_s, who
-        )
+        try:
+            return self._outcome_of(
+                lambda: self.hand_in(event() if callable(event) else event, outcome), outcome, timeout_s, who
+            )
+        except Dropped:
+            raise
+        except WukongsError as error:
+            raise OutcomeUnknown(f"{error}. It may still be done") from error
 
     def wait_until(self, holds: Callable[[Node], bool], timeout_s: float, what: str) -> Node:
         """Wait until something holds of the node. Raises NodeUnavailable (not within timeout_s seconds)."""

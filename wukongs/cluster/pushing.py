@@ -412,7 +412,7 @@ def _may_store_late(state: StreamState, encoded: Encoded | None) -> bool:
     return encoded is not None and state.may_be_late and not bool(timing_mask(encoded, state.timing).all())
 
 
-def _taken(calls: Calls, late: list[Int64Array | None], outcomes: Sequence[Outcome]) -> Taken:
+def _taken(calls: Calls, late: list[Int64Array | int | None], outcomes: Sequence[Outcome]) -> Taken:
     """late: of the calls whose tuples were taken; outcomes: what came last of each stream."""
     errors = [one for one in outcomes if isinstance(one, WukongsError)]
     if not errors:

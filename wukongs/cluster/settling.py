@@ -12,7 +12,7 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.intake import INSTALLED_S
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.errors import DataError, StreamError, WukongsError
 from wukongs.protocol.records import Sn, Vts
 from wukongs.protocol.snapshots import late_batches, stable_sn, tick_for
 from wukongs.protocol.state import Node
@@ -76,7 +76,7 @@ class Settling:
         """Wait until reads see an SN on all nodes; on those that do not answer in time, they will."""
         fields = {"tick": sn.tick, "minor": sn.minor, "timeout_s": timeout_s, "is_seen": True}
         others = members_of(self._host) - {self._host.me.node}
-        with suppress(NodeUnavailable, StreamError):
+        with suppress(WukongsError):
             self._peers.ask([(node, Packet(SETTLE, fields)) for node in sorted(others)], timeout_s)
 
     def handlers(self) -> dict[str, Any]:

@@ -224,6 +224,7 @@ class DurableJournal:
             "clock_ms": core.progress.stands_ms,
             "load_count": core.load_count,
             "query_count": core.query_count,
+            "outcomes": core.outcomes.as_json(),
             "streams": {state.lsn: state.progress() for state in core.streams.values()},
             "queries": {
                 query.lsn: query.progress()

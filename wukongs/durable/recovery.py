@@ -38,6 +38,7 @@ from wukongs.live.reporting import Remembered
 from wukongs.live.stream import store_late
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.live.window_log import OWN
+from wukongs.outcomes import Asked, Outcomes
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import storage_errors
@@ -236,6 +237,7 @@ class _Replay:
         core.sealed_ms = mark["sealed_ms"]
         core.progress.stands_ms = mark.get("clock_ms", core.sealed_ms)  # logs of before do not say it
         core.progress.moved(core)
+        core.restore_outcomes(Outcomes.of_json(mark.get("outcomes", {})))
         core.pass_to(mark["upper"])
         core.load_count = max(core.load_count, mark["load_count"])
         core.query_count = max(core.query_count, mark["query_count"])
@@ -278,6 +280,7 @@ class _Replay:
         ledger = state.open_partition(message.partition)
         if isinstance(message, Piece):
             self._take(state, message)
+            self._core.note_outcome(message.by, {message.stream: len(message.encoded)})
             if message.partition == PUSH_PARTITION:
                 state.complete(PUSH_PARTITION, int(message.encoded.timestamps[-1]) - 1)
         elif isinstance(message, Close):
@@ -314,6 +317,8 @@ class _Replay:
         call = sort_in(pushed, state.lateness_of(pushed.piece.partition))
         state.count_late(call.is_late, pushed.piece.timing)
         self._take(state, call.piece)
+        taken_count = len(call.is_late) - int(call.is_late.sum())
+        self._core.note_outcome(pushed.piece.by, {pushed.piece.stream: taken_count})
         store_late(self._core, state, pushed, call)
         if pushed.piece.partition == PUSH_PARTITION:
             state.complete(PUSH_PARTITION, call.complete_ms)
@@ -406,6 +411,7 @@ class _Replay:
     def _change_graph(self, change: dict[str, Any], _: int) -> None:
         """Store a load or an update, unless the checkpoint holds it."""
         core, sn, number = self._core, change["sn"], change["number"]
+        core.note_outcome(Asked.of_json(change.get("by")), {"": sn})
         core.load_count = max(core.load_count, number)
         gone, come = (self._chunks.pop((number, goes), []) for goes in (True, False))
         if change["op"] == "load" and not come:

@@ -18,6 +18,8 @@ from typing import IO, Any
 from wukongs.csparql.terms import Term
 from wukongs.live.core import Core, expect
 from wukongs.live.injector import Injector
+from wukongs.live.update import check_is_asked, known_sn
+from wukongs.outcomes import asked
 from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.quads import without_held
@@ -67,9 +69,12 @@ def load(
 
     Raises DataError, StorageError, what on_run raises; then nothing was added."""
     plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
-    change = {"op": "load", "number": number, "graph": None if graph is None else graph.text[1:-1], "file": file}
+    name = None if graph is None else graph.text[1:-1]
+    change: dict[str, Any] = {"op": "load", "number": number, "graph": name, "file": file}
     with core.lock:
         core.check_is_open()
+        if (known_before := known_sn(core)) is not None:
+            return known_before
         into = core.graph_id(graph)
         core.finish_tick()
         known = core.arrangement.open(core.sn, f"the load of {reader.name}")
@@ -101,8 +106,10 @@ def load(
         with core.lock:
             core.check_is_open()
             injector.catch_up()
+            check_is_asked(core)
             sn = core.next_sn
-            core.journal.commit({**change, "sn": sn})
+            core.journal.commit({**change, "sn": sn, "by": asked()})
+            core.note_outcome(asked(), {"": sn})
             core.revoke_old_handles()
             batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
     except BaseException:

@@ -33,6 +33,7 @@ from wukongs.live.merger import Merger
 from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import UnreadBudget
+from wukongs.outcomes import Asked, Found, Outcomes
 from wukongs.query.reach import Reach
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -259,6 +260,9 @@ class Core:
         self.load_count = 0
         """Loads and updates that have begun: their numbers."""
         self.updated = UpdateCounts()
+        self.outcomes = Outcomes()
+        """The results of the changes that clients have numbered."""
+        self._outcome_count = 0
         self.unread = UnreadBudget(settings.results_bytes_max)
         self.query_count = 0
         self.malformed_count = 0
@@ -281,6 +285,18 @@ class Core:
     def next_sn(self) -> int:
         """The snapshot number of the next load."""
         return max(self.upper, 1)
+
+    def note_outcome(self, by: Asked | None, found: Found) -> None:
+        """Note, in the order of the log, what has come of a client's change; nothing for one that no client has
+        numbered. Called with the lock held."""
+        if by is not None:
+            self._outcome_count += 1
+            self.outcomes = self.outcomes.noted(by, found, self._outcome_count)
+
+    def restore_outcomes(self, outcomes: Outcomes) -> None:
+        """Go on from the outcomes of a log before. Called with the lock held."""
+        self.outcomes = outcomes
+        self._outcome_count = max((client.last for client in outcomes.clients.values()), default=0)
 
     def graph_id(self, name: Term | None) -> int:
         """Return the id of a graph that tuples are to join (None: the default graph); its name stays known for ever."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from wukongs.errors import DataError, StreamError
 from wukongs.live.header import OLDEST_LOGGED_VERSION, PROTOCOL_VERSION, Frame, read_header, write_header
+from wukongs.outcomes import Asked
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
 from wukongs.store.encoded import NO_SIGNS, Encoded, TermTable, signs
 
@@ -45,6 +46,7 @@ class Piece:
     The pieces of a partition tile its rows: each begins where the one before it, or the last Close, ended. piece tells
     the shares of one offset range apart (after sharding). encoded has its timestamps; timing : bool[len(encoded)].
     places : int64[len(encoded)], of a share: which rows of the whole piece these are, ascending; None: all of them.
+    by: the client's push that it is; it is told to the log only.
     """
 
     stream: str
@@ -57,6 +59,7 @@ class Piece:
     encoded: Encoded
     timing: BoolArray
     places: Int64Array | None = None
+    by: Asked | None = None
 
     def row_places(self) -> Int64Array:
         """Return the place of each row in the whole piece."""
@@ -153,6 +156,8 @@ def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> lis
         if message.places is not None:
             fields["is_share"] = True
             beside["place"] = message.places
+        if message.by is not None:
+            fields["by"] = message.by
         if len(message.encoded.goes):
             fields["has_signs"] = True
             beside["goes"] = message.encoded.goes
@@ -174,6 +179,8 @@ def pushed_frames(pushed: Pushed) -> list[Frame]:
     piece = pushed.piece
     fields: dict[str, Any] = {name: getattr(piece, name) for name in _PIECE_FIELDS}
     beside: dict[str, Int64Array | BoolArray] = {"timestamp_ms": piece.encoded.timestamps, "timing": piece.timing}
+    if piece.by is not None:
+        fields["by"] = piece.by
     if len(piece.encoded.goes):
         fields["has_signs"] = True
         beside["goes"] = piece.encoded.goes
@@ -316,7 +323,8 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
         )
     stream, partition = text_field(header, "piece", "stream"), text_field(header, "piece", "partition")
     timed = replace(encoded, timestamps=times, goes=goes)
-    return Piece(stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places)
+    by = Asked.of_json(header["by"]) if is_trusted and "by" in header else None
+    return Piece(stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places, by=by)
 
 
 def _read_pushed(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Pushed:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from wukongs.errors import StreamError, WukongsError
+from wukongs.errors import NOT_KNOWN, PARTLY_APPLIED, StreamError, WukongsError
 from wukongs.live.core import Core, take_piece
 from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
 from wukongs.live.lateness import LateTuples, Sorted, sort_in
 from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
+from wukongs.outcomes import Asked, asked
 from wukongs.query.limits import waiting
 from wukongs.query.terms.names import graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -78,9 +79,10 @@ def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
 Declared = TypeVar("Declared")
 Calls: TypeAlias = Sequence[tuple[StreamState, Encoded | None]]
 """The tuples that are pushed to each of some streams; None: nothing."""
-Taken: TypeAlias = tuple[list[Int64Array | None], WukongsError | None]
+Taken: TypeAlias = tuple[list[Int64Array | int | None], WukongsError | None]
 """The numbers of the late tuples of each call, in order, None for a call that was not taken, and left out behind the
-last one that was; the first error, if any."""
+last one that was; of a call that was taken before, how many tuples it then had, without the late ones. The first error,
+if any."""
 
 
 class Sink(Protocol):
@@ -213,6 +215,9 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
     for (stream, columns), one, late in zip(calls, encoded, found, strict=False):
         if late is None:
             continue
+        if isinstance(late, int):
+            counts[stream.iri] = late
+            continue
         if len(late) and columns is not None:
             stream._late.give(columns, late)
         counts[stream.iri] = (0 if one is None else len(one)) - len(late)
@@ -242,6 +247,10 @@ def partly_taken(error: WukongsError, taken: Sequence[str], others: Sequence[Wuk
     said = [f"The tuples of this call for {', '.join(taken)} were taken"] if taken else []
     found = type(error)(". ".join([str(error), *said, *(f"Also: {other}" for other in others)]))
     found.__cause__ = error
+    if NOT_KNOWN in (error.outcome, *(other.outcome for other in others)):
+        found.outcome = NOT_KNOWN
+    elif taken:
+        found.outcome = PARTLY_APPLIED
     return found
 
 
@@ -254,11 +263,15 @@ class CoreSink:
     def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
         core = self._core
         timings = [None if tuples is None else timing_mask(tuples, state.timing) for state, tuples in calls]
-        late, taken = list[Int64Array | None](), list[str]()
+        late, taken = list[Int64Array | int | None](), list[str]()
+        by = asked()
         lsn: int | None = None
         refusal: WukongsError | None = None
         with core.lock:
             core.check_is_open()
+            known = core.outcomes.of(by) or {}
+            if not known and by is not None and core.outcomes.is_over(by):
+                raise StreamError(f"push {by.number} of this client was given up: nothing was done")
             touched = [one for one in calls if advance_ms is not None or (one[1] is not None and len(one[1]))]
             for state, _ in touched:
                 state.check_is_open()
@@ -266,16 +279,21 @@ class CoreSink:
                     state.check_range(advance_ms)
             for state, tuples in touched:
                 be_active(core, state)
-                _check(state, tuples)
+                if state.iri not in known:
+                    _check(state, tuples)
             is_checked = True
             for (state, tuples), timing in zip(calls, timings, strict=True):
                 rows = _NO_ROWS
+                if state.iri in known:
+                    late.append(known[state.iri])
+                    continue
                 if tuples is not None and timing is not None and len(tuples):
                     try:
                         if not is_checked:
                             core.check_is_open()
                             _check(state, tuples)
-                        lsn, rows = self._take(state, tuples, timing)
+                        lsn, rows = self._take(state, tuples, timing, by)
+                        core.note_outcome(by, {state.iri: len(tuples) - len(rows)})
                     except WukongsError as error:
                         refusal = partly_taken(error, taken)
                         break
@@ -285,17 +303,19 @@ class CoreSink:
             if advance_ms is not None and refusal is None:
                 for state, _ in calls:
                     lsn = self._advance(state, advance_ms)
-        if lsn is not None:
+        if lsn is not None or known:
             core.journal.wait(lsn)
         return late, refusal
 
-    def _take(self, state: StreamState, encoded: Encoded, timing: BoolArray) -> tuple[int, Int64Array]:
+    def _take(
+        self, state: StreamState, encoded: Encoded, timing: BoolArray, by: Asked | None
+    ) -> tuple[int, Int64Array]:
         """Take tuples that were checked. Return the record, to wait for, and the numbers of those that are late."""
         core = self._core
 
         def piece() -> Piece:
             first = state.open_partition(PUSH_PARTITION).end_offset
-            return Piece(state.iri, PUSH_PARTITION, 0, first, first + len(encoded), 0, 0, encoded, timing)
+            return Piece(state.iri, PUSH_PARTITION, 0, first, first + len(encoded), 0, 0, encoded, timing, by=by)
 
         def checked() -> Piece:
             core.check_is_open()

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from wukongs.errors import StreamError
 from wukongs.live.core import STEP_ROWS, Core, expect
 from wukongs.live.injector import Injector
 from wukongs.live.table_change import Change
 from wukongs.live.update_request import UpdateRequest
+from wukongs.outcomes import asked
 from wukongs.query.limits import Limits
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
@@ -57,6 +59,21 @@ def evaluated(core: Core, operations: Sequence[Change], limits: Limits) -> Itera
             handle.close()
 
 
+def known_sn(core: Core) -> int | None:
+    """Return the SN of the load or update that this thread works for, if it was applied before. Called with the lock
+    held."""
+    found = core.outcomes.of(asked())
+    return None if found is None else found.get("")
+
+
+def check_is_asked(core: Core) -> None:
+    """Raise StreamError if the change that this thread works for was applied meanwhile, or its client has given it up.
+    Called with the lock held, before it is logged."""
+    by = asked()
+    if by is not None and core.outcomes.is_over(by):
+        raise StreamError(f"change {by.number} of this client was done meanwhile, or given up: nothing was done again")
+
+
 def cleared_names(
     change: GraphChange, default_graph: int, texts: Callable[[Int64Array], Sequence[str]]
 ) -> list[str | None]:
@@ -73,6 +90,8 @@ def update(core: Core, injector: Injector, operations: Sequence[Change], limits:
     with core.update_turn:
         with core.lock:
             core.check_is_open()
+            if (known := known_sn(core)) is not None:
+                return known
             injector.catch_up()
             if not operations:
                 return core.sn
@@ -92,11 +111,13 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
         with core.lock:
             core.check_is_open()
             injector.catch_up()
+            check_is_asked(core)
             sn = core.next_sn
             difference, unseen = core.arrangement.beside(change, read_sn)
             core.journal.note_chunks(number, _encoded(core, unseen))
             cleared = cleared_names(change, core.default_graph, core.registry.texts)
-            core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared})
+            core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared, "by": asked()})
+            core.note_outcome(asked(), {"": sn})
             core.revoke_old_handles()
             deleted, inserted = core.arrangement.apply_difference(sn, difference, fuel=0)
             counts = core.updated

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from wukongs.outcomes import Asked, Outcomes
 from wukongs.protocol.records import (
     BEGINNING,
     LIVE,
@@ -137,9 +138,10 @@ class Control:
     each once.
 
     life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
-    declared under it last. exceptions: per text the number of its re-encoding; requests: per client the number of its
-    last change; view: the index of the last membership record; marks, updates, advances and joins are in order. floor:
-    records before this SN may have been forgotten here (`forget`); the rest is the same on every node at one index."""
+    declared under it last. exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
+    "tick" and "minor" of its SN, and "index" of its record; view: the index of the last membership record; marks,
+    updates, advances and joins are in order. floor: records before this SN may have been forgotten here (`forget`); the
+    rest is the same on every node at one index."""
 
     shards: tuple[tuple[Int64, ...], ...]
     replica_sets: frozenset[tuple[Int64, ...]]
@@ -153,7 +155,7 @@ class Control:
     groups: Mapping[str, Int64] = field(default_factory=dict)
     queries: Mapping[str, Registered] = field(default_factory=dict)
     exceptions: Mapping[str, Int64] = field(default_factory=dict)
-    requests: Mapping[str, Int64] = field(default_factory=dict)
+    outcomes: Outcomes = field(default_factory=Outcomes)
     marks: tuple[Mark, ...] = ()
     updates: tuple[Mark, ...] = ()
     advances: tuple[Advance, ...] = ()
@@ -203,6 +205,11 @@ class Control:
         """Whether every shard (if a node is given: of it) has an in-sync replica besides it."""
         synced = self.with_role(Role.IN) - {node}
         return all(synced.intersection(nodes) for nodes in self.replica_sets if node is None or node in nodes)
+
+    def outcome_of(self, asked: Asked) -> Mark | None:
+        """Return where the record of a client's change lies, None if it is not known to have been applied."""
+        found = self.outcomes.of(asked)
+        return None if found is None else Mark(Sn(found["tick"], found["minor"]), found["index"])
 
     def last_update(self, sn: Sn | None = None) -> int:
         """Return the index of the last update (up to an SN), 0 if there is none."""
@@ -290,7 +297,7 @@ def is_news(control: Control, record: Record) -> bool:
 
 def is_current(control: Control, change: Change) -> bool:
     """Whether a change is new and, if it is an update, has seen the last one."""
-    return change.number > control.requests.get(change.client, 0) and change.after in (None, control.last_update())
+    return not control.outcomes.is_over(change.asked) and change.after in (None, control.last_update())
 
 
 def apply(control: Control, entry: Entry) -> Control:
@@ -411,9 +418,10 @@ def _with(control: Control, record: Record) -> Control:
             return replace(control, queries={**control.queries, name: query})
         case DropQuery(query=name):
             return replace(control, queries={key: query for key, query in control.queries.items() if key != name})
-        case Change(client=client, number=number, after=after):
+        case Change(after=after):
             updates = control.updates if after is None else (*control.updates, Mark(sn, index))
-            return replace(control, requests={**control.requests, client: number}, updates=updates)
+            found = {"tick": sn.tick, "minor": sn.minor, "index": index}
+            return replace(control, outcomes=control.outcomes.noted(record.asked, found, index), updates=updates)
         case ReEncode(text=text):
             return replace(control, exceptions={**control.exceptions, text: len(control.exceptions) + 1})
     return control

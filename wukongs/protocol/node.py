@@ -294,7 +294,7 @@ def _forget_done(node: Node, applied: set[Hashable] | None) -> Outcome:
 
 
 def _may_be_applied(node: Node, record: Record) -> bool:
-    return isinstance(record, Change) and record.number <= node.control.requests.get(record.client, 0)
+    return isinstance(record, Change) and node.control.outcomes.is_over(record.asked)
 
 
 def _may_come(node: Node, record: Record) -> bool:

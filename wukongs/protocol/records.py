@@ -12,6 +12,8 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
+from wukongs.outcomes import Asked
+
 LIVE = "live"
 """The clock group whose event time is the tick of the SN; others move by Advance records."""
 
@@ -206,16 +208,22 @@ class DropQuery(Tagged, frozen=True):
 
 
 class Change(Tagged, frozen=True):
-    """A load or an update. (client, number): repeats are applied once. after: of an update, the index of the last
-    change that its snapshot had; another change in between makes it void, and it is evaluated again. None: a load,
-    which read nothing. view: of the members when it is proposed; void in another one, see ReEncode. payload: the
-    host's, JSON; its new terms were agreed on before."""
+    """A load or an update. (client, number): repeats are applied once; needed: the numbers that the client had
+    under way when it asked, none for one that has one at a time (wukongs/outcomes.py). after: of an update, the
+    index of the last change that its snapshot had; another change in between makes it void, and it is evaluated
+    again. None: a load, which read nothing. view: of the members when it is proposed; void in another one, see
+    ReEncode. payload: the host's, JSON; its new terms were agreed on before."""
 
     client: str
     number: Int64
     payload: str
     after: Int64 | None
     view: Int64
+    needed: tuple[Int64, ...] = ()
+
+    @property
+    def asked(self) -> Asked:
+        return Asked.of(self.client, self.number, self.needed)
 
 
 class ReEncode(Tagged, frozen=True):

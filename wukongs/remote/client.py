@@ -143,6 +143,7 @@ class RemoteEngine:
                 "load",
                 args,
                 is_write=True,
+                is_known=True,
                 limit_s=answer_limit(timeout_s),
                 during=lambda joined, number: send_file(self._connection, joined, number, file, report),
             )
@@ -172,9 +173,10 @@ class RemoteEngine:
         raise NodeUnavailable(f"the dump to {path} has stopped {REPEATS_MAX} times, at last: {reason}")
 
     def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
-        """Do the same as Engine.update. After NodeUnavailable it may have been applied, which the message then says."""
+        """Do the same as Engine.update; it counts once, however often it has to be sent. Raises OutcomeUnknown (no
+        outcome was heard in time)."""
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
-        return int(self._call("update", args, is_write=True, limit_s=answer_limit(timeout_s)))
+        return int(self._call("update", args, is_write=True, is_known=True, limit_s=answer_limit(timeout_s)))
 
     def apply(
         self,
@@ -183,12 +185,12 @@ class RemoteEngine:
         *,
         timeout_s: float | None = None,
     ) -> int:
-        """Do the same as Engine.apply. After NodeUnavailable it may have been applied, which the message then says."""
+        """Do the same as Engine.apply, and once, as update."""
         change = TableChange.of(inserts, deletes)
         tables = {"inserts": change.inserts, "deletes": change.deletes}
         arrays = {name: stream_bytes(table) for name, table in tables.items() if table is not None}
         args, limit_s = {"timeout_s": timeout_s}, answer_limit(timeout_s)
-        answer, _ = self._connection.call("apply", args, arrays, is_write=True, limit_s=limit_s)
+        answer, _ = self._connection.call("apply", args, arrays, is_write=True, is_known=True, limit_s=limit_s)
         return int(answer.fields["value"])
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
@@ -300,8 +302,8 @@ class RemoteEngine:
     def push_many(
         self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None
     ) -> dict[str, int]:
-        """Do the same as Engine.push_many, for streams that this client has declared; one request. Also raises
-        NodeUnavailable, as RemoteStream.push."""
+        """Do the same as Engine.push_many, for streams that this client has declared; one request. Each
+        stream's tuples count once, and it raises OutcomeUnknown, as RemoteStream.push."""
         streams, arrays = list[RemoteStream](), dict[str, Any]()
         for at, (name, pushed) in enumerate(tables.items()):
             stream = named(name, self._streams)
@@ -317,7 +319,7 @@ class RemoteEngine:
             return {"streams": numbers, "advance_ms": time_ms, "timeout_s": timeout_s}
 
         limit_s = answer_limit(timeout_s)
-        answer, _ = self._connection.call("push_many", args, arrays, is_write=True, limit_s=limit_s)
+        answer, _ = self._connection.call("push_many", args, arrays, is_write=True, is_known=True, limit_s=limit_s)
         return dict(answer.fields["value"])
 
     def drop_stream(self, stream_iri: str) -> None:
@@ -429,9 +431,10 @@ class RemoteEngine:
         args: Mapping[str, Any] | None = None,
         *,
         is_write: bool = False,
+        is_known: bool = False,
         limit_s: float | None = None,
     ) -> Any:
-        answer, _ = self._connection.call(method, args or {}, is_write=is_write, limit_s=limit_s)
+        answer, _ = self._connection.call(method, args or {}, is_write=is_write, is_known=is_known, limit_s=limit_s)
         return answer.fields.get("value")
 
     def _query_limit(self, timeout_s: float | None) -> float | None:

@@ -2,9 +2,9 @@
 
 * Every request has a deadline. A node that works for long says so about every POLL_S, so silence is told from work.
 * A call has a number, under which it comes again when its answer was lost; the node then gives the first outcome.
-* A session may be lost with its node, or by time. Calls that only read are then done again in the next session. A call
-  that writes is not, since it may have been applied, unless the node says itself that it did not begin. The caller has
-  to look.
+* A session may be lost with its node, or by time. Calls that only read are then done again in the next session. So are
+  changes that the nodes know by client and number (wukongs/outcomes.py): they count once. Another change is not done
+  again, since it may have been applied, unless the node says itself that it did not begin.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from wukongs.errors import DataError, DataLost, NodeUnavailable, QueryTimeout, SettingsError, WukongsError
+from wukongs.errors import (
+    DataError,
+    DataLost,
+    NodeUnavailable,
+    OutcomeUnknown,
+    QueryTimeout,
+    SettingsError,
+    WukongsError,
+)
 from wukongs.remote.kinds import (
     BUSY,
     CALL,
@@ -33,12 +41,14 @@ from wukongs.remote.kinds import (
     WORKING,
 )
 from wukongs.wire.packets import Array, Packet
-from wukongs.wire.refusals import named_error
+from wukongs.wire.refusals import named_error, with_outcome
 
 SILENCE_S = 10.0
-MARGIN_S = 10.0
 _JOIN_MIN_S = 1.0
+MARGIN_S = 10.0
 """The time that an answer is waited for beyond the call's own time limit, while the node says that it works."""
+REPEAT_S = 60.0
+"""How long a change is repeated of which nodes say that its outcome is not known, if it has no time limit."""
 FINISHED_TOLD_MAX = 1000
 _BUSY_S = 0.05
 _BETWEEN_S = 0.1
@@ -69,8 +79,9 @@ class SessionLost(Exception):
     """The session has ended, or its node does not answer. Only this package sees this error. may_be_done: the call may
     have been done, and its answer was lost."""
 
-    def __init__(self, message: str, *, may_be_done: bool) -> None:
+    def __init__(self, message: str, joined: Joined, *, may_be_done: bool) -> None:
         super().__init__(message)
+        self.joined = joined
         self.may_be_done = may_be_done
 
 
@@ -187,10 +198,10 @@ class Connection:
             )
         except NodeUnavailable as error:
             self.lose(joined, is_silent=True)
-            raise SessionLost(str(error), may_be_done=True) from error
+            raise SessionLost(str(error), joined, may_be_done=True) from error
         if answer.kind == LOST:
             self.lose(joined, is_silent=False)
-            raise SessionLost(f"{joined.address}: the session has ended", may_be_done=False)
+            raise SessionLost(f"{joined.address}: the session has ended", joined, may_be_done=False)
         return answer
 
     def close(self) -> None:
@@ -210,6 +221,11 @@ class Connection:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    @property
+    def has_life(self) -> bool:
+        """Whether nodes with the same data are told from others."""
+        return bool(self._life)
+
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def call(
@@ -219,19 +235,21 @@ class Connection:
         arrays: Mapping[str, Array] | None = None,
         *,
         is_write: bool = False,
+        is_known: bool = False,
         limit_s: float | None = None,
         during: Callable[[Joined, int], None] | None = None,
     ) -> tuple[Packet, Joined]:
         """Call a method of the engine; return its answer, and the session that it is from.
 
         args: the arguments, or a function that makes them for a session (if they name things of the session); is_write:
-        the call must not be done twice; limit_s: after so long it has failed; during: is called once the call has
-        begun, to send data meanwhile. Raises NodeUnavailable, QueryTimeout (limit_s), and what the method raises."""
+        the call must not be done twice; is_known: nodes see to that themselves, so it may be asked for again; limit_s:
+        after so long it has failed; during: is called once the call has begun, to send data meanwhile. Raises
+        NodeUnavailable, QueryTimeout (limit_s), OutcomeUnknown (of a call that writes), and what the method raises."""
         with self._numbers:
             self._number += 1
             number = self._number
             self._under_way.add(number)
-        asked = _Asked(self, method, args, arrays, number, is_write, limit_s, during)
+        asked = _Asked(self, method, args, arrays, number, is_write, is_known, limit_s, during)
         try:
             return asked.until_answered()
         except BaseException:
@@ -242,12 +260,13 @@ class Connection:
                 self._under_way.discard(number)
                 self._finished.append(number)
 
-    def needed(self) -> tuple[int, list[int]]:
-        """Return the number of the oldest call that still needs an answer, and later ones that do not any more."""
+    def needed(self) -> tuple[int, list[int], list[int]]:
+        """Return the number of the oldest call that still needs an answer, later ones that do not any more, and those
+        that do."""
         with self._numbers:
             oldest = min(self._under_way, default=self._number + 1)
             self._finished = [number for number in self._finished if number > oldest]
-            return oldest, self._finished[:FINISHED_TOLD_MAX]
+            return oldest, self._finished[:FINISHED_TOLD_MAX], sorted(self._under_way)
 
     def were_told(self, finished: Sequence[int]) -> None:
         """Note that the node knows of these calls that they are over."""
@@ -266,12 +285,15 @@ class _Asked:
         arrays: Mapping[str, Array] | None,
         number: int,
         is_write: bool,
+        is_known: bool,
         limit_s: float | None,
         during: Callable[[Joined, int], None] | None,
     ) -> None:
         self._connection, self._method, self._args, self._arrays = connection, method, args, arrays
         self._number, self._is_write, self._limit_s, self._during = number, is_write, limit_s, during
+        self._is_known = is_known
         self._deadline = None if limit_s is None else time.monotonic() + limit_s
+        self._unsure_since: float | None = None
         self._begun: Joined | None = None
         """The session in which it is under way."""
         self._unsure: Joined | None = None
@@ -280,13 +302,16 @@ class _Asked:
 
     def until_answered(self) -> tuple[Packet, Joined]:
         while True:
-            joined = self._connection.joined(self._join_s())
-            self._check(joined)
             try:
+                joined = self._connection.joined(self._join_s())
+                self._check(joined)
                 answer = self._ask(joined)
             except SessionLost as lost:
-                if lost.may_be_done or self._begun is joined:
-                    self._unsure = joined
+                if lost.may_be_done or self._begun is lost.joined:
+                    self._unsure = lost.joined
+                continue
+            except WukongsError as error:
+                self._check_may_be_repeated(error)
                 continue
             if answer.kind == WORKING:
                 self._begin(joined)
@@ -294,8 +319,14 @@ class _Asked:
                 self._stand_by(joined)
             else:
                 self._begun = None
-                raise_failure(answer, joined.address)
-                return answer, joined
+                told = failure_in(answer)
+                if told is None:
+                    return answer, joined
+                if not isinstance(told, OutcomeUnknown):
+                    raise told
+                self._unsure = joined
+                self._check_may_be_repeated(told)
+                time.sleep(_BETWEEN_S)
 
     def _join_s(self) -> float | None:
         """Return how long a node may be looked for: what is left of the caller's time, a moment at least."""
@@ -314,8 +345,8 @@ class _Asked:
         if self._begun is joined:
             return self._connection.ask(joined, WAIT, {"number": self._number})
         args = self._args(joined) if callable(self._args) else self._args
-        done, finished = self._connection.needed()
-        told = {"number": self._number, "done": done, "finished": finished}
+        done, finished, needed = self._connection.needed()
+        told = {"number": self._number, "done": done, "finished": finished, "needed": needed}
         answer = self._connection.ask(joined, CALL, {**told, "method": self._method, "args": args}, self._arrays)
         self._connection.were_told(finished)
         return answer
@@ -342,16 +373,40 @@ class _Asked:
 
     def _check(self, joined: Joined) -> None:
         unsure = self._unsure
-        if self._is_write and unsure is not None and unsure.memory != joined.memory:
-            raise NodeUnavailable(
-                f"{unsure.address}: the node stopped answering while it did {self._method!r}, and whether it was done "
-                "is not known. Look whether the data have it before you repeat it"
-            )
+        if self._is_write and not self._may_repeat and unsure is not None and unsure.memory != joined.memory:
+            raise self._unknown("the node stopped answering")
         if self._deadline is not None and time.monotonic() > self._deadline:
+            if self._is_write and (self._begun is not None or unsure is not None):
+                raise self._unknown(f"the node gave no outcome within {self._limit_s:g} s")
             raise QueryTimeout(
                 f"{joined.address}: no outcome of {self._method!r} within {self._limit_s:g} s, though the node "
                 "answers: give it more time (timeout_s), or ask for less"
             )
+
+    @property
+    def _may_repeat(self) -> bool:
+        """Whether a node that is asked again knows what was done: it has the data of the one before."""
+        return self._is_known and self._connection.has_life
+
+    def _check_may_be_repeated(self, error: WukongsError) -> None:
+        """Raise an error, unless it leaves open whether a change was done, which is then asked for again."""
+        if self._unsure is None or not self._is_write or isinstance(error, DataLost):
+            raise error
+        now = time.monotonic()
+        self._unsure_since = now if self._unsure_since is None else self._unsure_since
+        until = self._deadline
+        if until is None:  # a node was looked for as long as it may take already
+            until = self._unsure_since + REPEAT_S if isinstance(error, OutcomeUnknown) else now
+        if now >= until or not self._may_repeat or not isinstance(error, NodeUnavailable):
+            raise error if isinstance(error, OutcomeUnknown) else self._unknown(f"{error},") from error
+
+    def _unknown(self, reason: str) -> OutcomeUnknown:
+        at = self._unsure or self._begun
+        assert at is not None, reason
+        return OutcomeUnknown(
+            f"{at.address}: {reason} while it did {self._method!r}, and whether it was done is not known. Look whether "
+            "the data have it before you repeat it"
+        )
 
 
 def answer_limit(timeout_s: float | None) -> float | None:
@@ -362,10 +417,17 @@ def answer_limit(timeout_s: float | None) -> float | None:
 
 def raise_failure(answer: Packet, address: str) -> None:
     """Raise the error that an answer tells, if it does."""
+    if (error := failure_in(answer)) is not None:
+        raise error
+
+
+def failure_in(answer: Packet) -> Exception | None:
+    """Return the error that an answer tells, if it does."""
     if answer.kind != FAILED:
-        return
+        return None
     name, message, arguments = (answer.fields.get(key) for key in ("error", "message", "arguments"))
     if isinstance(name, str) and name in _PLAIN_ERRORS:
-        raise _PLAIN_ERRORS[name](str(message))
+        return _PLAIN_ERRORS[name](str(message))
     is_plain = isinstance(arguments, list) and all(one is None or isinstance(one, str | int) for one in arguments)
-    raise named_error(str(name), str(message), *(arguments if is_plain else [str(message)]))  # type: ignore[misc]
+    error = named_error(str(name), str(message), *(arguments if is_plain else [str(message)]))  # type: ignore[misc]
+    return with_outcome(error, answer.fields)

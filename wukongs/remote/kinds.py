@@ -3,7 +3,7 @@
 | kind | fields | answered by |
 |---|---|---|
 | connect | version, client | connected: session, memory, query_timeout_s; the same session for a client that is known |
-| call | session, number, done, finished, method, args | answer, failed, working (ask again with wait), busy or lost |
+| call | session, number, done, finished, needed, method, args | answer, failed, working (then: wait), busy or lost |
 | wait | session, number | as call |
 | rows | session, result, start | rows: the next chunk of a result |
 | bytes | session, file, start | bytes |
@@ -15,7 +15,8 @@
 
 * Every call has a number. The node keeps its outcome until the client says that it needs it no more: `done` is the
   oldest call whose outcome it needs, `finished` are later ones whose outcomes it does not need. So a call that comes
-  again gets its first outcome and is not done twice.
+  again gets its first outcome and is not done twice. `needed` are the calls under way. Changes are known by client and
+  number beyond the session, too, and by other nodes (wukongs/outcomes.py).
 * `lost` says that there is no such session: nothing of the request was done. A session ends when its client leaves or
   is silent for SILENT_S; the client then connects again, and names its streams and queries anew.
 * Windows are numbered by session and query; `taken` confirms one, and the next is not told before. One request asks for

@@ -99,7 +99,7 @@ def send_file(
             answer = connection.ask(joined, PART, fields, arrays)
         except SessionLost as lost:
             # Nothing can be added before the last part is there.
-            raise SessionLost(str(lost), may_be_done=not part) from lost
+            raise SessionLost(str(lost), joined, may_be_done=not part) from lost
         raise_failure(answer, joined.address)
         if answer.kind == MALFORMED:
             told = _report(answer, joined, on_malformed)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.outcomes import Asked, asking
 from wukongs.remote.calls import Calls, EngineLike, InCluster
 from wukongs.remote.feeds import next_of
 from wukongs.remote.kinds import (
@@ -46,6 +47,7 @@ from wukongs.wire.workers import Workers
 
 THREADS_MAX = 64
 WAITING_MAX = 1024
+CLIENT_LENGTH_MAX = 64
 _SWEEP_S = 5.0
 _END_S = 5.0
 
@@ -117,6 +119,8 @@ class Service:
                 f"this node speaks version {VERSION} of the protocol of clients, the client {version!r}: run the same "
                 "version of wukongs on both sides"
             )
+        if not 0 < len(client) <= CLIENT_LENGTH_MAX:
+            raise DataError(f"expected the name of a client, of 1 to {CLIENT_LENGTH_MAX} letters, found {client!r:.99}")
         with self._lock:
             if self._stopped.is_set():
                 raise NodeUnavailable("this node stops")
@@ -173,14 +177,19 @@ class Service:
         method, args = _text(packet, "method"), packet.fields.get("args", {})
         if not isinstance(args, dict):
             raise DataError(f"call of {method}: expected arguments by name, found {args!r}")
-        number, done, finished = _integer(packet, "number"), _integer(packet, "done"), packet.fields.get("finished", [])
-        if not (isinstance(finished, list) and all(type(one) is int for one in finished)):
-            raise DataError(f"call of {method}: expected the numbers of finished calls, found {finished!r}")
+        number, done = _integer(packet, "number"), _integer(packet, "done")
+        finished, needed = _numbers(packet, "finished"), _numbers(packet, "needed")
+        by = Asked.of(session.client, number, tuple(needed))
 
         def start() -> SessionCall | None:
             call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None)
             work = self._calls.work(session, method, args, packet.arrays, call.upload)
-            return call if self._workers.submit(partial(call.run, work)) else None
+
+            def run() -> Packet:
+                with asking(by):
+                    return work()
+
+            return call if self._workers.submit(partial(call.run, run)) else None
 
         call = session.call(number, done, finished, start)
         if isinstance(call, Packet):
@@ -276,6 +285,14 @@ def _text(packet: Packet, name: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"packet '{packet.kind}': expected {name} as a text, found {value!r}")
     return value
+
+
+def _numbers(packet: Packet, name: str) -> list[int]:
+    """Return numbers of calls."""
+    found = packet.fields.get(name, [])
+    if not isinstance(found, list) or not all(type(one) is int and 0 <= one < 1 << 62 for one in found):
+        raise DataError(f"packet '{packet.kind}': expected {name} as numbers of calls, found {found!r:.100}")
+    return found
 
 
 def _integer(packet: Packet, name: str) -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
+from wukongs.errors import BudgetExceeded, NodeUnavailable, OutcomeUnknown, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
@@ -38,11 +38,14 @@ class SessionCall:
         self.upload = upload
         self._is_done = threading.Event()
         self._outcome: Packet | None = None
+        self.is_unsure = False
+        """It is over, and whether it was done is not known."""
 
     def run(self, work: Callable[[], Packet]) -> None:
         try:
             self._outcome = work()
         except Exception as error:
+            self.is_unsure = isinstance(error, OutcomeUnknown)
             self._outcome = failed(error)
         finally:
             if self.upload is not None:
@@ -110,7 +113,7 @@ class Session:
     def call(
         self, number: int, done: int, finished: Iterable[int], start: Callable[[], SessionCall | None]
     ) -> SessionCall | Packet:
-        """Return the call with this number, started now unless it was before.
+        """Return the call with this number, started now unless it was before, and its outcome is known or to come.
 
         done, finished: the calls below, and these, are forgotten; but not that they were, so that none is begun again
         by a request that was long on its way."""
@@ -122,11 +125,11 @@ class Session:
             for old in [one for one in self.calls if one < self._done or one in self._finished]:
                 del self.calls[old]
             known = self.calls.get(number)
-            if known is not None:
+            if known is not None and not known.is_unsure:
                 return known
             if number < self._done or number in self._finished:
                 return failed(WukongsError(f"call {number} was confirmed before: its outcome is not kept"))
-            started = start() if len(self.calls) < CALLS_MAX else None
+            started = start() if known is not None or len(self.calls) < CALLS_MAX else None
             if started is None:
                 return Packet(BUSY)
             self.calls[number] = started

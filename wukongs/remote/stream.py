@@ -23,7 +23,8 @@ class RemoteStream:
         self._connection = connection
         self._options = options
         asked = {**options, "timeout_s": timeout_s}
-        answer, joined = connection.call("stream", asked, is_write=True, limit_s=answer_limit(timeout_s))
+        limit_s = answer_limit(timeout_s)
+        answer, joined = connection.call("stream", asked, is_write=True, is_known=True, limit_s=limit_s)
         declared = answer.fields["value"]
         self.iri: str = declared["iri"]
         self.batch_ms: int = declared["batch_ms"]
@@ -33,8 +34,8 @@ class RemoteStream:
         return f"<RemoteStream {self.iri}>"
 
     def push(self, tuples: Iterable[tuple[Any, Any, Any, int]], *, timeout_s: float | None = None) -> int:
-        """Do the same as Stream.push; also NodeUnavailable: whether the tuples were taken is then not known, unless it
-        says so."""
+        """Do the same as Stream.push; the tuples count once, however often they have to be sent. Also raises
+        NodeUnavailable, and OutcomeUnknown if it is not known whether they were taken."""
         return self._push(tuples, timeout_s)
 
     def push_arrow(self, table: pyarrow.Table, *, timeout_s: float | None = None) -> int:
@@ -69,6 +70,7 @@ class RemoteStream:
             lambda joined: {**args, "stream": self.number_in(joined)},
             arrays,
             is_write=True,
+            is_known=True,
             limit_s=answer_limit(timeout_s),
         )
         return answer.fields.get("value")
@@ -81,7 +83,7 @@ class RemoteStream:
         """Return how a session calls the stream; a new one has to be told of it."""
         known, number = self._number
         if known.token != joined.token:
-            answer, joined = self._connection.call("stream", {**self._options, "is_again": True}, is_write=True)
+            answer, joined = self._connection.call("stream", {**self._options, "is_again": True})
             number = answer.fields["value"]["stream"]
             self._number = joined, number
         return number

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from wukongs import errors
-from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
+from wukongs.errors import (
+    NOT_APPLIED,
+    NOT_KNOWN,
+    PARTLY_APPLIED,
+    BudgetExceeded,
+    NodeUnavailable,
+    WukongsError,
+)
 from wukongs.wire.descriptors import is_lack
 from wukongs.wire.packets import Packet
 
@@ -23,7 +30,8 @@ def refusal(error: BaseException) -> Packet:
     kind = next(one for one in type(error).__mro__ if getattr(errors, one.__name__, None) is one)
     arguments = error.__reduce__()[1] if kind is type(error) else (str(error),)
     plain = list(arguments) if all(_is_plain(one) for one in arguments) else [str(error)]
-    return Packet(REFUSED, {"error": kind.__name__, "message": str(error), "arguments": plain})
+    told = {} if error.outcome == kind.outcome else {"outcome": error.outcome}
+    return Packet(REFUSED, {"error": kind.__name__, "message": str(error), "arguments": plain, **told})
 
 
 def exhausted(error: BaseException) -> WukongsError | None:
@@ -52,7 +60,14 @@ def error_told(fields: Mapping[str, Any]) -> WukongsError:
     arguments = fields.get("arguments")
     if not isinstance(arguments, list) or not all(_is_plain(one) for one in arguments):
         arguments = [message]
-    return named_error(name, message, *arguments)
+    return with_outcome(named_error(name, message, *arguments), fields)
+
+
+def with_outcome(error: WukongsError, fields: Mapping[str, Any]) -> WukongsError:
+    """Return an error with the outcome of its change that the fields of a refusal tell, if they do."""
+    if fields.get("outcome") in (NOT_APPLIED, PARTLY_APPLIED, NOT_KNOWN):
+        error.outcome = fields["outcome"]
+    return error
 
 
 def named_error(name: str, message: str, *arguments: Any) -> WukongsError:

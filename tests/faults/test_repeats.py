@@ -1,0 +1,116 @@
+"""A client repeats what it does not know the outcome of: each change counts once, whenever nodes are killed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import wukongs
+from wukongs.cli.cluster import free_ports
+
+EX = "http://ex/"
+COUNT = "SELECT ?n { <http://ex/c> <http://ex/n> ?n }"
+ADD = "DELETE { <http://ex/c> <http://ex/n> ?n } INSERT { <http://ex/c> <http://ex/n> ?m } WHERE { <http://ex/c> <http://ex/n> ?n BIND(?n + 1 AS ?m) }"  # noqa: E501
+END_S = 60
+
+
+class Served:
+    """One node with a data folder, at an address that stays, started again whenever it was killed."""
+
+    def __init__(self, folder: Path) -> None:
+        (port,) = free_ports(1)
+        self.address = f"tcp://127.0.0.1:{port}"
+        self._file = folder / "node.toml"
+        self._file.write_text(f'data_dir = "data"\n[[node]]\nclients = "{self.address}"\n')
+        self.kill_count = 0
+        self._stopped = threading.Event()
+        self._process = self._start()
+        self._thread = threading.Thread(target=self._run)
+        self._rng = random.Random(7)
+
+    def _start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wukongs", "node", "--config", str(self._file)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == self.address
+        return process
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._rng.uniform(0.2, 1.5)):
+            self._process.kill()
+            self._process.wait()
+            self.kill_count += 1
+            self._process = self._start()
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+        self._process.kill()
+        self._process.wait()
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Do works at the same time; raise the first error of one."""
+    errors: list[BaseException] = []
+
+    def run(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.slow
+def test_changes_count_once_over_kills_of_a_served_engine(tmp_path: Path) -> None:
+    """Updates that add one, and tuples that are alike: doing one of them twice, or not at all, shows in the counts."""
+    last_s = 25.0
+    with Served(tmp_path) as node, wukongs.connect(node.address, silence_s=30) as client:
+        client.update(f"INSERT DATA {{ <{EX}c> <{EX}n> 0 }}")
+        stream = client.stream(EX + "s", batch_ms=100)
+        until = time.monotonic() + last_s
+        done = Counter[str]()
+
+        def add() -> None:
+            while time.monotonic() < until:
+                client.update(ADD, timeout_s=120)
+                done["update"] += 1
+
+        def push() -> None:
+            while time.monotonic() < until:
+                at = done["push"]
+                tuples = [(f"<{EX}s{at}-{row}>", f"<{EX}p>", f"<{EX}o>", 10 * at + 1) for row in range(3)]
+                assert stream.push(tuples, timeout_s=120) == 3
+                done["push"] += 1
+
+        at_once(add, add, push)
+        assert node.kill_count > 3
+        stream.advance(10 * done["push"] + 1000)
+        client.settle(60)
+        assert [int(str(row[0].toPython())) for row in client.query(COUNT)] == [done["update"]]
+        (found,) = client.query(f"SELECT (COUNT(*) AS ?n) {{ ?s <{EX}p> ?o }}")
+        assert int(found[0].toPython()) == 3 * done["push"]
+        assert client.stats()["streams"][EX + "s"]["tuples"] == 3 * done["push"]
+        print(dict(done), node.kill_count, "kills")
