@@ -98,7 +98,7 @@ class Donor:
 
     def _halt_for(self, owner: str) -> Sn:
         if self._halt is not None and self._halt.owner != owner:
-            raise NodeUnavailable(f"node {self._host.me.node} gives what it holds to another one now: ask again")
+            raise NodeUnavailable(f"node {self._host.me.node} cannot give what it holds now: ask again")
         self._halt = _Halt(owner, time.monotonic() + HALT_S)
         return self._limit(None)
 

@@ -72,7 +72,7 @@ def test_too_few_nodes() -> None:
 
 
 def test_a_question_that_is_none() -> None:
-    with pytest.raises(DataError, match="hello: expected the number of a node, found 'x'"):
+    with pytest.raises(DataError, match="hello: expected the number of a node and its disk, found 'x', None"):
         knowing(None)(Packet(HELLO, {"node": "x", "shape": SHAPE}))
 
 

@@ -130,6 +130,9 @@ class Network:
             self._wires.networks[node]._on_tell(self._me, packet)
         return not self._wires.is_cut
 
+    def is_connected(self, node: int) -> bool:
+        return not self._wires.is_cut
+
     def join(self, *_: object) -> None:
         pass
 
