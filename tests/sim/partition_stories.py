@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from tests.sim.stories import begun, node_with
+from tests.sim.stories import begun, hears, node_with
 from tests.sim.telling import outcome
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import SealBatch, Send, TakePiece
 from wukongs.protocol.control import is_valid
 from wukongs.protocol.events import Inserted, Marker, PieceOffered, Pulse
-from wukongs.protocol.messages import Incarnation, Propose
+from wukongs.protocol.messages import Append, Incarnation, Propose
 from wukongs.protocol.node import step
-from wukongs.protocol.records import DeclareStream, EndStream, Entry, OpenPartition
+from wukongs.protocol.records import DeclareStream, EndStream, Entry, Nothing, OpenPartition
 from wukongs.protocol.state import Node
 
 
@@ -41,6 +41,15 @@ def a_partition_that_joins_holds_the_stream_from_when_its_record_is_held() -> No
         assert not any(isinstance(action, SealBatch) for action in actions), "others may have rows of it in 2"
     _, actions = step(node, Marker("s", "b", 1, 2, 0))
     assert SealBatch("s", 1, 2, {"a": 1, "b": 0}) in actions
+
+
+def a_partition_whose_record_is_overwritten_holds_nothing_back() -> None:
+    node, _ = _with_another_partition()
+    node, _ = step(node, Marker("s", "a", 1, 2, 1))
+    shared = node.log.last - 1
+    overwrites = Append(2, shared, node.log.entries[shared - 1].term, (Entry(2, Nothing()),), shared)
+    _, actions = hears(node, Incarnation(1, 0, 1), overwrites)
+    assert SealBatch("s", 1, 2, {"a": 1}) in actions, "nothing else may come that lets it be looked at"
 
 
 def what_comes_before_its_partition_has_joined_is_refused() -> None:
@@ -79,6 +88,7 @@ def a_stream_ends_only_with_all_that_have_joined() -> None:
 STORIES = (
     a_partition_that_joins_brings_nothing_of_what_is_sealed,
     a_partition_that_joins_holds_the_stream_from_when_its_record_is_held,
+    a_partition_whose_record_is_overwritten_holds_nothing_back,
     what_comes_before_its_partition_has_joined_is_refused,
     nothing_closes_of_a_stream_without_partitions,
     a_stream_ends_only_with_all_that_have_joined,

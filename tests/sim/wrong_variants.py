@@ -304,6 +304,13 @@ MUTANTS = (
         first=2,
     ),
     Mutant(
+        "what an overwritten entry held back stays so",
+        "feeding",
+        "if isinstance(one, OpenPartition | DropStream)]",
+        "if isinstance(one, int)]",
+        simulator="partition_stories",
+    ),
+    Mutant(
         "a dropped stream goes on where its drop is not committed yet",
         "dropping",
         "and not any(entry.record == DropStream(key) for entry in in_flight)",
@@ -451,7 +458,7 @@ MUTANTS = (
         "progress",
         "if not all(waited_for.intersection(nodes) for nodes in control.replica_sets):",
         "if not waited_for:",
-        first=40,
+        first=71,
     ),
     Mutant(
         "the last replica may go",

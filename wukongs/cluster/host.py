@@ -86,7 +86,7 @@ class Store(Protocol):
         """Carry out Expose."""
 
     def stable(self, vts: Vts) -> object:
-        """Note what is inserted on every node."""
+        """Note what is inserted on every node. vts: of the streams of which that is more than before."""
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> object:
         """Keep what readers of some node may still ask for."""
@@ -611,9 +611,11 @@ class Host:
             with self._changed:
                 self.node = node  # nobody sees a record in it before the store has taken it in
                 self._changed.notify_all()
-        if self.catching_up.is_installed and node.progress.stable != self._stable:
-            self._stable = node.progress.stable
-            self._store.stable(self._stable)
+        if self.catching_up.is_installed and node.progress.stable is not self._stable:
+            before, self._stable = self._stable, node.progress.stable
+            risen = {key: batch for key, batch in self._stable.items() if before.get(key) != batch}
+            if risen:
+                self._store.stable(risen)
         self._tell_decided()
 
     def _note_heard(self, before: Node, node: Node) -> None:
@@ -692,6 +694,7 @@ class Host:
         """Go on from the data that the store has taken over, as of an SN. In the protocol's thread. events: to be taken
         in."""
         self.catching_up.go_on(sn)
+        self._stable = {}  # The streams that were taken over have heard nothing of it.
         for event in events:
             self.take(event)
         self.catching_up.show()

@@ -286,7 +286,8 @@ class NodeStore:
                 self._ask_for_slices()
 
     def stable(self, vts: Vts) -> None:
-        """Let windows read what is inserted on every node. vts: the stable vector timestamp."""
+        """Let windows read what is inserted on every node. vts: the stable vector timestamp, of streams that have
+        risen."""
         with self.core.lock:
             for key, batch in vts.items():
                 stream = self.records.streams.get(key)
@@ -354,7 +355,7 @@ class NodeStore:
         """Return what this node needs of other nodes before it can go on."""
         with self.core.lock:
             exposed_ms = ms_of(self.exposure.exposed.tick)
-            streams = self.exposure.streams.values()
+            streams = [stream for stream in self.exposure.streams.values() if stream.is_home]
             found = [(stream.key, stream.missing_at(exposed_ms, is_ahead=True)) for stream in streams]
             return [MissingSlices(stream, *missing) for stream, missing in found if missing is not None]
 
@@ -454,7 +455,8 @@ class NodeStore:
                 after_ms = min(after_ms, ms_of(self._oldest_firing))
             number = after_ms // state.batch_ms
             number = min(number, stream.whole_to) if stream.is_home else number
-            self.core.release(stream.shares.drop(number))
+            if number > stream.shares.dropped_to:
+                self.core.release(stream.shares.drop(number))
 
     def stats(self) -> Mapping[str, object]:
         """Return counts and sizes (bytes)."""

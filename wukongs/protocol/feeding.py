@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from wukongs.protocol import sealing
 from wukongs.protocol.actions import Action, SealBatch, TakePiece
 from wukongs.protocol.dropping import takes_in
 from wukongs.protocol.events import Marker, PieceOffered
-from wukongs.protocol.records import OpenPartition
+from wukongs.protocol.records import DropStream, OpenPartition
 from wukongs.protocol.sealing import StreamIntake, Verdict
 from wukongs.protocol.state import Node
 
@@ -38,16 +39,30 @@ def take_marker(node: Node, marker: Marker) -> Outcome:
     return replace(node, intakes={**node.intakes, marker.stream: intake}), []
 
 
-def seal(node: Node) -> Outcome:
+def to_seal(before: Node, node: Node) -> list[str]:
+    """Return the streams of which more may be whole than before a change: those that something has come of, and those
+    that entries in flight held back, which were overwritten. Records that are applied only hold more back."""
+    names = list[str]()
+    if node.intakes is not before.intakes:
+        names += [name for name, intake in node.intakes.items() if before.intakes.get(name) is not intake]
+    if node.log is not before.log or node.control is not before.control:
+        in_flight = (entry.record for entry in before.log.behind(before.control.index))
+        names += [one.stream for one in in_flight if isinstance(one, OpenPartition | DropStream)]
+    return [name for name in dict.fromkeys(names) if name in node.intakes]
+
+
+def seal(node: Node, names: Iterable[str]) -> Outcome:
+    """Seal what is whole of these streams."""
     actions: list[Action] = []
-    intakes = dict(node.intakes)
-    for name, intake in node.intakes.items():
+    intakes = dict[str, StreamIntake]()
+    for name in names:
+        intake = node.intakes[name]
         if not takes_in(node.control, node.log, name):
             continue  # It was dropped; or this node has just started and has to hear of its streams first.
         if (batch := sealing.sealable(intake, _waited_for(node, name))) is not None:
             actions.append(SealBatch(name, intake.sealed, batch, sealing.ends_of(intake, batch)))
             intakes[name] = replace(intake, sealed=batch)
-    return replace(node, intakes=intakes) if actions else node, actions
+    return replace(node, intakes={**node.intakes, **intakes}) if actions else node, actions
 
 
 def _waited_for(node: Node, key: str) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from wukongs.protocol.events import (
     Submitted,
     TermsCompared,
 )
-from wukongs.protocol.feeding import offer_piece, seal, take_marker
+from wukongs.protocol.feeding import offer_piece, seal, take_marker, to_seal
 from wukongs.protocol.gossip import Talk
 from wukongs.protocol.leading import admit, lead
 from wukongs.protocol.membership import Stay
@@ -238,8 +238,8 @@ def _settle(before: Node, node: Node) -> Outcome:
     node, actions = _apply(node)
     node, more = asking.conclude(before, node)
     actions += more
-    if node.intakes is not before.intakes or node.control is not before.control:
-        node, more = seal(node)
+    if names := to_seal(before, node):
+        node, more = seal(node, names)
         actions += more
     if node.role is Role.JOINING and (install := membership.installable(node.stay, node.control, node.me)):
         node = replace(node, stay=replace(node.stay, is_installing=True))

@@ -85,6 +85,11 @@ class StreamIntake:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     offsets: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def has_ends(self) -> bool:
+        """Whether a partition is at its end."""
+        return any(one.is_ended for one in self.partitions.values())
+
     def last_batch(self, names: tuple[str, ...]) -> int | None:
         """Return the last stream batch of a stream with these partitions, None if it is not known yet."""
         partitions = [self.partitions.get(name, Partition()) for name in names]

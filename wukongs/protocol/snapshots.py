@@ -59,7 +59,9 @@ def tick_in(control: Control, group: str, vts: Vts) -> int:
     A stream that is complete holds nothing back; where all are, it is the greatest of their ends, and of those of what
     queries make, which come behind the streams that they read. It never falls when the VTS rises."""
     limits, ends = [], []
-    for stream in control.live_streams:
+    for stream in control.streams.values():
+        if (stream.counts is None and not stream.is_made) or stream.gone is not None:
+            continue
         batch, last = vts.get(stream.key, 0), stream.last_batch
         if stream.group == group and stream.is_made:
             ends.append(stream.end_of(batch))

@@ -26,7 +26,6 @@ def is_waited_for(node: Node) -> bool:
         or node.role is not Role.IN
         or bool(node.control.with_role(Role.JOINING, Role.HOLDING))
         or any(stream.is_dropped for stream in node.control.live_streams)
-        or bool(wanted(node))
         or gossip.has_news(
             node.talk,
             node.progress,
@@ -35,6 +34,7 @@ def is_waited_for(node: Node) -> bool:
             node.vts,
             dropping.frozen(node.control, node.intakes),
         )
+        or bool(wanted(node))
     )
 
 
@@ -66,17 +66,19 @@ def re_encodings(node: Node) -> list[Record]:
 def wanted_of_streams(node: Node) -> list[Record]:
     """Return the records that are still missing: that a stream of which this node has rows has begun, or has ended."""
     found: list[Record] = []
+    streams = node.control.streams
     for key, intake in node.intakes.items():
-        if not node.control.takes_in(key):
+        stream = streams.get(key)
+        if stream is None or stream.is_dropped:
             continue
-        stream = node.control.streams[key]
-        last_batch = intake.last_batch(stream.partitions)
         if stream.began is None:
             begun = [one.empty_to for one in intake.partitions.values() if not one.is_fresh]
             if begun:
                 found.append(BeginStream(key, min(begun)))
-        elif stream.last_batch is None and last_batch is not None and last_batch == intake.inserted:
-            found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
+        elif stream.last_batch is None and intake.has_ends:
+            last_batch = intake.last_batch(stream.partitions)
+            if last_batch is not None and last_batch == intake.inserted:
+                found.append(EndStream(key, last_batch, partition_count=len(stream.partitions)))
     return found
 
 
