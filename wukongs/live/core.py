@@ -323,6 +323,11 @@ class Core:
             raise StreamError(f"unknown stream {stream_iri}: declare it with Engine.stream first. Declared: {known}")
         return found
 
+    @property
+    def moving(self) -> list[StreamState]:
+        """The streams of which something has come: the others have neither slices nor stream batches that wait."""
+        return [one for one in self.streams.values() if one.closed_ms is not None or one.last_ms is not None]
+
     def clock_ms(self) -> int | None:
         """Return the event time that the clock of the stored graph has passed, as Progress.clock_ms does."""
         return self.progress.clock_ms(self)
@@ -345,7 +350,7 @@ class Core:
         ahead_ms: per stream, the time up to which slices are needed although the clock has not passed it."""
         clock_ms = self.clock_ms()
         ends = []
-        for state in self.streams.values():
+        for state in self.moving:
             number = state.next_slice()
             if number is not None and number * state.batch_ms <= self._slices_to(state, clock_ms, ahead_ms):
                 ends.append(number * state.batch_ms)
@@ -380,7 +385,7 @@ class Core:
     def slice(self, end_ms: int, ahead_ms: Mapping[str, int]) -> None:
         """Make slices of the stream batches of all streams that end at end_ms. ahead_ms: as for next_end."""
         clock_ms = self.clock_ms()
-        for state in self.streams.values():
+        for state in self.moving:
             number = state.next_slice()
             if number is not None and number * state.batch_ms == end_ms <= self._slices_to(state, clock_ms, ahead_ms):
                 state.make_slice(number)
@@ -392,8 +397,9 @@ class Core:
         to_ms: nobody reads the stored graph as of a time before it. Then up to SEALED_TOGETHER more tuples of later
         stream batches join in the same batch, as if it had been merged of theirs."""
         clock_ms, first_ms, timeless, count = self.clock_ms(), end_ms, list[Timeless](), 0
+        moving = self.moving
         while True:
-            for state in self.streams.values():
+            for state in moving:
                 while (number := self._joins_next(state, clock_ms)) is not None:
                     if self._tick_end(number * state.batch_ms) != end_ms:
                         break
@@ -410,13 +416,13 @@ class Core:
 
     def _next_tick_end(self) -> int | None:
         clock_ms = self.clock_ms()
-        ends = ((state, self._joins_next(state, clock_ms)) for state in self.streams.values())
+        ends = ((state, self._joins_next(state, clock_ms)) for state in self.moving)
         return min((self._tick_end(n * state.batch_ms) for state, n in ends if n is not None), default=None)
 
     def joining_predicates(self, end_ms: int) -> frozenset[int]:
         """Return the predicates of the tuples that `seal` is going to let join the stored graph at a time."""
         found, clock_ms = frozenset[int](), self.clock_ms()
-        for state in self.streams.values():
+        for state in self.moving:
             if self._joins_next(state, clock_ms) is not None:
                 found = found.union(*state.joining_predicates(end_ms // state.batch_ms))
         return found
@@ -463,7 +469,7 @@ class Core:
     def prepare_ahead(self) -> bool:
         """Do some of the next tick's work for a stream, before its stream batch is closed. Return whether there was
         any."""
-        return any(state.prepare_ahead() for state in self.streams.values())
+        return any(state.prepare_ahead() for state in self.moving)
 
     def merge(self, fuel: int) -> bool:
         """Go on with merges that seals have left: each merge of the stored graph by at most `fuel` values, and the
@@ -471,7 +477,7 @@ class Core:
 
         Nothing waits for it. The seal of the next stream batch pays for the rest."""
         is_more = self.arrangement.trace.pay(fuel)
-        for state in self.streams.values():
+        for state in self.moving:
             is_more |= state.ring.work(fuel)
         return is_more
 

@@ -423,7 +423,7 @@ class Injector:
 
     def _keep_budgets(self) -> None:
         """Make room in the streams whose slices take more than they may."""
-        for state in self._core.streams.values():
+        for state in self._core.moving:
             if state.ring.size_bytes > state.slice_bytes_max:
                 needs = [query.needs_after() for query in self._beats.earliest()]
                 collect(self._core, state, min((n[state.iri] for n in needs if state.iri in n), default=None))
@@ -494,7 +494,7 @@ class Injector:
             for stream, keep_after_ms in query.keep_after_ms().items():
                 needed[stream] = min(keep_after_ms, needed.get(stream, keep_after_ms))
         found = []
-        for state in core.streams.values():
+        for state in core.moving:
             stands_ms = state.sliced_ms()
             if stands_ms is not None:
                 if state.is_ended and core.sealed_ms is not None:

@@ -28,3 +28,16 @@ def test_the_clock_is_asked_once_for_all_streams(count: int, monkeypatch: pytest
             core.seal(1000, 2000)
             assert len(asked) <= 9
         engine.settle(30)
+
+
+def test_streams_of_which_nothing_has_come_are_not_looked_at() -> None:
+    with Engine() as engine:
+        streams = [engine.stream(f"http://ex/s{number}", batch_ms=100) for number in range(20)]
+        core: Core = engine._core
+        with core.lock:
+            assert core.moving == []
+            streams[3].push([(*TUPLE, 1000)])
+            streams[5].advance(2000)
+            assert [state.iri for state in core.moving] == [streams[3].iri, streams[5].iri]
+            streams[3].advance(2000)
+        engine.settle(30)
