@@ -220,7 +220,8 @@ class Control:
         ticks = {advance.group: advance.tick for advance in self.advances if advance.sn <= sn}
         ticks[LIVE] = sn.tick
         joined = {join.stream: join.batch for join in self.joins if join.sn <= sn}
-        there = (stream for stream in self.streams.values() if stream.gone is None or sn < stream.gone)
+        shown = (one for one in self.streams.values() if one.counts is not None or one.key in joined)
+        there = (stream for stream in shown if stream.gone is None or sn < stream.gone)
         batches = {one.key: max(one.batch_at(ticks.get(one.group, 0)), joined.get(one.key, 0)) for one in there}
         return {key: batch for key, batch in batches.items() if batch}
 

@@ -96,7 +96,7 @@ def stable_sn(control: Control, stable: Vts) -> Sn:
     for advance in reversed(control.advances):
         if advance.sn <= sn and not _covers(control, advance.group, advance.tick, stable):
             sn = Sn(advance.sn.tick, advance.sn.minor - 1)
-    there = {stream.key for stream in control.live_streams}
+    there = {stream.key for stream in control.live_streams} if control.joins else set()
     for join in reversed(control.joins):
         if join.sn <= sn and join.stream in there and stable.get(join.stream, 0) < join.batch:
             sn = Sn(join.sn.tick, join.sn.minor - 1)
