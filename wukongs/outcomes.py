@@ -91,6 +91,18 @@ class Outcomes:
             del clients[min(clients, key=lambda name: (clients[name].last, name))]
         return Outcomes(clients)
 
+    def joined(self, other: Outcomes) -> Outcomes:
+        """Return the table with what another one knows as well, which has read a part of the same log."""
+        clients = dict(self.clients)
+        for name, theirs in other.clients.items():
+            mine = clients.get(name, OfClient())
+            newest = max(mine, theirs, key=lambda one: (max(one.needed, default=0), one.last))
+            known = {**theirs.found, **mine.found}
+            found = {number: one for number, one in known.items() if newest.needs(number)}
+            clients[name] = OfClient(newest.needed, max(mine.last, theirs.last), found)
+        kept = sorted(clients, key=lambda name: (clients[name].last, name))[-CLIENTS_MAX:]
+        return Outcomes({name: clients[name] for name in kept})
+
     def as_json(self) -> dict[str, Any]:
         """Return the table as JSON: what of_json takes."""
         return {

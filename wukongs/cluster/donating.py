@@ -170,6 +170,7 @@ class Donor:
         node = self._host.node
         try:
             head = {"index": node.control.index, "intakes": intakes_of(node), "epochs": self._intake.epochs()}
+            head["pushes"] = self._intake.pushes.as_json()
             return collect(self._store, wanted, sn, head)
         finally:
             self._go_on()

@@ -14,8 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from wukongs.cluster.pushes import Push, asked_in
 from wukongs.errors import DataError
 from wukongs.live.pieces import Piece
+from wukongs.outcomes import Asked
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.wire.packet_columns import (
@@ -45,7 +47,8 @@ class Fed:
     any more; None: it does not say so. is_last: the partition is at its end. is_idle: nothing was brought for so long
     that the writer itself closes it so far (idleness.py). first_ms: the time of its first row, or of an advance; all
     nodes are to know from when on the stream is there, and few have that row. late_count, dropped_count: how many
-    tuples have come late to the stream so far, and how many of them are nowhere."""
+    tuples have come late to the stream so far, and how many of them are nowhere. push: the client's push that it is a
+    part of, if its client has numbered it; torn: of a push before it, which some nodes have and others never will."""
 
     stream: str
     partition: str
@@ -58,6 +61,8 @@ class Fed:
     first_ms: int | None = None
     late_count: int = 0
     dropped_count: int = 0
+    push: Push | None = None
+    torn: Asked | None = None
 
     @property
     def is_opening(self) -> bool:
@@ -67,7 +72,11 @@ class Fed:
     def parts(self, pieces_max: int) -> list[Fed]:
         """Return the same in messages with at most so many pieces."""
         starts = range(0, len(self.pieces), pieces_max)
-        found = [Fed(self.stream, self.partition, self.epoch, self.pieces[at : at + pieces_max]) for at in starts]
+        who = {"push": self.push, "torn": self.torn}
+        found = [
+            Fed(self.stream, self.partition, self.epoch, self.pieces[at : at + pieces_max], **who)  # type: ignore[arg-type]
+            for at in starts
+        ]
         return [*found[:-1], replace(self, pieces=found[-1].pieces if found else ())]
 
     @property
@@ -80,6 +89,8 @@ class Fed:
         fields |= {name: True for name in ("is_last", "is_idle") if getattr(self, name)}
         if self.first_ms is not None:
             fields["first_ms"] = self.first_ms
+        if self.push is not None:
+            fields |= {"push": self.push} | ({} if self.torn is None else {"torn": self.torn})
         return fields
 
     @staticmethod
@@ -89,7 +100,9 @@ class Fed:
         is_last, is_idle = (fields.get(name) is True for name in ("is_last", "is_idle"))
         late, dropped = (count_of(said, name) if name in fields else 0 for name in _LATE)
         first_ms = time_of(said, "first_ms") if "first_ms" in fields else None
-        fed = Fed(*_writer_in(said), pieces, 0, None, is_last, is_idle, first_ms, late, dropped)
+        push = Push.of_json(fields.get("push"))
+        torn = None if fields.get("torn") is None else asked_in(fields["torn"])
+        fed = Fed(*_writer_in(said), pieces, 0, None, is_last, is_idle, first_ms, late, dropped, push, torn)
         if fields.get("complete_ms") is None:
             return fed
         return replace(fed, end_offset=count_of(said, "end_offset"), complete_ms=time_of(said, "complete_ms"))

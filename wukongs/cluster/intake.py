@@ -18,6 +18,7 @@ from wukongs.cluster.feeding import FEED, Fed, feds_in, index_of, view_of
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.pushes import Pushes, PushesHere
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.live.stream_state import PUSH_PARTITION
@@ -62,6 +63,14 @@ def standings_in(answer: Packet, count: int) -> list[PartitionAt | WukongsError]
     return [_standing_in(one) for one in found]
 
 
+def pushes_in(answer: Packet) -> Pushes:
+    """Return what a node has answered to an opening about the pushes to its stream. Raises DataError."""
+    found = answer.fields.get("pushes")
+    if not isinstance(found, list) or len(found) != 1:
+        raise DataError(f"{FEED}: expected the pushes to one stream, found {found!r:.200}")
+    return Pushes.of_json(found[0])
+
+
 def _standing_in(told: Mapping[str, Any]) -> PartitionAt | WukongsError:
     if "error" in told:
         return error_told(told)
@@ -79,6 +88,7 @@ class Intake:
         self._epochs: dict[tuple[str, str], int] = {}
         """(key of a stream that is not gone, partition) -> its newest writer."""
         self._lock = threading.Lock()
+        self.pushes = PushesHere()
 
     def open_partition(self, message: Open) -> Opened:
         """Let a partition join its stream, if it has not before: when this returns, this node waits for it. Its writer
@@ -179,7 +189,10 @@ class Intake:
         self._host.wait_until_installed(INSTALLED_S)
         standings = [self._answered(fed, view) for fed in feds]
         self._host.disk.sync()  # a repeated message may have found what the first one has not made safe yet
-        return Packet(FEED, {VIEW: self._host.node.control.view, "standings": standings})
+        told: dict[str, Any] = {VIEW: self._host.node.control.view, "standings": standings}
+        if any(fed.is_opening and fed.partition == PUSH_PARTITION for fed in feds):
+            told["pushes"] = [self.pushes.of(self._key(fed.stream)).as_json() for fed in feds]
+        return Packet(FEED, told)
 
     def _answered(self, fed: Fed, view: int | None) -> Mapping[str, Any]:
         try:
@@ -194,8 +207,17 @@ class Intake:
         who = fed.stream, fed.partition, fed.epoch
         if fed.is_opening:
             self.open_partition(Open(*who))
-        for piece in fed.pieces:
-            self.inject(piece, view)
+        if fed.push is not None:
+            self._check_writer(Close(*who, 0, 0))
+            self.pushes.begin(self._key(fed.stream), fed.push, fed.torn)
+        try:
+            for piece in fed.pieces:
+                self.inject(piece, view)
+        except StreamError:
+            here = self._partition(fed.stream, fed.partition).offset
+            if fed.push is not None and here <= fed.push.first_offset:
+                self.pushes.give_up(self._key(fed.stream), fed.push)
+            raise
         if fed.complete_ms is not None:
             self.close_batches(Close(*who, fed.end_offset, fed.complete_ms))
         if fed.is_last:
@@ -306,6 +328,7 @@ class Intake:
         with self._lock:
             if known not in self._epochs:
                 self._epochs = {one: newest for one, newest in self._epochs.items() if one[0] in streams}
+                self.pushes.forget(streams)
             newest = max(epoch, self._epochs.get(known, 0))
             self._epochs[known] = newest
         if epoch < newest:

@@ -103,6 +103,7 @@ class Joiner:
         install(self._store, taken, [entry])
         for head in taken.heads:
             self._intake.restore_epochs(head["epochs"])
+            self._intake.pushes.restore(head.get("pushes", {}))
         take_pieces(self._store, taken)
         self._host.go_on(taken.sn, events_of(asked.since, taken, self._host.node))
         log.info("node %d has taken over what the others hold at SN %d", self._host.me.node, packed(taken.sn))

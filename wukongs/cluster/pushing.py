@@ -21,8 +21,10 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.intake import LOG_S, Intake
 from wukongs.cluster.members import await_word, left_s
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.pushes import asked_in
 from wukongs.cluster.writing import (
     TOGETHER_BYTES_MAX,
+    Held,
     Outcome,
     Said,
     StreamWriter,
@@ -31,11 +33,12 @@ from wukongs.cluster.writing import (
     writer_of,
 )
 from wukongs.csparql.terms import iri
-from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, OutcomeUnknown, WukongsError
 from wukongs.live.core import Core
 from wukongs.live.pieces import timing_mask
 from wukongs.live.stream import Calls, Taken, partly_taken
 from wukongs.live.stream_state import StreamState
+from wukongs.outcomes import Asked, asked, asking
 from wukongs.query.limits import current
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import NO_SIGNS, Encoded, TermCutter, signs_of
@@ -75,6 +78,7 @@ class Order:
     fired_ms: int | None = None
     first_ms: int | None = None
     is_last: bool = False
+    by: Asked | None = None
 
     @property
     def is_push(self) -> bool:
@@ -169,16 +173,20 @@ class Writers:
             raise outcome
         return outcome
 
-    def _give_here(self, orders: Sequence[Order], timeout_s: float) -> list[Outcome]:
-        """Give orders to writers at this node."""
+    def _give_here(self, orders: Sequence[Order], timeout_s: float) -> list[Answer]:
+        """Give orders to writers at this node. One that has to wait is to be asked again: this node writes its
+        stream."""
         deadline = time.monotonic() + timeout_s
         pushes = [order for order in orders if order.is_push]
-        calls = [(self.writer(order.stream), Said(order.encoded, order.advance_ms)) for order in pushes]
+        calls = [(self.writer(order.stream), Said(order.encoded, order.advance_ms, order.by)) for order in pushes]
         taken = iter(take_together(calls, timeout_s))
         return [
-            next(taken) if order.is_push else order.give(self.writer(order.stream), left_s(deadline))
+            self._held(next(taken)) if order.is_push else order.give(self.writer(order.stream), left_s(deadline))
             for order in orders
         ]
+
+    def _held(self, outcome: Outcome) -> Answer:
+        return self._peers.me if isinstance(outcome, Held) else outcome
 
     def _give_to(self, at: int, orders: Sequence[Order], deadline: float) -> Sequence[Answer]:
         """Give orders to the writers at a node. An error is the outcome of all that it may be about."""
@@ -199,7 +207,10 @@ class Writers:
 
     def _ask(self, at: int, orders: Sequence[Order], timeout_s: float) -> list[Answer]:
         packet = _orders_packet(orders, self._host.node.control.index, timeout_s)
-        (answer,) = self._peers.ask([(at, packet)], timeout_s + TELL_S)
+        try:
+            (answer,) = self._peers.ask([(at, packet)], timeout_s + TELL_S)
+        except NodeUnavailable as error:
+            raise OutcomeUnknown(str(error)) from error
         return _answers_in(answer, orders)
 
 
@@ -237,6 +248,7 @@ def _orders_packet(orders: Sequence[Order], index: int, timeout_s: float) -> Pac
     for order in orders:
         fields: dict[str, Any] = {"stream": order.stream, "group_count": int(order.encoded is not None)}
         fields |= {name: ms for name in _TIMES if (ms := getattr(order, name)) is not None}
+        fields |= {} if order.by is None else {"by": order.by}
         told.append(fields | ({"is_last": True} if order.is_last else {}))
     groups = [order.encoded for order in orders if order.encoded is not None]
     return tuples_packet(PUSH, groups, orders=told, index=index, timeout_s=timeout_s)
@@ -261,7 +273,8 @@ def _orders_in(packet: Packet) -> list[Order]:
 def _order(fields: Mapping[str, Any], encoded: Encoded | None) -> Order:
     said = Packet(PUSH, fields)
     times = {name: time_of(said, name) for name in _TIMES if name in fields}
-    order = Order(text_of(said, "stream"), encoded, **times, is_last=fields.get("is_last") is True)
+    by = None if fields.get("by") is None else asked_in(fields["by"])
+    order = Order(text_of(said, "stream"), encoded, **times, is_last=fields.get("is_last") is True, by=by)
     if order.fired_ms is not None:
         if order.first_ms is None:
             raise DataError(f"{PUSH}: a firing without first_ms")
@@ -349,8 +362,9 @@ class ClusterSink:
 
     def _take(self, calls: Calls, advance_ms: int | None) -> list[Outcome]:
         found: list[Outcome] = [_NO_ROWS] * len(calls)
+        by = asked()
         orders = {
-            place: Order(state.iri, encoded if encoded is not None and len(encoded) else None, advance_ms)
+            place: Order(state.iri, encoded if encoded is not None and len(encoded) else None, advance_ms, by=by)
             for place, (state, encoded) in enumerate(calls)
             if advance_ms is not None or (encoded is not None and len(encoded))
         }
@@ -374,10 +388,13 @@ class ClusterSink:
             replace(cutter.cut(rows), timestamps=_NO_ROWS, goes=NO_SIGNS)
             for rows in (last[~goes[last]], last[goes[last]])
         )
+        by = asked()
         try:
-            self._store(come, gone, state.into_iri)
+            # A change of its own, once as well: its client is named for the stream.
+            with asking(None if by is None else by._replace(client=f"{by.client} {state.iri}")):
+                self._store(come, gone, state.into_iri)
         except WukongsError as error:
-            raise NodeUnavailable(
+            raise OutcomeUnknown(
                 f"stream {state.iri}: the tuples that are on time were taken; {len(timeless)} late ones may not be "
                 f"in the stored graph: load them. {error}"
             ) from error

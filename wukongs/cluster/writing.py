@@ -2,7 +2,8 @@
 stream batches, and sends every node its share; a push returns when it is safe on all nodes that take part.
 
 Any node finds the writer of a stream by the same rule (`writer_of`), and hands a client's push on to it. When a writer
-is gone the next one goes on from the rows that all nodes have, with a newer epoch, which locks the old one out.
+is gone the next one goes on from the rows that all nodes have, with a newer epoch, which locks the old one out. It
+knows by the nodes which pushes count, and lets the client of an unfinished one say it again first (pushes.py).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
@@ -20,13 +21,15 @@ import numpy as np
 
 from wukongs.cluster.feeding import Fed, feds_packet
 from wukongs.cluster.host import Host
-from wukongs.cluster.intake import Intake, PartitionAt, standings_in
+from wukongs.cluster.intake import Intake, PartitionAt, pushes_in, standings_in
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import NodeUnavailable, StreamError, WukongsError
+from wukongs.cluster.pushes import BOUND, TORN, Push, Pushes
+from wukongs.errors import NodeUnavailable, OutcomeUnknown, StreamError, WukongsError
 from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, batch_number
+from wukongs.outcomes import Asked, Outcomes
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.dtypes import Int64Array
@@ -38,6 +41,8 @@ log = logging.getLogger("wukongs")
 Outcome: TypeAlias = Int64Array | WukongsError
 """The result of a call to one stream: the numbers of its late tuples, or an error."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
+AGAIN_S = 20.0
+"""So long the client of an unfinished push may take to say it again; others wait."""
 TOGETHER_MAX = 1000
 """Pieces in one message: a push may span very many stream batches."""
 TOGETHER_BYTES_MAX = 1 << 25
@@ -62,6 +67,7 @@ class Said(NamedTuple):
 
     encoded: Encoded | None
     advance_ms: int | None = None
+    by: Asked | None = None
 
 
 class Call(NamedTuple):
@@ -70,6 +76,10 @@ class Call(NamedTuple):
     pushed: Encoded
     on_time: Encoded
     late: Int64Array
+
+
+class Held(NodeUnavailable):
+    """A call that has to wait, since the client of an unfinished push may still say that again."""
 
 
 class Delivery(NamedTuple):
@@ -182,6 +192,17 @@ class StreamWriter:
         """Some nodes have the rows of a firing, up to here, and others lack them."""
         self._room: dict[int, int] = {}
         """Tuples for which each node had room, as it said last: a pipeline may have filled it since."""
+        self._pushes = Outcomes()
+        """The pushes of clients that all nodes have, as far as they are remembered."""
+        self._torn: Push | None = None
+        """A push that some nodes have, since its writer has gone in the middle of it."""
+        self._torn_until = 0.0
+        self._promised_behind: int | None = None
+        """Up to where the stream is closed behind that one."""
+        self._known: Sequence[Pushes] = ()
+        """The pushes that each node knew when it was asked last."""
+        self._left: Asked | None = None
+        """A push that was torn for good, of which the nodes are told with the next one."""
         self._unfinished: tuple[Fed, Call | None] | None = None
         """The message that some nodes may have had, and, of a push, its tuples."""
         self._active_s = time.monotonic()
@@ -206,16 +227,19 @@ class StreamWriter:
     def judge(self, said: Said, deadline: float) -> tuple[Int64Array, Delivery | None]:
         """Be the writer, finish what the last call could not, and judge a call by where the stream stands. Return the
         numbers of its late tuples, and what all nodes are to be told, if it says anything new. In its turn."""
-        known = self._begin(deadline, said.encoded)
+        known = self._begin(deadline, said.encoded if said.by is None else None)
+        if said.by is not None and said.encoded is not None:
+            known = self._done(said.by, said.encoded)
         encoded, late = (said.encoded, _NO_ROWS) if known is None else (None, known)
         if encoded is None and said.advance_ms is None:
             return late, None
+        bound_ms = self._judged_by(said, deadline)
         self._check_is_open()
         if said.advance_ms is not None:
             self._store.stream(self._stream).check_range(said.advance_ms)
         self._be_active(deadline)
         if encoded is not None:
-            found = self._pushed(encoded, said.advance_ms)
+            found = self._pushed(encoded, said.advance_ms, said.by, bound_ms)
             return (_NO_ROWS if found.call is None else found.call.late), found
         assert said.advance_ms is not None, said
         if self._promised_ms is not None and said.advance_ms <= self._promised_ms:
@@ -223,11 +247,54 @@ class StreamWriter:
         told = self._told((), self._offset, said.advance_ms, first_ms=said.advance_ms)
         return late, Delivery(self, told)
 
-    def _pushed(self, encoded: Encoded, advance_ms: int | None) -> Delivery:
+    def _done(self, by: Asked, encoded: Encoded) -> Int64Array | None:
+        """Return the numbers of the late tuples of a client's push that all nodes have, None for one that they do not
+        have. Raises OutcomeUnknown (some have it), StreamError (its client has given it up)."""
+        found = self._pushes.of(by)
+        if found is None:
+            if self._pushes.is_over(by):
+                raise StreamError(f"stream {self._stream}: push {by.number} of this client was given up")
+            return None
+        if TORN in found:
+            raise OutcomeUnknown(
+                f"stream {self._stream}: its writer went in the middle of this push, which was not said again within "
+                f"{AGAIN_S:g} s: some nodes have it, and others do not"
+            )
+        lateness_ms = self._store.stream(self._stream).lateness_of(PUSH_PARTITION)
+        return np.flatnonzero(late_mask(encoded.timestamps, found.get(BOUND), lateness_ms))
+
+    def _judged_by(self, said: Said, deadline: float) -> int | None:
+        """Return by which time a call's tuples are late. A push that some nodes have, and that is said again, is judged
+        as it was before, and gets the same rows.
+
+        Raises Held (another call, while that may still come)."""
+        torn = self._torn
+        if torn is not None:
+            if torn.is_by(said.by) and said.encoded is not None:
+                self._offset, self._promised_ms = torn.first_offset, torn.promised_ms
+                return torn.bound_ms
+            if time.monotonic() < self._torn_until:
+                raise Held(f"stream {self._stream}: a push is unfinished, and its client may say it again. Try again")
+            self._leave_torn(deadline)
+        state = self._store.stream(self._stream)
+        return state.idle_ms if state.lateness_of(PUSH_PARTITION) is None else self._promised_ms
+
+    def _leave_torn(self, deadline: float) -> None:
+        """Go on behind a push that some nodes have, and others never will."""
+        torn, self._torn = self._torn, None
+        if torn is None:
+            return
+        self._promised_ms = self._promised_behind
+        log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
+        self._pushes = self._pushes.noted(torn.by, {TORN: 1}, torn.end_offset)
+        self._left = torn.by
+        self._level(self._standings(deadline), deadline)
+
+    def _pushed(self, encoded: Encoded, advance_ms: int | None, by: Asked | None, bound_ms: int | None) -> Delivery:
         state, times = self._store.stream(self._stream), encoded.timestamps
         state.check_timestamps(times, PUSH_PARTITION)
         lateness_ms = state.lateness_of(PUSH_PARTITION)
-        is_late = late_mask(times, state.idle_ms if lateness_ms is None else self._promised_ms, lateness_ms)
+        is_late = late_mask(times, bound_ms, lateness_ms)
         late, places = np.flatnonzero(is_late), np.flatnonzero(~is_late)
         places = places[np.argsort(times[places], kind="stable")]
         first_ms = int(times[places[0]]) if len(places) else None
@@ -248,6 +315,9 @@ class StreamWriter:
         if len(late):
             dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())
             told = replace(told, late_count=told.late_count + len(late), dropped_count=dropped_count)
+        if by is not None:
+            push = Push(by, self._offset, self._offset + len(on_time), bound_ms, self._promised_ms)
+            told = replace(told, push=push, torn=self._left)
         return Delivery(self, told, Call(encoded, on_time, late))
 
     def decide(self, at_ms: int, encoded: Encoded | None, timeout_s: float, first_ms: int | None = None) -> None:
@@ -296,6 +366,7 @@ class StreamWriter:
             if self._is_at_end(self._host.node):
                 return
             self._begin(deadline)
+            self._leave_torn(deadline)
             if not self._is_closed:
                 self._deliver(self._told(is_last=True), deadline)
             what = f"the record that stream {self._stream} has ended"
@@ -311,6 +382,8 @@ class StreamWriter:
             if time.monotonic() - self._active_s < silent_s:
                 return
             self._begin(deadline)
+            if self._torn is not None:
+                return
             if time_ms is not None and self._promised_ms is not None and time_ms <= self._promised_ms:
                 time_ms = None
             if not self._is_closed and (time_ms is not None or not self._is_idle):
@@ -394,15 +467,18 @@ class StreamWriter:
                     return sent.error
             except WukongsError as error:
                 return error
-            unfinished = NodeUnavailable(
+            unfinished = OutcomeUnknown(
                 f"stream {self._stream}: some nodes have what was said last, and others refuse it: {sent.error}. Say "
                 "it again: it is applied once"
             )
             unfinished.__cause__ = sent.error
             return unfinished
         if sent.error is not None:
-            return sent.error
+            return OutcomeUnknown(str(sent.error)) if type(sent.error) is NodeUnavailable else sent.error
         self._unfinished = None
+        if told.push is not None:
+            self._pushes = self._pushes.noted(told.push.by, told.push.outcome, told.push.end_offset)
+            self._torn = self._left = None
         if told.pieces:
             self._offset, self._had_ms = told.pieces[-1].end_offset, int(told.pieces[-1].encoded.timestamps[-1])
         if told.complete_ms is not None:
@@ -435,10 +511,12 @@ class StreamWriter:
         self._epoch, self._unfinished = max(time.time_ns() // 1_000_000, newest + 1), None
         self._is_idle = False
         try:
-            standings = self._standings(deadline).values()
+            found = self._standings(deadline)
+            standings = found.values()
             self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
             state = self._store.stream(self._stream)
             self._had_ms, self._found_to = None, None
+            self._know_pushes(standings)
             if state.is_made:
                 self._offset, self._found_to = min(one.offset for one in standings), self._offset
             closed_ms = self._store.real_batch(self._store.key_of(self._stream), closed) * state.batch_ms
@@ -447,19 +525,45 @@ class StreamWriter:
             if stands_ms is not None and state.lateness_of(PUSH_PARTITION) is not None:
                 self._promised_ms = max(stands_ms, closed_ms) if closed else stands_ms
             self._is_closed = any(standing.is_ended for standing in standings)
+            self._promised_behind = self._promised_ms
+            if self._torn is not None:
+                return
             if not state.is_made and any(standing.offset != self._offset for standing in standings):
                 log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
-            if len({standing._replace(room=0) for standing in standings}) > 1:
-                self._send(self._shares(self._told((), self._offset, closed_ms, self._is_closed)), deadline)
+            self._level(found, deadline)
         except BaseException:
             self._epoch = 0
             raise
+
+    def _level(self, found: Mapping[int, PartitionAt], deadline: float) -> None:
+        """Let all nodes be as far as the one that is furthest."""
+        standings = found.values()
+        self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
+        if len({standing._replace(room=0) for standing in standings}) > 1:
+            closed_ms = self._store.real_batch(self._store.key_of(self._stream), closed) * self._batch_ms
+            self._send(self._shares(self._told((), self._offset, closed_ms, self._is_closed)), deadline)
+
+    def _know_pushes(self, standings: Collection[PartitionAt]) -> None:
+        """Learn of all nodes which pushes count, and whether one is unfinished."""
+        offsets = [standing.offset for standing in standings]
+        lasts = [known.last for known in self._known if known.last is not None]
+        begun = [push for push in lasts if push.first_offset <= min(offsets) < push.end_offset]
+        self._torn = next((push for push in begun if push.first_offset < max(offsets)), None)
+        self._torn_until, self._left = time.monotonic() + AGAIN_S, None
+        self._pushes = Outcomes()
+        for known in self._known:
+            self._pushes = self._pushes.joined(known.settled(min(offsets)).outcomes)
+
+    @property
+    def _batch_ms(self) -> int:
+        return self._store.stream(self._stream).batch_ms
 
     def _standings(self, deadline: float) -> dict[int, PartitionAt]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
         asked, nodes = feds_packet([self._told()], self._index), range(self._store.shard_map.node_count)
         answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
         found = dict[int, PartitionAt]()
+        self._known = [pushes_in(answer) for answer in answers.values()]
         for node, answer in answers.items():
             (standing,) = standings_in(answer, 1)
             if not isinstance(standing, PartitionAt):

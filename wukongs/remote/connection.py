@@ -322,10 +322,11 @@ class _Asked:
                 told = failure_in(answer)
                 if told is None:
                     return answer, joined
-                if not isinstance(told, OutcomeUnknown):
+                if isinstance(told, OutcomeUnknown):
+                    self._unsure = joined
+                    self._check_may_be_repeated(told)
+                elif not isinstance(told, NodeUnavailable) or not self._has_time_for_another:
                     raise told
-                self._unsure = joined
-                self._check_may_be_repeated(told)
                 time.sleep(_BETWEEN_S)
 
     def _join_s(self) -> float | None:
@@ -382,6 +383,11 @@ class _Asked:
                 f"{joined.address}: no outcome of {self._method!r} within {self._limit_s:g} s, though the node "
                 "answers: give it more time (timeout_s), or ask for less"
             )
+
+    @property
+    def _has_time_for_another(self) -> bool:
+        """Whether a change was given time, of which some is left: a node that it needs may be taken out, or be back."""
+        return self._is_known and self._deadline is not None and time.monotonic() < self._deadline - MARGIN_S
 
     @property
     def _may_repeat(self) -> bool:

@@ -15,10 +15,11 @@ from wukongs.cluster import members, pushing, writing
 from wukongs.cluster.claims import CLAIM
 from wukongs.cluster.feeding import FEED, Fed, feds_packet
 from wukongs.cluster.pushing import PUSH
-from wukongs.cluster.writing import StreamWriter, writer_of
-from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.cluster.writing import Held, Said, StreamWriter, take_together, writer_of
+from wukongs.errors import DataError, NodeUnavailable, OutcomeUnknown, StreamError, WukongsError
 from wukongs.live.pieces import Piece
 from wukongs.live.stream_state import PUSH_PARTITION
+from wukongs.outcomes import Asked
 from wukongs.protocol.sealing import position
 from wukongs.settings import Settings
 from wukongs.wire.packets import Packet
@@ -391,6 +392,90 @@ def test_the_next_writer_goes_on_behind_what_any_node_has_of_a_push() -> None:
         for one in wires.nodes:
             assert f"{EX}d" in {str(row[0]) for row in one.engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}")}
         assert node.host.failure is None
+
+
+def push_of(writer: StreamWriter, number: int, *tuples: tuple[str, int], needed: tuple[int, ...] = ()) -> list[int]:
+    """Push what the client "me" has numbered; return the numbers of the late tuples."""
+    said = Said(encoded(*tuples), None, Asked.of("me", number, needed))
+    (outcome,) = take_together([(writer, said)], SHORT_S * 10)
+    if isinstance(outcome, WukongsError):
+        raise outcome
+    return list(outcome)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("tuples", [[("b", 150)], [("b", 150), ("c", 750), ("d", 1250)]])
+def test_the_next_writer_gives_a_push_that_some_nodes_have_to_the_others_when_it_is_said_again(
+    place: int, tuples: list[tuple[str, int]]
+) -> None:
+    with written() as (wires, writer):
+        push_of(writer, 1, ("y", 60))
+        wires.lose(FEED, place, count=1 << 20)
+        with pytest.raises(OutcomeUnknown):
+            push_of(writer, 2, *tuples)
+        wires.faults.clear()
+        following = other_writer(wires)
+        counts = sorted(offsets(wires))
+        assert counts == [2, 2 + len(tuples)], "one node has it"
+        with pytest.raises(Held):
+            following.push(encoded(("z", 1350)), LONG_S)
+        assert push_of(following, 1, ("y", 60)) == [], "it is whole, and known"
+        assert offsets(wires) in (counts, counts[::-1])
+        for one in (following, other_writer(wires), following):
+            assert push_of(one, 2, *tuples) == []
+            assert offsets(wires) == [counts[1]] * 2
+        following.push(encoded(("z", 1350)), LONG_S)
+        check_stored(wires, ["a", "y", "z", *(name for name, _ in tuples)])
+
+
+def test_a_push_that_is_not_said_again_is_never_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "AGAIN_S", 0.05)
+    with written() as (wires, writer):
+        wires.lose(FEED, 1, count=1 << 20)
+        with pytest.raises(OutcomeUnknown):
+            push_of(writer, 1, ("b", 150))
+        wires.faults.clear()
+        following = other_writer(wires)
+        with pytest.raises(Held):
+            push_of(following, 2, ("c", 250))
+        time.sleep(0.06)
+        push_of(following, 3, ("c", 250), needed=(1, 3))
+        for one in (following, other_writer(wires)):
+            with pytest.raises(OutcomeUnknown, match="in the middle of this push"):
+                push_of(one, 1, ("b", 150), needed=(1, 3))
+
+
+def test_a_push_that_no_node_has_is_taken_anew_and_one_that_was_refused_is_none() -> None:
+    refusal = StreamError("no room here")
+    with written() as (wires, writer):
+        both = wires.lose(FEED, 0, count=1 << 20), wires.lose(FEED, 1, count=1 << 20)
+        with pytest.raises(OutcomeUnknown):
+            push_of(writer, 1, ("b", 150))
+        assert [fault.count for fault in both] != [0, 0]
+        wires.faults.clear()
+        following = other_writer(wires)
+        assert push_of(following, 1, ("b", 150)) == []
+        wires.refuse(FEED, 0, refusal, 1), wires.refuse(FEED, 1, refusal, 1)
+        with pytest.raises(StreamError, match="no room here"):
+            push_of(following, 2, ("c", 250))
+        assert push_of(following, 3, ("d", 250)) == []
+        assert push_of(other_writer(wires), 3, ("d", 250)) == []
+        check_stored(wires, "abd")
+
+
+def test_late_tuples_are_late_again_when_a_push_is_said_again() -> None:
+    with wired(2) as wires:
+        wires.nodes[0].engine.stream(STREAM, batch_ms=100, lateness_ms=100, on_late="count")
+        _, writer = wires.writer()
+        writer.push(encoded(("a", 1050)), LONG_S)
+        tuples = [("b", 150), ("c", 2050), ("d", 250)]
+        wires.lose(FEED, 1, count=1 << 20)
+        with pytest.raises(OutcomeUnknown):
+            push_of(writer, 1, *tuples)
+        wires.faults.clear()
+        following = other_writer(wires)
+        assert [push_of(one, 1, *tuples) for one in (following, following, other_writer(wires))] == [[0, 2]] * 3
+        assert offsets(wires) == [2, 2]
 
 
 def test_the_next_writer_finishes_an_end_that_some_nodes_have() -> None:
