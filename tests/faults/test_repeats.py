@@ -122,7 +122,7 @@ def test_changes_count_once_over_kills_of_a_served_engine(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_changes_count_once_over_the_deaths_of_a_cluster_s_nodes(tmp_path: Path) -> None:
     """Nodes of three go, one after the other, and come back: the one that the client is with, or another one."""
-    rng = random.Random(11)
+    rng = random.Random(14)
     with running(tmp_path, 3, "replicas = 2\nsilence_s = 1.0") as nodes, ExitStack() as stack:
         client = stack.enter_context(wukongs.connect(nodes.clients, silence_s=4))
         client.update(f"INSERT DATA {{ <{EX}c> <{EX}n> 0 }}")

@@ -569,6 +569,13 @@ MUTANTS = (
         first=2,
     ),
     Mutant(
+        "the outcome of a change is not kept",
+        "control",
+        "outcomes=control.outcomes.noted(record.asked, found, index), ",
+        "",
+        first=2,
+    ),
+    Mutant(
         "another group's streams are not waited for",
         "snapshots",
         "if advance.sn <= sn and not _covers(control, advance.group, advance.tick, stable):",

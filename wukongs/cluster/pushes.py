@@ -66,7 +66,7 @@ def _time(found: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """What one node, or a writer, knows of one stream. last: the push that was told last, which other nodes perhaps do
+    """The knowledge of one node of the pushes to one stream. last: the push that was told last, which other nodes perhaps do
     not have."""
 
     outcomes: Outcomes = field(default_factory=Outcomes)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from wukongs.errors import BudgetExceeded, NodeUnavailable, OutcomeUnknown, WukongsError
+from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
@@ -38,14 +38,14 @@ class SessionCall:
         self.upload = upload
         self._is_done = threading.Event()
         self._outcome: Packet | None = None
-        self.is_unsure = False
-        """It is over, and whether it was done is not known."""
+        self.may_be_repeated = False
+        """It is over since a node was away: when it is asked for again it is tried again."""
 
     def run(self, work: Callable[[], Packet]) -> None:
         try:
             self._outcome = work()
         except Exception as error:
-            self.is_unsure = isinstance(error, OutcomeUnknown)
+            self.may_be_repeated = isinstance(error, NodeUnavailable)
             self._outcome = failed(error)
         finally:
             if self.upload is not None:
@@ -113,7 +113,7 @@ class Session:
     def call(
         self, number: int, done: int, finished: Iterable[int], start: Callable[[], SessionCall | None]
     ) -> SessionCall | Packet:
-        """Return the call with this number, started now unless it was before, and its outcome is known or to come.
+        """Return the call with this number, started now unless it was before, and no node was away.
 
         done, finished: the calls below, and these, are forgotten; but not that they were, so that none is begun again
         by a request that was long on its way."""
@@ -125,7 +125,7 @@ class Session:
             for old in [one for one in self.calls if one < self._done or one in self._finished]:
                 del self.calls[old]
             known = self.calls.get(number)
-            if known is not None and not known.is_unsure:
+            if known is not None and not known.may_be_repeated:
                 return known
             if number < self._done or number in self._finished:
                 return failed(WukongsError(f"call {number} was confirmed before: its outcome is not kept"))
