@@ -66,8 +66,8 @@ def _time(found: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """The knowledge of one node of the pushes to one stream. last: the push that was told last, which other nodes perhaps do
-    not have."""
+    """The knowledge of one node of the pushes to one stream. last: the push that was told last, which other nodes perhaps
+    do not have."""
 
     outcomes: Outcomes = field(default_factory=Outcomes)
     last: Push | None = None
