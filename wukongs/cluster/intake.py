@@ -18,10 +18,11 @@ from wukongs.cluster.feeding import FEED, Fed, feds_in, index_of, view_of
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import VIEW
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.pushes import Pushes, PushesHere
+from wukongs.cluster.pushes import Push, Pushes, PushesHere
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.live.stream_state import PUSH_PARTITION
+from wukongs.outcomes import Asked
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import OpenPartition
 from wukongs.protocol.sealing import Partition
@@ -31,7 +32,7 @@ from wukongs.wire.packet_columns import objects_of
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_told, refusal
 
-CLOSE, FED = "close", "fed"
+CLOSE, FED, PUSHED = "close", "fed", "pushed"
 """Records of a node's log: a Close, and what is noted of a Fed."""
 LOG_S = 10.0
 """How far behind a node's log may be."""
@@ -207,23 +208,24 @@ class Intake:
         who = fed.stream, fed.partition, fed.epoch
         if fed.is_opening:
             self.open_partition(Open(*who))
-        if fed.push is not None:
+        if fed.partition == PUSH_PARTITION and (fed.push is not None or fed.pieces):
             self._check_writer(Close(*who, 0, 0))
-            self.pushes.begin(self._key(fed.stream), fed.push, fed.torn)
-        try:
-            for piece in fed.pieces:
-                self.inject(piece, view)
-        except StreamError:
-            here = self._partition(fed.stream, fed.partition).offset
-            if fed.push is not None and here <= fed.push.first_offset:
-                self.pushes.give_up(self._key(fed.stream), fed.push)
-            raise
+            first = fed.pieces[0].first_offset if fed.push is None else fed.push.first_offset
+            self.note_push(self._key(fed.stream), first, fed.push, fed.torn)
+        for piece in fed.pieces:
+            self.inject(piece, view)
         if fed.complete_ms is not None:
             self.close_batches(Close(*who, fed.end_offset, fed.complete_ms))
         if fed.is_last:
             self.finish_partition(Finish(*who))
         if fed.partition == PUSH_PARTITION:
             self.note(fed)
+
+    def note_push(self, stream: str, first_offset: int, push: Push | None, torn: Asked | None) -> None:
+        """Note whose rows are told, before they are taken. stream: its key."""
+        if self.pushes.begin(stream, first_offset, push, torn):
+            said = {"stream": stream, "first_offset": first_offset, "push": push, "torn": torn}
+            self._host.disk.add(Packet(PUSHED, said))
 
     def note(self, fed: Fed) -> None:
         """Note what the writer of what is pushed says beside the protocol: from when on the stream is there, whether it

@@ -66,17 +66,18 @@ def _time(found: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """The knowledge of one node of the pushes to one stream. last: the push that was told last, which other nodes perhaps
-    do not have."""
+    """The knowledge of one node of the pushes to a stream. last: the push that was told last, which others perhaps do
+    not have."""
 
     outcomes: Outcomes = field(default_factory=Outcomes)
     last: Push | None = None
 
-    def begun(self, push: Push, torn: Asked | None) -> Pushes:
-        """Note that a push is told, and so is the one before everywhere, unless that is torn, or has its rows."""
-        if self.last is None or self.last.is_by(push.by):
+    def begun(self, first_offset: int, push: Push | None, torn: Asked | None) -> Pushes:
+        """Note that rows from here on are told. So the push before is everywhere, unless it is torn, or these are its
+        rows. push: None for rows that no client has numbered."""
+        if self.last is None or (push is not None and self.last.is_by(push.by)):
             return Pushes(self.outcomes, push)
-        return Pushes(self.settled(push.first_offset, torn).outcomes, push)
+        return Pushes(self.settled(first_offset, torn).outcomes, push)
 
     def settled(self, offset: int, torn: Asked | None = None) -> Pushes:
         """Return what is known when all nodes have the rows up to here, but for those of a push that is torn."""
@@ -111,16 +112,12 @@ class PushesHere:
         with self._lock:
             return self._of.get(stream, Pushes())
 
-    def begin(self, stream: str, push: Push, torn: Asked | None) -> None:
+    def begin(self, stream: str, first_offset: int, push: Push | None, torn: Asked | None) -> bool:
+        """Do as Pushes.begun; return whether that says anything new."""
         with self._lock:
-            self._of[stream] = self._of.get(stream, Pushes()).begun(push, torn)
-
-    def give_up(self, stream: str, push: Push) -> None:
-        """Note that this node has refused a push, and has none of its rows."""
-        with self._lock:
-            known = self._of.get(stream, Pushes())
-            if known.last is not None and known.last.is_by(push.by):
-                self._of[stream] = Pushes(known.outcomes)
+            before = self._of.get(stream, Pushes())
+            self._of[stream] = before.begun(first_offset, push, torn)
+            return self._of[stream] != before
 
     def forget(self, streams: Iterable[str]) -> None:
         """Forget all streams but these."""

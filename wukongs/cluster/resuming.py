@@ -20,9 +20,10 @@ from wukongs.cluster.deliveries import CURSORS, WINDOW, NodeDeliveries
 from wukongs.cluster.feeding import Fed
 from wukongs.cluster.host import Host
 from wukongs.cluster.installing import Taken, events_of, install, take_pieces
-from wukongs.cluster.intake import CLOSE, FED, Intake
+from wukongs.cluster.intake import CLOSE, FED, PUSHED, Intake
 from wukongs.cluster.node_disk import COMMITTED, MARKER, PIECE, NodeDisk, Recorded, is_saved, saved_in, taken_in
 from wukongs.cluster.node_store import NodeStore
+from wukongs.cluster.pushes import Push, asked_in
 from wukongs.errors import StorageError, StreamError
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
@@ -75,6 +76,7 @@ def _install(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, i
     commit(host, recorded.index)
     install(store, taken, restored.entries)
     intake.restore_epochs(recorded.facts["epochs"])
+    intake.pushes.restore(recorded.facts.get("pushes", {}))
     take_pieces(store, taken)
     host.go_on(taken.sn, events_of(_NO_STAY, taken, host.node))
 
@@ -101,6 +103,9 @@ def _take_in(packet: Packet, host: Host, store: NodeStore, intake: Intake) -> No
         store.claims.take_over(terms_in(packet))
     elif packet.kind == STAGE:
         stage(store, packet, store.staging.hold_at)
+    elif packet.kind == PUSHED:
+        torn = None if fields["torn"] is None else asked_in(fields["torn"])
+        intake.note_push(fields["stream"], fields["first_offset"], Push.of_json(fields["push"]), torn)
     elif packet.kind in (CLOSE, FED):
         with suppress(StreamError):  # it was dropped since, or the record is in the checkpoint as well
             if packet.kind == FED:
