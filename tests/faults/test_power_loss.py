@@ -18,7 +18,7 @@ import pytest
 
 import wukongs
 from tests.faults.test_cluster_processes import NODE, Nodes
-from tests.fuzz import SEED, first_and_slow
+from tests.fuzz import SEED
 from tests.processes import child
 
 EX = "http://ex/"
@@ -120,7 +120,8 @@ def stored(client: Any) -> set[str]:
     return {str(row[0]).removeprefix(EX) for row in rows}
 
 
-@pytest.mark.parametrize("seed", first_and_slow(range(4)))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
 def test_all_nodes_are_killed_at_once_and_everything_acknowledged_is_there(tmp_path: Path, seed: int) -> None:
     rng = random.Random((SEED or 0) + seed)
     count, replicas = rng.choice([(3, 2), (2, 1), (3, 3)])
@@ -185,3 +186,98 @@ def test_a_node_that_was_taken_out_takes_over_what_it_has_missed(tmp_path: Path)
         made.start()
         with wukongs.connect(made.nodes.clients[2]) as client:
             assert stored(client) == {"x", "y"}
+
+
+STEP_MS = 500
+QUERY = f"""REGISTER QUERY q AS SELECT {{}}?s ?k FROM STREAM <{EX}s> [RANGE 1s STEP {STEP_MS}ms]
+FROM <urn:x-wukongs:stored> WHERE {{{{ ?s <{EX}p> ?n . ?s <{EX}known> ?k }}}}"""
+
+
+class Reader(threading.Thread):
+    """Reads the windows of a group until its node is killed. windows: by their ends, as often as they came."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self._address = address
+        self.windows: list[tuple[int, frozenset[str]]] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with wukongs.connect(self._address, silence_s=3) as client:
+                (query,) = (one for one in client.queries() if one.name == "q")
+                for window in query.results(timeout_s=3 * END_S, group="readers"):
+                    rows = frozenset(str(row[0]).removeprefix(EX) for row in window)
+                    self.windows.append((window.end_ms, rows))
+        except wukongs.WukongsError as error:
+            self.error = error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "form"), [(0, ""), (1, "ISTREAM "), (2, ""), (3, "DSTREAM ")])
+def test_every_window_of_a_named_group_comes_and_if_twice_with_the_same_rows(
+    tmp_path: Path, seed: int, form: str
+) -> None:
+    """The query joins windows with the stored graph, of which each node has a share."""
+    rng = random.Random((SEED or 0) + seed)
+    count, replicas = rng.choice([(3, 2), (2, 1)])
+    with folders(tmp_path, count, replicas, rng.choice([SMALL, ""])) as made:
+        home = made.nodes.clients[0]
+        known = "".join(f"<{EX}a{n}> <{EX}known> <{EX}k{n}> .\n" for n in range(0, 2000, 2)).encode()
+        with wukongs.connect(home) as client:
+            client.load(io.BytesIO(known), format="nt")
+            client.stream(f"{EX}s", batch_ms=100)
+            client.register(QUERY.format(form))
+            next(client.queries()[0].results(timeout_s=0.1, group="readers"), None)
+        found: list[tuple[int, frozenset[str]]] = []
+        number = 0
+        for life in range(4):
+            reader = Reader(home)
+            reader.start()
+            killer = threading.Timer(rng.uniform(1.0, 4.0), made.kill)
+            if life < 3:
+                killer.start()
+            with wukongs.connect(made.nodes.clients[-1], silence_s=2) as client:
+                stream = client.stream(f"{EX}s", batch_ms=100)
+                try:
+                    while number < 600:
+                        at_ms = number * 25
+                        stream.push([(f"<{EX}a{number}>", f"<{EX}p>", f'"{number}"', at_ms)], timeout_s=2)
+                        stream.advance(at_ms, timeout_s=2)
+                        number += 1
+                        time.sleep(0.01)
+                    if life == 3:
+                        stream.advance(number * 25 + 2000)
+                        client.settle(END_S)
+                except wukongs.WukongsError:
+                    assert life < 3, "nothing was killed"
+            if life < 3:
+                killer.join(END_S)
+                reader.join(END_S)
+                found += reader.windows
+                made.start()
+                number = resumed(made.nodes.clients[-1], number)
+            else:
+                deadline = time.monotonic() + END_S
+                while not reader.windows or reader.windows[-1][0] < number * 25 + 1500:
+                    assert time.monotonic() < deadline, (reader.windows[-1:], reader.error)
+                    time.sleep(0.05)
+                found += reader.windows
+        by_end: dict[int, set[frozenset[str]]] = {}
+        for end_ms, rows in found:
+            by_end.setdefault(end_ms, set()).add(rows)
+        before: frozenset[str] = frozenset()
+        for end_ms in range(STEP_MS, number * 25 + 1501, STEP_MS):
+            whole = frozenset(f"a{n}" for n in range(0, number, 2) if end_ms - 1000 < n * 25 <= end_ms)
+            wanted = {"": whole, "ISTREAM ": whole - before, "DSTREAM ": before - whole}[form]
+            assert by_end.get(end_ms) == {wanted}, (end_ms, by_end.get(end_ms), wanted)
+            before = whole
+
+
+def resumed(address: str, number: int) -> int:
+    """Return the number of the first tuple that was not taken. number: of the one whose answer was lost, if one was."""
+    with wukongs.connect(address) as client:
+        rows = client.query(f"SELECT ?n {{ <{EX}a{number}> <{EX}p> ?n }}")
+        taken = client.stats()["streams"][f"{EX}s"]["tuples"]
+        assert taken in (number, number + 1), (taken, number, len(rows))
+        return int(taken)
