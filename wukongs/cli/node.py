@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +17,9 @@ from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cluster.node_config import NodeConfig, load_node_config
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.descriptors import is_lack
+
+LEAVE_S = 10.0
+"""How long a node that has failed may take to close."""
 
 _EPILOG = """examples:
   wukongs node --config node.toml
@@ -72,6 +76,7 @@ def main(argv: Sequence[str]) -> int:
         return stopped.wait()
     finally:
         node.close()
+        stopped.is_closed.set()
 
 
 def start(config: NodeConfig) -> Running:
@@ -91,6 +96,8 @@ class _Stopped:
 
     def __init__(self) -> None:
         self._is_wished = threading.Event()
+        self.is_closed = threading.Event()
+        """Whether the node is closed by now."""
         self._status = DONE
 
     def watch_signals(self) -> None:
@@ -111,6 +118,13 @@ class _Stopped:
         advice = ": start it with a higher limit of open files (ulimit -n)" if is_lack(error) else ""
         self._status = complain(f"{error}{advice}", REFUSED)
         self._is_wished.set()
+        with suppress(RuntimeError):  # no thread is left
+            threading.Thread(target=self._leave, name="wukongs-leave", daemon=True).start()
+
+    def _leave(self) -> None:
+        """End the process if it has not ended by itself in a while: closing waits for a thread that hangs."""
+        if not self.is_closed.wait(LEAVE_S):
+            os._exit(self._status)
 
     def _stop(self, number: int, _: Any) -> None:
         if number == signal.SIGINT:

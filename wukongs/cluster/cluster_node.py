@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,17 @@ from wukongs.cluster.deliveries import NodeJournal
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, Donor
 from wukongs.cluster.feeding import FEED
+from wukongs.cluster.health import (
+    INJECTOR_S,
+    PROTOCOL_S,
+    SOCKET_MIN_S,
+    WAITING_WORKERS_S,
+    WORKERS_S,
+    Advance,
+    Echo,
+    Health,
+    Part,
+)
 from wukongs.cluster.homes import Placing
 from wukongs.cluster.host import PULSE_S, Host
 from wukongs.cluster.idleness import IdleWatch
@@ -184,6 +196,8 @@ class ClusterNode:
         writers = Writers(host, store, self.intake, network)
         store.injector.made.feed_by(MadeFeeds(host, store, writers))
         self._idle_watch = IdleWatch(host, store, writers)
+        self.health_parts = self._parts(pulse_s * shape.silence_pulses_max, settings)
+        self._health = Health(me.node, self.health_parts, host.end)
         settling = self._settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
         counting = Counting(host, store, network, network.is_connected, partial(stats_of, store.joined, prepared))
@@ -231,6 +245,7 @@ class ClusterNode:
         self.host.delegate(self._joiner.begin, on_pulse=on_pulse)
         self.host.start()
         self._idle_watch.start()
+        self._health.start()
         if self.checkpoints is not None:
             self.checkpoints.start()
 
@@ -280,6 +295,7 @@ class ClusterNode:
 
     def close(self) -> None:
         """Stop. Closing twice is allowed."""
+        self._health.close()
         self._idle_watch.close()
         if self.checkpoints is not None:
             self.checkpoints.close()
@@ -290,6 +306,22 @@ class ClusterNode:
         self.store.close()
         if self._disk is not None:
             self._disk.close()
+
+    def _parts(self, silence_s: float, settings: Settings) -> dict[str, Part]:
+        """Return what this node's health is made of. silence_s: how long others wait for a word of it."""
+        network, injector = self.network, self.store.injector
+
+        def workers(level: int) -> Part:
+            least_s = WAITING_WORKERS_S if level else WORKERS_S
+            return Part(Advance(lambda: network.progress()[level]), max(silence_s, least_s))
+
+        firing_s = settings.query_timeout_s + INJECTOR_S if settings.query_timeout_s > 0 else math.inf
+        return {
+            "the thread of the socket for other nodes": Part(Echo(network.call), max(SOCKET_MIN_S, silence_s / 2)),
+            "the protocol's thread": Part(Echo(self.host.call), max(silence_s, PROTOCOL_S)),
+            "the injector": Part(Advance(lambda: injector.progress), max(silence_s, firing_s)),
+            **{f"each worker of level {level}": workers(level) for level in range(len(network.progress()))},
+        }
 
     def _life_of(self, node: int) -> Incarnation | None:
         """Return the newest life of a node that this one has heard of."""

@@ -327,6 +327,20 @@ class Host:
 
         self._inbox.put(end)
 
+    def call(self, function: Callable[[], object]) -> None:
+        """Have the protocol's thread call a quick function: that it does says that it moves."""
+        self._inbox.put(function)
+
+    def end(self, error: BaseException) -> None:
+        """End this node at once, from another thread: its own may hang. Whoever waits is told. Nothing, once it
+        has ended by itself."""
+        if self.failure is not None or self._is_closed:
+            return
+        self.failure = error
+        self._give_up()
+        self.on_failure(error)
+        self._store.fail(error)
+
     def run(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
         """Run a function in the protocol's thread, and return its result. An error that it raises ends the node, unless
         it is NodeUnavailable.

@@ -89,6 +89,7 @@ class Injector:
         self._seals = 0
         self._thread: threading.Thread | None = None
         self._has_news = False
+        self._turns = 0
         self._is_busy = False
         self._news_at_s = 0.0
         self._stale: list[PlanMemo] = []
@@ -180,6 +181,11 @@ class Injector:
             self._news_at_s = time.perf_counter()
             self._core.changed.notify_all()
 
+    @property
+    def progress(self) -> tuple[bool, int]:
+        """Whether there is work to do, and how often the thread has turned to some."""
+        return self._is_busy or self._has_news, self._turns
+
     def settle(self, timeout_s: float | None) -> None:
         """Wait until all closed stream batches are visible and all due windows are reported.
 
@@ -249,6 +255,7 @@ class Injector:
         try:
             while self._wait_for_news():
                 while not self._core.is_closed:
+                    self._turns += 1
                     with self._core.lock:
                         firings, is_done = self._step()
                     if firings:

@@ -113,6 +113,7 @@ class BoundSocket:
         self.address: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self.undelivered = 0
         self._outgoing: deque[tuple[bytes, Sequence[Frame]]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)
         self._is_rung = self._is_closing = False
@@ -127,6 +128,11 @@ class BoundSocket:
         self._outgoing.append((peer, frames))
         if threading.get_ident() != self._thread.ident:  # which looks by itself
             self.wake()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the thread call a quick function between two messages: that it does says that it moves."""
+        self._calls.append(function)
+        self.wake()
 
     def wake(self) -> None:
         """Have the thread look for news."""
@@ -184,6 +190,8 @@ class BoundSocket:
             if self._events in ready:
                 self._take_events()
             self._connections.look()
+            while self._calls:
+                self._calls.popleft()()
             if self._door is not None and self._door.socket in ready:
                 self._door.answer()
             self._send_all()

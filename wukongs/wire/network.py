@@ -236,6 +236,14 @@ class Network:
             return False
         return True
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the thread that takes messages in call a quick function: see BoundSocket."""
+        self._socket.call(function)
+
+    def progress(self) -> list[tuple[bool, int]]:
+        """Return the progress of the workers of each level (Workers), that of the kinds that wait for nobody first."""
+        return [workers.progress for workers in self._workers]
+
     def is_connected(self, node: int) -> bool:
         """Tell whether there is a connection over which a node is told things."""
         peer = self._peers.get(node)

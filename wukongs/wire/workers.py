@@ -31,6 +31,7 @@ class Workers:
         self._threads: list[threading.Thread] = []
         self._started = 0
         self._unfinished = 0
+        self._finished = 0
         self._is_closed = False
 
     def submit(self, task: Task) -> bool:
@@ -50,6 +51,12 @@ class Workers:
     def has_threads(self) -> bool:
         """Whether there is any thread that does tasks."""
         return bool(self._threads)
+
+    @property
+    def progress(self) -> tuple[bool, int]:
+        """Whether tasks wait, or all threads that may be are at one; and how many tasks are done."""
+        with self._lock:
+            return self._unfinished >= self._threads_max, self._finished
 
     def close(self, timeout_s: float) -> bool:
         """Take no more tasks and wait for those that are under way; tell whether all ended within timeout_s seconds."""
@@ -97,6 +104,7 @@ class Workers:
                 finally:
                     with self._lock:
                         self._unfinished -= 1
+                        self._finished += 1
         except BaseException:
             with self._lock:  # another thread can take its place
                 self._threads.remove(threading.current_thread())

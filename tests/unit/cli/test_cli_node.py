@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ import wukongs
 from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.conftest import Ran
-from wukongs.cli import cluster
+from wukongs.cli import cluster, node
+from wukongs.errors import NodeUnavailable
 from wukongs.wire.keys import SECRET_FILE, make_keys
 
 WUKONGS = [sys.executable, "-m", "wukongs"]
@@ -261,3 +263,19 @@ def test_wrong_usage(ran: Ran, arguments: tuple[str, ...], message: str) -> None
     status, out, err = ran("cluster", *arguments)
     assert (status, out) == (2, "")
     assert re.search(re.escape(message), err.splitlines()[-1])
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_node_that_has_failed_leaves_though_it_cannot_close(monkeypatch: pytest.MonkeyPatch, is_closed: bool) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(node, "LEAVE_S", 0.05)
+    monkeypatch.setattr(os, "_exit", left.append)
+    stopped = node._Stopped()
+    if is_closed:
+        stopped.is_closed.set()
+    stopped.fail(NodeUnavailable("node 1: its injector hangs"))
+    assert stopped.wait() == 1
+    for thread in threading.enumerate():
+        if thread.name == "wukongs-leave":
+            thread.join(20)
+    assert left == ([] if is_closed else [1])

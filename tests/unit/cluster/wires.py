@@ -142,6 +142,12 @@ class Network:
     def stats(self) -> dict[str, int]:
         return {}
 
+    def call(self, function: Callable[[], None]) -> None:
+        function()
+
+    def progress(self) -> list[tuple[bool, int]]:
+        return [(False, 0)]
+
 
 @contextmanager
 def wired(node_count: int, replica_count: int = 1, settings: Settings | None = None) -> Iterator[Wires]:
