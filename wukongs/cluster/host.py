@@ -626,8 +626,8 @@ class Host:
                 self.node = node  # nobody sees a record in it before the store has taken it in
                 self._changed.notify_all()
         if self.catching_up.is_installed and node.progress.stable is not self._stable:
-            before, self._stable = self._stable, node.progress.stable
-            risen = {key: batch for key, batch in self._stable.items() if before.get(key) != batch}
+            stable, self._stable = self._stable, node.progress.stable
+            risen = {key: batch for key, batch in self._stable.items() if stable.get(key) != batch}
             if risen:
                 self._store.stable(risen)
         self._tell_decided()
