@@ -179,7 +179,7 @@ class Service:
             raise DataError(f"call of {method}: expected arguments by name, found {args!r}")
         number, done = _integer(packet, "number"), _integer(packet, "done")
         finished, needed = _numbers(packet, "finished"), _numbers(packet, "needed")
-        by = Asked.of(session.client, number, tuple(needed))
+        by = Asked(session.client, number, tuple(needed)) if needed else None
 
         def start() -> SessionCall | None:
             call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None)

@@ -339,3 +339,15 @@ def test_a_query_that_was_closed_meanwhile_is_not_registered_again(embedded: wuk
         assert embedded.queries() == []
         query.close()
         assert list(query.results(timeout_s=5)) == []
+
+
+def test_numbers_of_a_client_that_does_not_say_which_are_under_way_may_pass_each_other(engine: RemoteEngine) -> None:
+    """A client of a version before: its changes count as they come."""
+    engine.update(INSERT)
+    joined = engine._connection.joined()
+    for number in (1007, 1005):
+        text = f"INSERT DATA {{ <http://ex/c{number}> <http://ex/p> 1 }}"
+        call = {"number": number, "done": 1, "finished": [], "method": "update", "args": {"text": text}}
+        answer = engine._connection.ask(joined, kinds.CALL, call)
+        assert answer.kind == kinds.ANSWER, answer.fields
+    assert count(engine) == 3
