@@ -11,9 +11,9 @@ It is another voter, without a vote until it is in sync. Reports about its old d
 others know. So no two lives have the same one, also if no node that answers has heard of the life in between.
 
 A node with a data folder remembers: it goes on with the disk that it had, and holds the lock of its folder, so that no
-earlier life of it runs. It asks as well, since the others may have taken it out meanwhile. What it has missed then is
-not in its folder: it comes back as a node without one. To an emptied folder's question nodes that start themselves
-answer by what their own folders say.
+earlier life of it runs. It asks as well, since the others may have taken it out meanwhile. Then its folder lacks what
+came since, and it comes back as a node with an empty one. Nodes that are starting themselves answer by what their own
+folders say, so that one whose folder was lost does not begin as a new one.
 
 While the node's earlier life is still heard, the new one waits: the earlier one has just died, or it runs and the new
 one was started by mistake. After HEARD_S the new one gives up.

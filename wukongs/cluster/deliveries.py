@@ -144,7 +144,7 @@ class NodeDeliveries:
 
 
 class Returned:
-    """What a folder has of one query. come: of its groups; remembered: that with which its firings are compared, in
+    """The part of a folder that is about one query. come: of its groups; remembered: that with which its firings are compared, in
     order; windows: by the end of the last firing."""
 
     def __init__(self) -> None:

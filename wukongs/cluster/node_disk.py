@@ -47,7 +47,7 @@ from wukongs.wire.protocol_codec import decode, encode
 
 NODE_FILE = "NODE"
 ABOUT = "node"
-"""What the manifest of a checkpoint calls the place where the log goes on."""
+"""The part of a manifest that says where the log goes on."""
 _HEAD, _RECORD = 16, 17
 """The kinds of a segment's head and of other records. Engines without other nodes have lower ones."""
 HEAD, GOES_ON = "head", "goes-on"
@@ -142,7 +142,7 @@ class NodeFolder:
 
 @dataclass(slots=True)
 class Recorded:
-    """What a log says in all. first: the protocol's state at the checkpoint; index: how far the log was committed
+    """The sum of what a log says. first: the protocol's state at the checkpoint; index: how far the log was committed
     there; facts: the other fields of its head, empty: there is none yet; control: the state up to which the log is
     known to be committed at the end; met: of each other node that was heard, the newest disk."""
 
@@ -172,7 +172,7 @@ class NodeDisk:
         self._kept = Kept()
         self._met: dict[int, int] = {}
         self._lock = threading.Lock()
-        """Of the order of records, and of where segments begin."""
+        """Held while records get their order, and segments begin."""
         self._last = 0
         self._settled = 0
         self._bytes_at_checkpoint = 0
