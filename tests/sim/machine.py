@@ -395,7 +395,7 @@ class Machine:
     def meet(self, node: int, disk: int) -> None:
         pass
 
-    def add(self, packet: Packet) -> None:
+    def add(self, packet: Packet, is_awaited: bool = True) -> None:
         raise AssertionError("no store of the simulator keeps anything so")
 
     def sync(self) -> None:

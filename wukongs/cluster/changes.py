@@ -99,8 +99,10 @@ class Changes:
     def answer(self, packet: Packet) -> Packet:
         """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
         stage(self._store, packet, self._hold)
-        self._host.disk.add(packet)
-        self._host.disk.sync()
+        is_last = bool(packet.fields.get("is_last"))
+        self._host.disk.add(packet, is_awaited=is_last)
+        if is_last:  # what came before it is safe then as well
+            self._host.disk.sync()
         return Packet(STAGE, {VIEW: self._host.node.control.view})
 
     def pulse(self) -> None:

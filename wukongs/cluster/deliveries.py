@@ -55,7 +55,7 @@ class NodeDeliveries:
         self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
     ) -> None:
         if query.lsn in self._come:
-            self._disk.add(window_packet(query.lsn, end_ms, item, stretch, query.remembered()))
+            self._disk.add(window_packet(query.lsn, end_ms, item, stretch, query.remembered()), is_awaited=False)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
         with self._lock:
@@ -88,7 +88,7 @@ class NodeDeliveries:
         with self._lock:
             news, self._news = self._news, set()
         if news:
-            self._disk.add(Packet(CURSORS, {"come": self._told(news)}))
+            self._disk.add(Packet(CURSORS, {"come": self._told(news)}), is_awaited=False)
 
     def _told(self, lsns: Iterable[int]) -> dict[str, Any]:
         with self._lock:
@@ -144,8 +144,8 @@ class NodeDeliveries:
 
 
 class Returned:
-    """The part of a folder that is about one query. come: of its groups; remembered: that with which its firings are compared, in
-    order; windows: by the end of the last firing."""
+    """The part of a folder that is about one query. come: of its groups; remembered: that with which its firings are
+    compared, in order; windows: by the end of the last firing."""
 
     def __init__(self) -> None:
         self.come: dict[str, Come] = {}

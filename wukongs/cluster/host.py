@@ -133,8 +133,9 @@ class Disk(Protocol):
     def meet(self, node: int, disk: int) -> object:
         """Note that another node was heard."""
 
-    def add(self, packet: Packet) -> object:
-        """Note something else that a restart has to know. From any thread."""
+    def add(self, packet: Packet, is_awaited: bool = True) -> object:
+        """Note something else that a restart has to know. From any thread. is_awaited: whether `sync` is to wait for
+        it; else it is safe with what comes behind it."""
 
     def sync(self) -> object:
         """Return when everything so far is safe. From any thread."""
@@ -161,7 +162,7 @@ class NoDisk:
     def meet(self, node: int, disk: int) -> None:
         pass
 
-    def add(self, packet: Packet) -> None:
+    def add(self, packet: Packet, is_awaited: bool = True) -> None:
         pass
 
     def sync(self) -> None:
@@ -376,14 +377,20 @@ class Host:
             self._errands[number] = carry_out
         return number
 
-    def offer(self, event: ev.PieceOffered | ev.Marker, timeout_s: float = OFFER_S) -> tuple[int, int, bool]:
-        """Hand in a piece or marker. Return how far the partition has come.
+    def offer(
+        self, event: ev.PieceOffered | ev.Marker, timeout_s: float = OFFER_S, notes: list[Packet] | None = None
+    ) -> tuple[int, int, bool]:
+        """Hand in a piece or marker. Return how far the partition has come. notes: records of what was said beside it:
+        if it is taken, they are kept in the same round, and not in the list any more.
 
         Raises NodeUnavailable (not within timeout_s seconds)."""
         outcome: Future[tuple[int, int, bool]] = Future()
 
         def run() -> None:
+            before = self.node.intakes
             found = self.take_in(event)
+            while notes and self.node.intakes is not before:
+                self.disk.add(notes.pop())
             self._told.append(lambda: outcome.set_result(found))
 
         return self._outcome_of(run, outcome, timeout_s, "the node's protocol")

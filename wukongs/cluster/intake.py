@@ -128,8 +128,9 @@ class Intake:
         """Have the new terms of groups of tuples agreed on; return the view under which they are."""
         return self._claims.settle([self._store.new_terms(encoded) for encoded in groups], timeout_s)
 
-    def inject(self, piece: Piece, view: int | None = None) -> None:
-        """Take a piece. view: the one under which its new terms are agreed on already, if they are."""
+    def inject(self, piece: Piece, view: int | None = None, notes: list[Packet] | None = None) -> None:
+        """Take a piece. view: the one under which its new terms are agreed on already, if they are. notes: as
+        Host.offer has them."""
         facts = self._store.stream(piece.stream)
         check_batch_number(piece, facts.batch_ms)
         self._check_writer(piece)
@@ -145,7 +146,9 @@ class Intake:
             if view is None:
                 view = self.agree([piece.encoded], CLAIM_S)
             rows = piece.first_offset, piece.end_offset
-            found = self._host.offer(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after))
+            found = self._host.offer(
+                ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after), notes=notes
+            )
             if found[0] < piece.end_offset and view != self._host.node.control.view:
                 view = None  # members have come or gone since: the terms are claimed of those that are there now
                 continue
@@ -158,17 +161,21 @@ class Intake:
                 )
             return
 
-    def close_batches(self, message: Close) -> None:
+    def close_batches(self, message: Close, notes: list[Packet] | None = None) -> None:
+        """notes: as Host.offer has them."""
+        notes = [] if notes is None else notes
         facts = self._store.stream(message.stream)
         facts.check_range(max(message.complete_ms, 0))  # an earlier time than can be named closes nothing
         batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
-        self._mark(message, batch, message.end_offset)
-        self.note_close(message)
-
-    def note_close(self, message: Close) -> None:
-        """Note a marker that the protocol has taken."""
+        notes.append(Packet(CLOSE, asdict(message)))
+        self._mark(message, batch, message.end_offset, notes=notes)
         self._store.take_close(message)
-        self._host.disk.add(Packet(CLOSE, asdict(message)))
+        self._keep(notes)
+
+    def _keep(self, notes: list[Packet]) -> None:
+        """Keep the notes that went with nothing that was taken."""
+        while notes:
+            self._host.disk.add(notes.pop())
 
     def finish_partition(self, message: Finish) -> None:
         known = self._partition(message.stream, message.partition)
@@ -212,14 +219,17 @@ class Intake:
             self._check_writer(Close(*who, 0, 0))
             first = fed.pieces[0].first_offset if fed.push is None else fed.push.first_offset
             self.note_push(self._key(fed.stream), first, fed.push, fed.torn)
+        notes = [Packet(FED, fed.fields)] if fed.partition == PUSH_PARTITION else []
         for piece in fed.pieces:
-            self.inject(piece, view)
+            has_more = piece is not fed.pieces[-1] or fed.complete_ms is not None
+            self.inject(piece, view, None if has_more else notes)
         if fed.complete_ms is not None:
-            self.close_batches(Close(*who, fed.end_offset, fed.complete_ms))
+            self.close_batches(Close(*who, fed.end_offset, fed.complete_ms), notes)
         if fed.is_last:
             self.finish_partition(Finish(*who))
         if fed.partition == PUSH_PARTITION:
             self.note(fed)
+            self._keep(notes)
 
     def note_push(self, stream: str, first_offset: int, push: Push | None, torn: Asked | None) -> None:
         """Note whose rows are told, before they are taken. stream: its key."""
@@ -240,7 +250,6 @@ class Intake:
         if fed.is_idle and fed.complete_ms is not None:
             closed_ms = state.floor(fed.complete_ms)
             state.idle_ms = closed_ms if state.idle_ms is None else max(closed_ms, state.idle_ms)
-        self._host.disk.add(Packet(FED, fed.fields))
 
     def epochs(self) -> list[list[Any]]:
         """Return the newest writer's epoch of each stream's partition, as JSON: what restore_epochs takes."""
@@ -265,7 +274,14 @@ class Intake:
             closed = max(closed, known.reached - 1)
         return PartitionAt(known.offset, closed, known.is_ended, self._store.room(stream))
 
-    def _mark(self, message: Close | Finish, batch: int, end_offset: int, is_last: bool = False) -> None:
+    def _mark(
+        self,
+        message: Close | Finish,
+        batch: int,
+        end_offset: int,
+        is_last: bool = False,
+        notes: list[Packet] | None = None,
+    ) -> None:
         """Hand in a marker. Everything that its writer sent before is acknowledged. So rows that are missing here were
         set aside: they come as no piece."""
         stream, partition, epoch = message.stream, message.partition, message.epoch
@@ -280,7 +296,7 @@ class Intake:
         else:  # nothing new is closed, but rows were set aside
             next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
             event = ev.PieceOffered(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
-        found = self._host.offer(event)
+        found = self._host.offer(event, notes=notes)
         if found[1] < batch or (is_last and not found[2]):
             raise StreamError(
                 f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "

@@ -173,7 +173,8 @@ class NodeDisk:
         self._met: dict[int, int] = {}
         self._lock = threading.Lock()
         """Held while records get their order, and segments begin."""
-        self._last = 0
+        self._awaited = 0
+        """The last record that has to be safe before others hear of it. All before it are safe then as well."""
         self._settled = 0
         self._bytes_at_checkpoint = 0
         self._checkpoint_count = 0
@@ -228,25 +229,27 @@ class NodeDisk:
         self.add(taken_packet(event))
 
     def commit(self, index: int) -> None:
-        self.add(Packet(COMMITTED, {"index": index}))
+        self.add(Packet(COMMITTED, {"index": index}), is_awaited=False)
 
     def meet(self, node: int, disk: int) -> None:
         """Note that another node was heard."""
         if self._met.get(node, -1) < disk:
             self._met[node] = disk
-            self.add(Packet(MET, {"node": node, "disk": disk}))
+            self.add(Packet(MET, {"node": node, "disk": disk}), is_awaited=False)
 
     def met(self, node: int) -> int | None:
         """Return the newest disk of another node that was heard, None if none was."""
         return self._met.get(node)
 
-    def add(self, packet: Packet) -> None:
+    def add(self, packet: Packet, is_awaited: bool = True) -> None:
         payload = framed(to_frames(packet, TELL, 1))
         with self._lock:
-            self._last = self._wal.append(_RECORD, payload, 0)
+            lsn = self._wal.append(_RECORD, payload, 0)
+            if is_awaited:
+                self._awaited = lsn
 
     def sync(self) -> None:
-        self._wal.wait(self._last)
+        self._wal.wait(self._awaited)
 
     def settled(self, index: int) -> int:
         return min(index, self._settled)
@@ -261,16 +264,17 @@ class NodeDisk:
             is_new = self._wal.next_lsn == 1
             fields = {"kept": encode(self._kept), "met": self._met, "index": index, "facts": facts or {}}
             head = Packet(HEAD, fields) if is_new or facts is not None else Packet(GOES_ON)
-            self._last = self._wal.begin(_HEAD, framed(to_frames(head, TELL, 1)), 0)
-            return self._last
+            self._awaited = self._wal.begin(_HEAD, framed(to_frames(head, TELL, 1)), 0)
+            return self._awaited
 
     def complete(
         self, start: int, settled: int, entries: Iterable[TraceEntry], upper: int, registry: TermRegistry
     ) -> None:
         """Make a checkpoint the one that a restart begins with. start: the number of its head; settled: the last record
         of the majority log that it has; the rest: as CheckpointStore.commit has it."""
-        self.sync()
-        self.folder.store.commit(entries, upper, registry, {ABOUT: {"start": start, "next": self._last + 1}})
+        last = self._wal.next_lsn - 1
+        self._wal.wait(last)
+        self.folder.store.commit(entries, upper, registry, {ABOUT: {"start": start, "next": last + 1}})
         owner = self.folder.owner
         if owner is not None and owner.is_joining:
             self.folder.give_to(replace(owner, is_joining=False))

@@ -111,4 +111,4 @@ def _take_in(packet: Packet, host: Host, store: NodeStore, intake: Intake) -> No
             if packet.kind == FED:
                 intake.note(Fed.of(fields))
             else:
-                intake.note_close(Close(**fields))
+                store.take_close(Close(**fields))
