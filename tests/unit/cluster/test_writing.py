@@ -256,7 +256,7 @@ def test_a_node_that_refuses_one_stream_of_a_message_takes_the_others() -> None:
         intake, refuses = wires.nodes[1].intake, [second]
         inject = intake.inject
 
-        def refused(piece: Piece, view: int | None = None) -> None:
+        def refused(piece: Piece, view: int | None = None, notes: object = None) -> None:
             if piece.stream in refuses:
                 raise StreamError("not now")
             inject(piece, view)
