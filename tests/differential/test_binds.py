@@ -17,7 +17,7 @@ VARIABLES = ("?x", "?y", "?z", "?d", "?e")
 NODES = tuple(f"<http://e/n{n}>" for n in range(5))
 PREDICATES = ("<http://e/p>", "<http://e/q>", "<http://e/v>")
 WORLDS = 2 if TIER == "fast" else scaled(12)
-QUERIES = 150
+QUERIES = 60 if TIER == "fast" else 150
 
 
 class Groups:

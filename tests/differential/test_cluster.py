@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 import wukongs
 from tests.clusters import PATIENT, cluster, start_again
 from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, scenarios
-from tests.fuzz import fuzzed
+from tests.fuzz import TIER, fuzzed
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.protocol.records import Role
 from wukongs.settings import Settings
@@ -32,7 +32,7 @@ def test_lives_of_a_cluster(node_count: int, replica_count: int, hash_bits: int)
     lives = iter(range(1 << 30))
 
     # Shrinking a life costs minutes; what is printed is enough.
-    @settings(fuzzed(4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
+    @settings(fuzzed(2 if TIER == "fast" else 4), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False)
     @given(scenarios())
     def live(scenario: Scenario) -> None:
         begun = [Advance(stream.iri, -1001) for stream in scenario.streams]

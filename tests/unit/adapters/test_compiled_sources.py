@@ -20,6 +20,7 @@ def tool() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_replaying_the_files_of_set_up_compiles_what_reads_them(tool: ModuleType) -> None:
     tool.run([tool.run_little_demo, tool.read_other_sources])
     names = ("wukongs.adapters.sources.", "wukongs.store.encode_kernels.encode_lines")

@@ -40,6 +40,7 @@ def test_runs_without_spark_are_checked_and_counted(tmp_path: Path, monkeypatch:
     assert all(row["largest epoch after"] <= row["rows_per_epoch"] for row in stalls)
 
 
+@pytest.mark.slow
 def test_no_time_is_reported_for_another_answer(tmp_path: Path) -> None:
     recording = record(tmp_path, 5_000, 12, 50)
     run = streaming.run_once(recording, tmp_path, {"engine": "local", "speed": 0.0})

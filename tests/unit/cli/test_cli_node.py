@@ -196,11 +196,24 @@ def test_a_node_that_does_not_start_is_reported(ran: Ran) -> None:
     assert result.stderr.endswith("wukongs: node 0 has ended with status 2\n")
 
 
-def test_nodes_of_a_cluster_have_no_data_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cluster.main(["--nodes", "2", "--data-dir", "db"])
-    assert ended.value.code == 2
-    assert "--data-dir db: 2 nodes keep everything in memory so far" in capsys.readouterr().err
+@pytest.mark.slow
+def test_a_cluster_of_two_that_is_started_again_has_its_data(tmp_path: Path) -> None:
+    command = ("cluster", "--nodes", "2", "--data-dir", str(tmp_path / "db"))
+    text = "SELECT ?s { ?s ?p ?o } ORDER BY ?s"
+    with running(*command, lines=2) as (process, addresses):
+        with wukongs.connect(addresses[0]) as client:
+            client.update(INSERT)
+            stream = client.stream(A, batch_ms=100)
+            stream.push([at("b", 50)])
+            stream.advance(100)
+            client.settle(timeout_s=60)
+            before = client.query(text).texts()
+            assert len(before) == 2
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60) == ("", "")
+    assert sorted(path.name for path in (tmp_path / "db").iterdir()) == ["node0", "node1"]
+    with running(*command, lines=2) as (_, addresses), wukongs.connect(addresses[1]) as client:
+        assert client.query(text).texts() == before
 
 
 def test_the_files_of_the_nodes(tmp_path: Path) -> None:
