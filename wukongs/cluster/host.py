@@ -253,6 +253,8 @@ class Host:
         self.me = me
         self.disk: Disk = disk or NoDisk()
         self.node: Node = boot(cluster, me, kept)
+        self.had_to = 0
+        """The last entry of the log when this life began. The node that it was may have acted on it."""
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
@@ -446,6 +448,17 @@ class Host:
     def wait_for_record(self, index: int, timeout_s: float) -> None:
         """Wait until this node has come so far in the log. Raises NodeUnavailable."""
         self.wait_until(lambda node: node.control.index >= index, timeout_s, f"record {index} of the log")
+
+    def wait_for_what_it_had(self, timeout_s: float) -> None:
+        """Wait until it is known of every entry that was in the log when this life began whether it is committed.
+
+        Raises NodeUnavailable."""
+
+        def is_known(node: Node) -> bool:
+            return node.log.leader is not None and node.log.commit >= min(self.had_to, node.log.last)
+
+        if self.had_to:
+            self.wait_until(is_known, timeout_s, "a majority of the nodes, to say what was in the log")
 
     @property
     def is_installed(self) -> bool:

@@ -50,6 +50,7 @@ def resume(
         for number, packet in disk.replay():
             if number > disk.start:
                 _take_in(packet, host, store, intake)
+    host.had_to = host.node.log.last
 
 
 def _install(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake) -> None:

@@ -72,6 +72,15 @@ def test_everything_is_there_again(tmp_path: Path, checkpoints: str) -> None:
         assert len(rows(nodes[0])) == len(before) + 10
 
 
+def test_a_node_that_serves_again_shows_the_last_change(tmp_path: Path) -> None:
+    """Nobody knows at first that it is committed."""
+    for life in range(4):
+        with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+            assert [len(rows(node)) for node in nodes] == [life, life]
+            nodes[life % 2].engine.update(f"INSERT DATA {{ <{EX}a{life}> <{EX}p> 1 }}")
+            cut_off(nodes)
+
+
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 @pytest.mark.parametrize("form", ["", "ISTREAM "])
 def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_checkpoint: bool, form: str) -> None:
