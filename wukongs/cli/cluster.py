@@ -39,9 +39,11 @@ _FOLDER = "wukongs-cluster-"
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
   wukongs cluster --nodes 3 --replicas 2
+  wukongs cluster --nodes 3 --replicas 2 --data-dir data
 
 Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Of one that
-has died it says how it is started again: that takes another replica of what it held. Node i listens to clients at port
+has died it says how it is started again: that takes another replica of what it held, or --data-dir. What nodes with
+--data-dir have acknowledged outlives them: the same command goes on with it. Node i listens to clients at port
 P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free. The nodes have a secret key in
 common, made anew each time: nobody else can reach the ports that are for other nodes.
 """

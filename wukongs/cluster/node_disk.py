@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from wukongs.cluster.feeding import pieces_in, pieces_packet
-from wukongs.durable.backup import LOG_FOLDER
+from wukongs.durable.backup import LOG_FOLDER, NODE_FILE
 from wukongs.durable.log_records import framed, frames_in
 from wukongs.errors import CorruptionError, DataError, NodeUnavailable, SettingsError
 from wukongs.live.pieces import Piece
@@ -45,7 +45,6 @@ from wukongs.wire.codec import TELL, packet_of, read_packet_header, to_frames
 from wukongs.wire.packets import Packet
 from wukongs.wire.protocol_codec import decode, encode
 
-NODE_FILE = "NODE"
 ABOUT = "node"
 """The part of a manifest that says where the log goes on."""
 _HEAD, _RECORD = 16, 17

@@ -11,6 +11,8 @@ from wukongs.errors import StorageError
 from wukongs.store.disk import Disk, storage_errors
 
 LOG_FOLDER = "log"
+NODE_FILE = "NODE"
+"""A folder that has this file belongs to a node of a cluster."""
 _NEVER_CHANGED = ".arrow"
 _NOT_COPIED = ("LOCK", "MANIFEST", life.NAME)
 

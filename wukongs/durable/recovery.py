@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.csparql.terms import Term
-from wukongs.durable.backup import LOG_FOLDER
+from wukongs.durable.backup import LOG_FOLDER, NODE_FILE
 from wukongs.durable.catalogue import Definition, read_definitions
 from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_in
@@ -92,7 +92,17 @@ def read_folder(folder: Path, core: Core, injector: Injector, joined: JoinedQuer
     core.journal = NoJournal()
 
 
+def check_has_no_nodes(folder: Path) -> None:
+    """Raise StorageError if a folder belongs to a node of a cluster."""
+    if (folder / NODE_FILE).exists():
+        raise StorageError(
+            f"{folder}: it is the folder of a node of a cluster, and holds a part of the data: start it with `wukongs "
+            "node` or `wukongs cluster --data-dir`, and ask the node"
+        )
+
+
 def _recover(store: CheckpointStore, core: Core, injector: Injector, joined: JoinedQueries) -> DurableJournal:
+    check_has_no_nodes(store.folder)
     restored = store.open()
     wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms, None, store.is_read_only)
     journal = DurableJournal(core, injector, joined, store, wal)

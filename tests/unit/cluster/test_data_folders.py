@@ -13,6 +13,7 @@ import pytest
 from tests.clusters import PATIENT, cluster, cut_off
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node_disk import NODE_FILE, NodeFolder, Owner
+from wukongs.engine import Engine
 from wukongs.errors import CorruptionError, SettingsError, StorageError
 
 EX = "http://ex/"
@@ -125,6 +126,11 @@ def test_whose_folder_it_is(tmp_path: Path) -> None:
         NodeFolder(tmp_path / "a", 1, "nodes 3")  # in use
     folder.give_to(Owner(1, 0, 7, "nodes 3"))
     folder.close()
+    with pytest.raises(StorageError, match="it is the folder of a node of a cluster, and holds a part of the data"):
+        Engine(tmp_path / "a")
+    Engine(tmp_path / "b").close()
+    with pytest.raises(SettingsError, match="it has the data of an engine without other nodes"):
+        NodeFolder(tmp_path / "b", 1, "nodes 3")
     with pytest.raises(SettingsError, match="it is the folder of node 1, and this is node 2"):
         NodeFolder(tmp_path / "a", 2, "nodes 3")
     with pytest.raises(SettingsError, match="it was written with nodes 3, and this node is told nodes 4"):
