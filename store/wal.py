@@ -327,6 +327,17 @@ class WriteAheadLog:
                 error.outcome = NOT_KNOWN
                 raise
 
+    def force(self) -> int:
+        """Write and sync everything so far, whatever sync_interval_ms says; return the last record that is safe then.
+
+        Raises as wait."""
+        with self._changed:
+            while self._is_writing:
+                self._changed.wait()
+            self._check_failure()
+            self._commit(is_forced=True)
+            return self._durable_lsn
+
     def _wait(self, lsn: int) -> None:
         while self._durable_lsn < lsn:
             self._check_failure()

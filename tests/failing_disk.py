@@ -69,7 +69,8 @@ class CrashingDisk(CountingDisk):
         super().__init__()
         self.at = at
         self.rng = rng
-        self._bytes_pending: set[Path] = set()
+        self._bytes_pending: dict[Path, int] = {}
+        """path -> how many of its bytes are safe."""
         self._names_pending: dict[Path, bytes | None] = {}
         """path -> what it held when the folder was last seen to the disk, None: it was not there."""
 
@@ -83,10 +84,12 @@ class CrashingDisk(CountingDisk):
 
     def create(self, path: Path) -> BinaryIO:
         self._note(path)
-        self._bytes_pending.add(path)
+        self._bytes_pending[path] = 0
         return super().create(path)
 
     def write(self, file: BinaryIO, data: Any) -> None:
+        path = Path(str(file.name))
+        self._bytes_pending.setdefault(path, path.stat().st_size)
         try:
             super().write(file, data)
         except Crash:
@@ -96,7 +99,7 @@ class CrashingDisk(CountingDisk):
 
     def fsync(self, file: BinaryIO) -> None:
         super().fsync(file)
-        self._bytes_pending.discard(Path(str(file.name)))
+        self._bytes_pending.pop(Path(str(file.name)), None)
 
     def rename(self, old: Path, new: Path) -> None:
         self._note(new)
@@ -114,9 +117,9 @@ class CrashingDisk(CountingDisk):
 
     def lose_power(self) -> None:
         """Undo some of what was not seen to the disk: any of the names, any part of the bytes."""
-        for path in self._bytes_pending:
-            if path.exists():
-                os.truncate(path, self.rng.randint(0, path.stat().st_size))
+        for path, safe in self._bytes_pending.items():
+            if path.exists() and path.stat().st_size > safe:
+                os.truncate(path, self.rng.randint(safe, path.stat().st_size))
         for path, before in self._names_pending.items():
             if self.rng.random() < 0.5:
                 path.unlink(missing_ok=True)

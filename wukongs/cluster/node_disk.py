@@ -271,9 +271,8 @@ class NodeDisk:
     ) -> None:
         """Make a checkpoint the one that a restart begins with. start: the number of its head; settled: the last record
         of the majority log that it has; the rest: as CheckpointStore.commit has it."""
-        last = self._wal.next_lsn - 1
-        self._wal.wait(last)
-        self.folder.store.commit(entries, upper, registry, {ABOUT: {"start": start, "next": last + 1}})
+        safe = self._wal.force()  # others add records meanwhile: these may be lost
+        self.folder.store.commit(entries, upper, registry, {ABOUT: {"start": start, "next": safe + 1}})
         owner = self.folder.owner
         if owner is not None and owner.is_joining:
             self.folder.give_to(replace(owner, is_joining=False))
