@@ -25,7 +25,7 @@ from wukongs.cluster.collecting import (
     WAITING,
 )
 from wukongs.cluster.feeding import pieces_in
-from wukongs.cluster.node_payloads import read_options
+from wukongs.cluster.node_payloads import declaration, read_options
 from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
@@ -35,7 +35,7 @@ from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.declarations import make_stream
 from wukongs.live.pieces import Piece
 from wukongs.protocol import events as ev
-from wukongs.protocol.records import DeclareStream, Sn
+from wukongs.protocol.records import Sn
 from wukongs.protocol.state import Node
 from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
@@ -289,9 +289,7 @@ def _is(facts: Mapping[str, Any], key: str) -> bool:
 
 def _stream(store: NodeStore, facts: Mapping[str, Any], taken: StreamTaken, dropped_to: int) -> NodeStream:
     core, standing = store.core, facts["standing"]
-    record = DeclareStream(
-        facts["iri"], (), facts["batch_ms"], first_tick=standing["first_tick"], payload=facts["payload"]
-    )
+    record = declaration(facts["iri"], facts["batch_ms"], standing["first_tick"], facts["payload"])
     options = read_options(core.settings, record)
     stream = NodeStream(make_stream(core, facts["iri"], options, facts["lsn"]), first_tick=record.first_tick)
     # What only some of the donors have inserted is inserted here from its pieces, when all of it has come.

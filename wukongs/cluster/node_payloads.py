@@ -64,6 +64,15 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
     return options
 
 
+def declaration(name: str, batch_ms: int, first_tick: int, payload: str) -> DeclareStream:
+    """Return the record that has declared a stream with this payload."""
+    try:
+        is_made = bool(json.loads(payload).get(MADE, False))
+    except (ValueError, AttributeError, RecursionError):
+        is_made = False  # read_options refuses it
+    return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, is_made=is_made)
+
+
 class Registration(NamedTuple):
     """A query as the log has it. from_ms: the event time from which its text counts, if nothing has fired before."""
 

@@ -120,6 +120,33 @@ def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_
     assert again == expected[1:], "the last window that was read was not confirmed"
 
 
+def test_a_query_goes_on_that_reads_what_another_one_makes(tmp_path: Path) -> None:
+    maker = (
+        f"REGISTER STREAM <{EX}made> AS CONSTRUCT {{ ?s <{EX}q> ?o }} "
+        f"FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{ ?s <{EX}p> ?o }}"
+    )
+    reader = f"REGISTER QUERY r AS SELECT ?s FROM STREAM <{EX}made> [RANGE 1s STEP 1s] WHERE {{ ?s <{EX}q> ?o }}"
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
+        nodes[0].engine.register(maker)
+        nodes[1].engine.register(reader).cursor("readers")
+        push(stream, 0, 20)
+        stream.advance(2000)
+        nodes[0].engine.settle(END_S)
+        for node in nodes:
+            assert node.checkpoints is not None
+            node.checkpoints.make()
+        cut_off(nodes)
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[1].backend.declared(EX + "s")
+        push(stream, 20, 40)
+        stream.advance(4000)
+        nodes[1].engine.settle(END_S)
+        query = next(query for query in nodes[1].engine.queries() if query.name == "r")
+        found = windows(query.results(timeout_s=END_S, group="readers"), 4)
+    assert found == [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 5)]
+
+
 def test_whose_folder_it_is(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path / "a", 1, "nodes 3")
     with pytest.raises(StorageError):
