@@ -21,7 +21,7 @@ from wukongs.cluster.donating import Donor
 from wukongs.cluster.node_disk import NodeDisk
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import unpacked
-from wukongs.errors import NodeUnavailable, StorageError
+from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.protocol.records import Sn
 from wukongs.protocol.state import Node
@@ -34,6 +34,8 @@ log = logging.getLogger("wukongs")
 OF = "of"
 """The field of a record that belongs to a checkpoint: the number of its head."""
 LOOK_S = 1.0
+ENTRIES_MAX = 4096
+"""A longer majority log needs a checkpoint: it is cut only before the entries that one has."""
 _ALL_SHARDS = np.ones(SHARD_COUNT, np.bool_)
 
 
@@ -58,6 +60,8 @@ class Checkpoints:
 
     def make(self) -> None:
         """Make a checkpoint. Raises NodeUnavailable (a joining node halts this one), StreamError, StorageError."""
+        if not self._donor.is_installed:
+            raise NodeUnavailable("the node has not taken over yet what the others hold")
         with self._turn:
             collected, start, settled = self._donor.collect_here(self._begin)
             windows = self._deliveries.waiting(self._queries())
@@ -89,14 +93,18 @@ class Checkpoints:
     def _run(self) -> None:
         while not self._is_closing.wait(LOOK_S):
             owner = self._disk.folder.owner
-            is_due = owner is not None and owner.is_joining and self._donor.is_installed
-            if is_due or self._disk.bytes_since_checkpoint >= self._bytes_max:
+            has_joined = owner is not None and owner.is_joining and self._donor.is_installed
+            if has_joined or self._is_long():
                 self._try("the log goes on")
+
+    def _is_long(self) -> bool:
+        disk = self._disk
+        return disk.bytes_since_checkpoint >= self._bytes_max or disk.entries_since_checkpoint >= ENTRIES_MAX
 
     def _try(self, meanwhile: str) -> None:
         try:
             self.make()
-        except (NodeUnavailable, StorageError) as error:
+        except (NodeUnavailable, StorageError, StreamError) as error:
             log.warning("node %d: no checkpoint, %s: %s", self._store.me, meanwhile, error)
         except Exception:
             log.exception("node %d: no checkpoint, %s", self._store.me, meanwhile)

@@ -282,6 +282,12 @@ class NodeDisk:
         self._wal.trim(start)
 
     @property
+    def entries_since_checkpoint(self) -> int:
+        """The entries of the majority log that no checkpoint has."""
+        base = 0 if self._kept.control is None else self._kept.control.index
+        return base + len(self._kept.entries) - self._settled
+
+    @property
     def bytes_since_checkpoint(self) -> int:
         return self._wal.written_bytes - self._bytes_at_checkpoint
 

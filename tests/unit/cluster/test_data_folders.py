@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import wukongs.cluster.checkpoints as checkpoints_module
 from tests.clusters import PATIENT, cluster, cut_off
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node_disk import NODE_FILE, NodeFolder, Owner
@@ -145,6 +147,22 @@ def test_a_query_goes_on_that_reads_what_another_one_makes(tmp_path: Path) -> No
         query = next(query for query in nodes[1].engine.queries() if query.name == "r")
         found = windows(query.results(timeout_s=END_S, group="readers"), 4)
     assert found == [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 5)]
+
+
+def test_a_long_majority_log_has_a_checkpoint_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would never be cut."""
+    monkeypatch.setattr(checkpoints_module, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(checkpoints_module, "LOOK_S", 0.05)
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        for number in range(20):
+            nodes[0].engine.update(f"INSERT DATA {{ <{EX}a{number}> <{EX}p> 1 }}")
+        deadline = time.monotonic() + END_S
+        while not all(node.host.node.settled for node in nodes):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        cut_off(nodes)
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        assert [len(rows(node)) for node in nodes] == [20, 20]
 
 
 def test_whose_folder_it_is(tmp_path: Path) -> None:
