@@ -196,7 +196,7 @@ class Collected:
         return replace(piece, encoded=encoded, timing=piece.timing[rows], places=places)
 
     def _of_change(self, change: str, staged: StagedCopy) -> Iterator[Packet]:
-        yield Packet(STATE, {"part": STAGED, "change": change})
+        yield Packet(STATE, {"part": STAGED, "change": change, "awaited": staged.awaited})
         for chunk, goes in staged.chunks:
             rows = np.flatnonzero(self.wanted.of_tuples(chunk))
             if len(rows):

@@ -74,6 +74,7 @@ class Taken:
         self.quads: list[Quads] = []
         self.streams: dict[str, StreamTaken] = {}
         self.staged: dict[str, list[tuple[Encoded, bool]]] = {}
+        self.awaited: dict[str, tuple[int, list[str | None]]] = {}
 
     def add(self, packet: Packet) -> bool:
         """Take in a packet of a donor; tell whether it was its last. Raises DataError."""
@@ -156,7 +157,10 @@ class Taken:
         self._stream(packet).pieces += pieces_in(packet)
 
     def _staged(self, packet: Packet) -> None:
-        chunks = self.staged.setdefault(str(packet.fields.get("change")), [])
+        change, awaited = str(packet.fields.get("change")), packet.fields.get("awaited")
+        if awaited is not None:
+            self.awaited[change] = int(awaited[0]), list(awaited[1])
+        chunks = self.staged.setdefault(change, [])
         chunks += [(chunk, bool(packet.fields.get("goes"))) for chunk in tuples_in(packet)]
 
 
@@ -268,6 +272,8 @@ def install(store: NodeStore, taken: Taken, entries: Sequence[TraceEntry]) -> No
         store.records.restore(sn, streams, head["keys"], homes)
         for change, chunks in taken.staged.items():
             store.staging.adopt(change, chunks)
+            if change in taken.awaited:
+                store.staging.hold_at(change, *taken.awaited[change])
         store.exposure.show(sn.tick)
         store.exposure.come_to(core, sn)
         store.exposure.exposed = sn

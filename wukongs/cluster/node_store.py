@@ -77,11 +77,13 @@ class Held:
 @dataclass(frozen=True, slots=True, eq=False)
 class StagedCopy:
     """A staged change, for a node that joins. chunks: quads, and whether they go; cleared: the graphs of `read` of
-    which each quad goes by name, because the other node may have no such snapshot."""
+    which each quad goes by name, because the other node may have no such snapshot; awaited: the SN to which this node
+    has not come again, and the graphs that are cleared as they are there."""
 
     chunks: Sequence[tuple[Encoded, bool]]
     read: BatchSet
     cleared: Sequence[int]
+    awaited: tuple[int, Sequence[str | None]] | None
 
 
 class NodeStore:
@@ -239,10 +241,13 @@ class NodeStore:
     def staged(self) -> dict[str, StagedCopy]:
         """Return what is staged, for a node that joins. With the lock held."""
         core, found = self.core, dict[str, StagedCopy]()
+        self.records.come_to_staged()
         for name, change in self.staging.changes().items():
             graphs = [None if one is None else graph_term(one) for one in change.cleared]
             read = EMPTY if change.read is None else change.read.read()
-            found[name] = StagedCopy(list(change.chunks.values()), read, [core.graph_id(graph) for graph in graphs])
+            awaited = None if change.read_at is None else (change.read_at, change.cleared)
+            cleared = [core.graph_id(graph) for graph in graphs]
+            found[name] = StagedCopy(list(change.chunks.values()), read, cleared, awaited)
         return found
 
     def unstage(self, change: str) -> None:

@@ -44,7 +44,7 @@ def resume(
         if packet.kind in (CURSORS, WINDOW) and packet.fields.get(OF) in (None, disk.start):
             deliveries.take_in(packet)
     store.records.returned = deliveries.returned
-    with host.replaying():
+    with host.replaying(), store.staging.unbounded():
         if recorded.facts:
             _install(disk, recorded, host, store, intake)
         for number, packet in disk.replay():

@@ -11,8 +11,10 @@ makes it void: then it goes at once.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from wukongs.errors import BudgetExceeded, QueryTimeout
@@ -60,7 +62,7 @@ class Staging:
     """The owner serialises the calls. bytes_max: of all changes together."""
 
     def __init__(self, bytes_max: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._bytes_max = bytes_max
+        self._bytes_max: float = bytes_max
         self._clock = clock
         self._changes: dict[str, StagedChange] = {}
         self._over: dict[str, bool] = {}
@@ -97,6 +99,15 @@ class Staging:
         change.staged_at_s = max(change.staged_at_s, self._clock())
         if is_last:
             change.count = number + 1
+
+    @contextmanager
+    def unbounded(self) -> Iterator[None]:
+        """Take in what was taken before, however much it is: parts of changes that were let go are among it."""
+        bytes_max, self._bytes_max = self._bytes_max, math.inf
+        try:
+            yield
+        finally:
+            self._bytes_max = bytes_max
 
     def hold(self, name: str, open_read: Callable[[], Handle], cleared: Sequence[str | None]) -> None:
         """Let a change hold the snapshot that it has read; nothing if it does so already, or is over."""
@@ -170,7 +181,8 @@ class Staging:
     def forget_void(self, sn: int) -> None:
         """Drop the updates without a record that have not read what another update has stored at this SN."""
         for name, change in self.changes().items():
-            if change.read is not None and change.read.sn < sn:
+            read_sn = change.read_at if change.read is None else change.read.sn
+            if read_sn is not None and read_sn < sn:
                 self.forget(name)
 
     def renew(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Iterator
 from itertools import islice
@@ -13,10 +14,15 @@ import pytest
 
 import wukongs.cluster.checkpoints as checkpoints_module
 from tests.clusters import PATIENT, cluster, cut_off
+from tests.fuzz import first_and_slow
+from wukongs.cluster.changes import Changes, Staged
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.node_disk import NODE_FILE, NodeFolder, Owner
 from wukongs.engine import Engine
-from wukongs.errors import CorruptionError, SettingsError, StorageError
+from wukongs.errors import BudgetExceeded, CorruptionError, SettingsError, StorageError
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import Change
+from wukongs.settings import Settings
 
 EX = "http://ex/"
 ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
@@ -36,6 +42,11 @@ def push(stream: Any, first: int, last: int) -> None:
 def windows(reader: Iterator[Any], count: int) -> list[tuple[int, list[str]]]:
     found = islice(reader, count)
     return [(window.end_ms, sorted(str(row[0]).removeprefix(EX) for row in window)) for window in found]
+
+
+def checkpoint(node: ClusterNode) -> None:
+    assert node.checkpoints is not None
+    node.checkpoints.make()
 
 
 @pytest.mark.parametrize("checkpoints", ["none", "some", "all"])
@@ -186,3 +197,86 @@ def test_whose_folder_it_is(tmp_path: Path) -> None:
     (tmp_path / "a" / NODE_FILE).write_text("{")
     with pytest.raises(CorruptionError, match="expected the node that it belongs to"):
         NodeFolder(tmp_path / "a", 1, "nodes 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"DELETE {{ ?s <{EX}p> ?o }} WHERE {{ ?s <{EX}p> ?o }}", {"l", "new"}),
+        ("CLEAR DEFAULT", {"new"}),
+        (f"DELETE DATA {{ <{EX}new> <{EX}p> <{EX}b1> . <{EX}a1> <{EX}p> <{EX}b1> }}", {"a0", "a2", "l", "new"}),
+    ],
+)
+@pytest.mark.parametrize("lives", first_and_slow(["-c", "", "c", "cc"]))
+def test_an_update_that_was_staged_at_a_checkpoint_removes_what_it_has_read(
+    tmp_path: Path, text: str, left: set[str], lives: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two replicas makes a checkpoint, in some lives. What comes by a stream meanwhile is the same on both."""
+    given: list[Any] = []
+
+    def hold_back(_: Changes, staged: Staged, payload: Any, after: int | None) -> Any:
+        given.append((json.dumps({"change": staged.name, **payload}), after))
+        raise RuntimeError("its node is gone")
+
+    def go_on(nodes: list[ClusterNode]) -> list[set[str]]:
+        stream = nodes[0].backend.declared(EX + "s")
+        stream.push([(f"<{EX}{name}>", f"<{EX}p>", f"<{EX}b1>", 1050) for name in ("a1", "new")])
+        stream.advance(2000)
+        nodes[0].engine.settle(END_S)
+        ((told, after),) = given
+        host = nodes[0].host
+        applied = host.submit(ev.Submitted(Change("client", 1, told, after, host.node.control.view)), END_S)
+        for node in nodes:
+            node.store.wait_for(applied.sn, END_S)
+        return [{str(row[0]).removeprefix(EX) for row in node.engine.query(ALL)} for node in nodes]
+
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        stream = engine.stream(EX + "s", batch_ms=100)
+        push(stream, 0, 3)
+        stream.advance(1000)
+        engine.load(io.BytesIO(f'<{EX}l> <{EX}q> "1" .\n'.encode()), format="nt")
+        engine.settle(END_S)
+        with monkeypatch.context() as patched:
+            patched.setattr(Changes, "_submit", hold_back)
+            patched.setattr(Staged, "abandon", lambda _: None)
+            with pytest.raises(RuntimeError):
+                engine.update(text)
+        if not lives:
+            found = go_on(nodes)
+        else:
+            if lives[0] == "c":
+                checkpoint(nodes[1])
+            cut_off(nodes)
+    for life in lives[1:]:
+        with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+            if life == "c":
+                checkpoint(nodes[1])
+            cut_off(nodes)
+    if lives:
+        with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+            found = go_on(nodes)
+    assert found == [left, left]
+
+
+def test_what_was_staged_is_taken_in_again_though_less_may_be_staged_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loads whose clients are gone leave chunks in the log that this node had let go long before."""
+
+    def die(_: Staged) -> None:
+        raise RuntimeError("its node is gone")
+
+    text = "".join(f'<{EX}l{n}> <{EX}q> "{n}" .\n' for n in range(20_000)).encode()
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        with monkeypatch.context() as patched:
+            patched.setattr(Staged, "finish", die)
+            patched.setattr(Staged, "abandon", lambda _: None)
+            with pytest.raises(RuntimeError):
+                nodes[0].engine.load(io.BytesIO(text), format="nt")
+        assert [node.store.stats()["staged_changes"] for node in nodes] == [1, 1]
+        cut_off(nodes)
+    with cluster(2, 2, Settings(load_bytes_max=1 << 20), PATIENT, folder=tmp_path) as nodes:
+        assert rows(nodes[0]) == []
+        with pytest.raises(BudgetExceeded):
+            nodes[0].engine.load(io.BytesIO(b"<e:s> <e:p> 1 .\n"), format="nt")

@@ -104,3 +104,28 @@ def test_what_is_over_does_not_come_again_and_what_has_a_record_does_not_go() ->
     for number in range(OVER_MAX):
         staging.forget(f"other {number}")
     assert len(staging._over) == OVER_MAX
+
+
+class Opened:
+    """A snapshot that is held."""
+
+    def __init__(self, sn: int) -> None:
+        self.sn, self.is_closed = sn, False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_an_update_that_another_one_makes_void_goes_at_once(is_awaited: bool) -> None:
+    """Also while this node has not come again to what it has read."""
+    staging, read = Staging(1 << 20), Opened(5)
+    staging.add("a", 0, CHUNK, True, True)
+    if is_awaited:
+        staging.hold_at("a", 5, [])
+    else:
+        staging.hold("a", lambda: read, [])  # type: ignore[arg-type, return-value]
+    staging.forget_void(5)
+    assert len(staging) == 1
+    staging.forget_void(6)
+    assert (len(staging), staging.awaited, read.is_closed) == (0, None, not is_awaited)
