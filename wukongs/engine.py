@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -428,9 +429,39 @@ class Engine:
 
     def backup(self, folder: str | PathLike[str]) -> None:
         """Write a consistent copy of the data folder to another one, empty or not there: wukongs.restore opens it.
+        Streams go on meanwhile.
 
-        Streams go on meanwhile. Raises StorageError (an engine in memory, a folder with files, no room)."""
+        Of a cluster, the node that is asked writes the stored triples at one snapshot, with the streams and queries
+        there are: a data folder of an engine of its own, which `restore` puts into a cluster of any size. Raises
+        StorageError (an engine in memory, a folder with files, no room), NodeUnavailable."""
         self._backend.backup(Path(folder))
+
+    def restore(self, folder: str | PathLike[str]) -> None:
+        """Fill this engine, or the cluster of this node, with the content of a data folder or of what backup has
+        written: stored triples, streams and registered queries, which begin with what is pushed from now on. It has to
+        be empty, and no engine may use the folder; a cluster may have any number of nodes. Raises StorageError (not
+        empty, no such folder, in use, hash_bits), CorruptionError, NodeUnavailable."""
+        from wukongs.durable.content import read_content
+
+        stats = self.stats()
+        if stats.get("silent_nodes"):
+            raise NodeUnavailable(f"nodes {stats['silent_nodes']} do not answer: all have to be there")
+        held = {name: stats[name] for name in ("stored_triples", "streams", "queries") if stats[name]}
+        if held:
+            counts = {name: found if isinstance(found, int) else len(found) for name, found in held.items()}
+            raise StorageError(
+                f"cannot restore {os.fspath(folder)} into what is not empty, but has "
+                + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+                + ": begin with a new one"
+            )
+        content = read_content(Path(folder), self._core.settings)
+        with self._core.lock:
+            number = self._core.load_count = max(self._core.load_count, content.load_count) + 1
+        self._backend.fill(number, content.chunks())
+        content.definitions.declare_at(self._backend)
+        with self._core.lock:
+            for state in self._core.streams.values():
+                state.is_recovered = True
 
     def close(self) -> None:
         """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed. In a data

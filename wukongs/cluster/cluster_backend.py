@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wukongs.cluster.backups import Backups
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
@@ -29,7 +30,6 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import (
     CompactedError,
     NodeUnavailable,
-    StorageError,
     StreamError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
@@ -56,6 +56,7 @@ from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
 from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
 from wukongs.query.limits import Limits, current
+from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
 from wukongs.store.term_registry import with_texts
 from wukongs.wire.packets import Peers
@@ -91,6 +92,7 @@ class ClusterBackend:
         writers: Writers,
         settling: Settling,
         counting: Counting,
+        backups: Backups,
         peers: Peers,
         traffic: Callable[[], Mapping[str, Any]],
     ) -> None:
@@ -101,7 +103,7 @@ class ClusterBackend:
         )
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._settling = changes, settling
-        self._counting, self._peers, self._traffic = counting, peers, traffic
+        self._counting, self._backups, self._peers, self._traffic = counting, backups, peers, traffic
         self._distant: dict[str, DistantQuery] = {}
         self.ingest_addresses: tuple[str, ...] = ()
         self.shares = GraphShares(host, store)
@@ -120,6 +122,10 @@ class ClusterBackend:
             self._claims.settle_texts([graph.text])
         chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
         return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
+
+    def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
+        """New blank nodes of a cluster are named by numbers that no engine alone comes to."""
+        return self._shown(self._changes.add(chunks, None))
 
     def update(self, operations: Sequence[Change], limits: Limits) -> int:
         """A request is evaluated here, and again if another update came first."""
@@ -441,12 +447,13 @@ class ClusterBackend:
         }
 
     def checkpoint(self) -> None:
-        raise StorageError(
-            "the nodes of a cluster keep everything in memory so far: there is no data folder to write to"
-        )
+        """Let each node with a data folder make one. Raises StorageError, which names the nodes that have none."""
+        self._core.check_is_open()
+        self._backups.checkpoint()
 
     def backup(self, folder: Path) -> None:
-        raise StorageError("the nodes of a cluster keep everything in memory so far: write graphs with dump()")
+        self._core.check_is_open()
+        self._backups.write(folder)
 
     def close(self) -> None:
         """Nothing: whoever runs the node ends it."""

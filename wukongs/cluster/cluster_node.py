@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from wukongs.cluster.backups import CHECKPOINT, PART, Backups
 from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.checkpoints import Checkpoints
@@ -74,7 +75,7 @@ QUIET_PULSES = 5
 ELECTION_PULSES = 20
 """A voter that hears no leader for 400 to 800 ms stands for election."""
 
-WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, *owner.KINDS), (PUSH, OF_QUERY), (SETTLE,))
+WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, PART, CHECKPOINT, *owner.KINDS), (PUSH, OF_QUERY), (SETTLE,))
 """Kinds of requests, from the lowest level that waits for others up.
 
 Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
@@ -200,9 +201,10 @@ class ClusterNode:
         self._health = Health(me.node, self.health_parts, host.end)
         settling = self._settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
-        counting = Counting(host, store, network, network.is_connected, partial(stats_of, store.joined, prepared))
+        counting = Counting(host, store, network, network.is_connected, partial(stats_of, store.joined, prepared, disk))
+        backups = self.backups = Backups(host, store, network, self.checkpoints)
         self.backend = ClusterBackend(
-            host, store, claims, self._changes, writers, settling, counting, network, network.stats
+            host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats
         )
         self.engine = engine_over(store.core, store.injector, prepared, self.backend)
         handlers.update(  # they ask by the network that serves them
@@ -219,6 +221,8 @@ class ClusterNode:
                 SLICES: self._puller.answer,
                 STAGE: self._changes.answer,
                 COUNTS: counting.answer,
+                PART: backups.answer_part,
+                CHECKPOINT: backups.answer_checkpoint,
                 OF_QUERY: query_handler(store.query),
             }
         )
@@ -239,7 +243,7 @@ class ClusterNode:
         self.network.join(addresses, public_keys)
         self.store.start(self._reach, self.backend)
         self._puller.start()
-        on_pulse = [self._donor.pulse, self._changes.pulse]
+        on_pulse = [self._donor.pulse, self._changes.pulse, self.backups.pulse]
         if self.journal is not None:
             on_pulse.append(self.journal.delivery.pulse)
         self.host.delegate(self._joiner.begin, on_pulse=on_pulse)

@@ -119,6 +119,7 @@ def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
             **{name: once(name) for name in ("deleted", "inserted")},
         },
         "queries": dict(sorted(queries.items())),
+        "durability": {str(node): one["durability"] for node, one in facts.items() if one["durability"]},
         "prepared_queries": {name: total("prepared_queries", name) for name in ("kept", "hits")},
     }
 

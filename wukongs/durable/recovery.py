@@ -41,7 +41,7 @@ from wukongs.live.window_log import OWN
 from wukongs.outcomes import Asked, Outcomes
 from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
-from wukongs.store.disk import storage_errors
+from wukongs.store.disk import Disk, storage_errors
 from wukongs.store.encoded import Encoded, signs, signs_of
 from wukongs.store.manifest import NAME as MANIFEST
 from wukongs.store.snapshot import tick_of
@@ -56,16 +56,18 @@ def has_data(folder: Path) -> bool:
         return any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
 
 
-def open_folder(folder: Path, core: Core, injector: Injector, joined: JoinedQueries) -> DataFolder:
+def open_folder(
+    folder: Path, core: Core, injector: Injector, joined: JoinedQueries, disk: Disk | None = None
+) -> DataFolder:
     """Make an engine that is still empty what the folder holds, and durable from now on; one that only answers, if this
     user may only read the folder. Return it, to be closed.
 
     Raises StorageError (in use, no access, hash_bits), CorruptionError (an altered file)."""
     if folder.exists() and not folder.is_dir():
         raise SettingsError(f"data_dir = {str(folder)!r}: expected a folder, or a name that is free")
-    store = CheckpointStore(folder, may_only_read=has_data(folder))
+    store = CheckpointStore(folder, disk, may_only_read=has_data(folder))
     try:
-        journal = _recover(store, core, injector, joined)
+        journal = _recover(store, core, injector, joined, disk)
         read_only = ReadOnlyJournal(folder, store.close) if store.is_read_only else None
         if read_only is None:
             journal.start()
@@ -101,10 +103,12 @@ def check_has_no_nodes(folder: Path) -> None:
         )
 
 
-def _recover(store: CheckpointStore, core: Core, injector: Injector, joined: JoinedQueries) -> DurableJournal:
+def _recover(
+    store: CheckpointStore, core: Core, injector: Injector, joined: JoinedQueries, disk: Disk | None = None
+) -> DurableJournal:
     check_has_no_nodes(store.folder)
     restored = store.open()
-    wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms, None, store.is_read_only)
+    wal = WriteAheadLog(store.folder / LOG_FOLDER, core.settings.sync_interval_ms, disk, store.is_read_only)
     journal = DurableJournal(core, injector, joined, store, wal)
     if restored is not None:
         restored.into(core.arrangement.trace, core.registry)

@@ -7,7 +7,7 @@ lock. A node of a cluster has a ClusterBackend (wukongs.cluster.cluster_backend)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +20,7 @@ from wukongs.live.table_change import Change
 from wukongs.live.window_log import Cursor, WindowLog
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import WindowResult
+from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
     from wukongs.store.rdf_files import OnMalformed, RdfReader
@@ -70,6 +71,10 @@ class Backend(Protocol):
         on_malformed: is told each malformed line, None: the first one is an error."""
 
     def update(self, operations: Sequence[Change], limits: Limits) -> int: ...
+
+    def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
+        """Add the stored triples of another engine, with the blank nodes that they have, as one more snapshot; return
+        its SN. number: of this load, higher than those that have named blank nodes so far, also over there."""
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         """options: as stream_options has made them; late: is given the late tuples."""

@@ -4,7 +4,7 @@ core's lock, each change is committed to the journal, then applied."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -27,15 +27,17 @@ from wukongs.live.declarations import (
 )
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
-from wukongs.live.journal import DataFolder
+from wukongs.live.journal import DataFolder, HasStats
 from wukongs.live.lateness import LateTuples
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.table_change import Change
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
+from wukongs.outcomes import asked
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.query.limits import Limits
+from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
     from wukongs.store.bulk import FilePart
@@ -87,6 +89,26 @@ class EmbeddedBackend:
         from wukongs.live.update import update
 
         return update(self._core, self._injector, operations, limits)
+
+    def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
+        core, confirmed = self._core, list[Encoded]()
+        try:
+            for chunk in chunks:
+                core.journal.note_chunks(number, [chunk])
+                confirmed.append(core.registry.confirm(chunk)[0])
+            with core.lock:
+                core.check_is_open()
+                self._injector.catch_up()
+                core.load_count = max(core.load_count, number)
+                sn = core.next_sn
+                change = {"op": "load", "number": number, "graph": None, "file": None, "sn": sn, "by": asked()}
+                core.journal.commit(change)
+                core.note_outcome(asked(), {"": sn})
+                core.absorb(sn, confirmed, core.default_graph)
+        except BaseException:
+            core.journal.abandon(number)
+            raise
+        return sn
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         """A stream that was found in the data folder goes to whoever first declares it with the same options."""
@@ -197,7 +219,7 @@ class EmbeddedBackend:
             query.end()
 
 
-def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: DataFolder | None = None) -> dict[str, Any]:
+def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats | None = None) -> dict[str, Any]:
     """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
     core = joined.core
     with core.lock:

@@ -113,7 +113,12 @@ class Journal(Protocol):
         Called with the engine's lock held. After an error the change must not be made."""
 
 
-class DataFolder(Protocol):
+class HasStats(Protocol):
+    def stats(self) -> dict[str, Any]:
+        """Return counts and sizes of the log and the checkpoints."""
+
+
+class DataFolder(HasStats, Protocol):
     """The data folder that an engine holds, apart from its Journal. Called without the lock. Raises StorageError."""
 
     def checkpoint(self) -> None:
@@ -121,9 +126,6 @@ class DataFolder(Protocol):
 
     def backup(self, target: Path) -> None:
         """Copy the folder to another one."""
-
-    def stats(self) -> dict[str, Any]:
-        """Return counts and sizes of the log and the checkpoints."""
 
     def close(self) -> None:
         """End, with a last checkpoint. Called when nothing is taken any more."""

@@ -67,6 +67,7 @@ class EngineLike(Protocol):
     def stats(self) -> dict[str, Any]: ...
     def checkpoint(self) -> None: ...
     def backup(self, folder: str) -> None: ...
+    def restore(self, folder: str) -> None: ...
 
 
 class Shares(Protocol):
@@ -160,6 +161,7 @@ class Calls:
             "graph_share": self._graph_share,
             "hold_snapshot": self._hold_snapshot,
             "dump": self._dump,
+            "restore": self._restore,
             "settle": self._settle,
             "stream": self._stream,
             "drop_stream": self._drop_stream,
@@ -252,6 +254,13 @@ class Calls:
             os.close(descriptor)
             Path(name).unlink()
         return _value({"count": count, "file": number})
+
+    def _restore(self, session: Session, args: Args) -> Packet:
+        """The queries belong to nobody yet: whoever registers the same goes on with them."""
+        self._engine.restore(args["folder"])
+        with self._lock:
+            self._registered |= {query.name: _Registered(query, None) for query in self._engine.queries()}
+        return _value(None)
 
     def read_file(self, session: Session, packet: Packet) -> Packet:
         start = packet.fields.get("start")

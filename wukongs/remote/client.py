@@ -403,6 +403,10 @@ class RemoteEngine:
         """Do the same as Engine.backup: to a folder of the node's machine."""
         self._call("backup", {"folder": os.fspath(folder)}, is_write=True)
 
+    def restore(self, folder: str | PathLike[str]) -> None:
+        """Do the same as Engine.restore: from a folder of the node's machine."""
+        self._call("restore", {"folder": os.fspath(folder)}, is_write=True)
+
     def close(self) -> None:
         """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed."""
         self._connection.close()

@@ -1,0 +1,47 @@
+"""Definitions: the streams and queries of an engine or a cluster, to be declared and registered at another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+from wukongs.csparql.algebra import Query
+from wukongs.live.backend import Backend
+from wukongs.live.continuous import ContinuousQuery, QuerySource
+from wukongs.live.declarations import parse_continuous
+from wukongs.live.joined_queries import JoinedQuery
+from wukongs.live.lateness import COUNT, LateTuples
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """streams: the options of each, as stream_options has made them, without streams that a query makes for its
+    readers; queries: the source of each, and whether it is paused."""
+
+    streams: Mapping[str, dict[str, Any]]
+    queries: Mapping[str, tuple[QuerySource, bool]]
+
+    def declare_at(self, backend: Backend) -> None:
+        """Declare the streams and register the queries, as those that a data folder has: whoever first declares or
+        registers the same goes on with them. Late tuples are only counted until then. Raises as Engine.stream and
+        Engine.register."""
+        for name, options in self.streams.items():
+            backend.declare(name, options, LateTuples(name, COUNT))
+        for query, source, is_paused in self._in_order():
+            registered = backend.register(query, source, None)
+            if isinstance(registered, ContinuousQuery | JoinedQuery):
+                registered.is_recovered = True
+            if is_paused:
+                registered.pause()
+
+    def _in_order(self) -> Iterator[tuple[Query, QuerySource, bool]]:
+        """Yield the queries; one that makes a stream comes before those that read it."""
+        parsed = {name: parse_continuous(source) for name, (source, _) in self.queries.items()}
+        reads = {
+            name: [window.stream for window in query.dataset.windows if window.stream in parsed]
+            for name, query in parsed.items()
+        }
+        for name in TopologicalSorter(reads).static_order():
+            yield parsed[name], *self.queries[name]
