@@ -35,12 +35,15 @@ COMMANDS = {
     "queries": "list the registered queries of a running node",
     "streams": "list the streams of a running node",
     "stats": "print counts and sizes of a running node",
+    "backup": "write what a running node or cluster has to a data folder",
+    "restore": "fill an empty node or cluster from a data folder",
     "keys": "make a key pair for a node or a client",
     "demo": "the main job, on data that it makes itself",
     "bench": "measure with LSBench or CityBench",
 }
 
-_LISTINGS = ("queries", "streams", "stats")
+_MODULES = dict.fromkeys(("queries", "streams", "stats"), "listing") | dict.fromkeys(("backup", "restore"), "backups")
+"""Commands that share a module."""
 _HELP_OPTIONS = ("-h", "--help", "help")
 
 
@@ -149,7 +152,7 @@ def _dispatch(arguments: list[str]) -> int:
         return DONE
     if name not in COMMANDS:
         return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
-    module, function = ("listing", name) if name in _LISTINGS else (name, "main")
+    module, function = (_MODULES[name], name) if name in _MODULES else (name, "main")
     status: int = getattr(importlib.import_module(f"wukongs.cli.{module}"), function)(rest)
     return status
 

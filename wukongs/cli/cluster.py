@@ -17,7 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ NODES_MAX = 64
 START_S = 300.0
 """How long a node may take to start: kernels may have to be compiled, and a data folder to be recovered."""
 STOP_S = 30.0
+LOOK_S = 0.1
 FREE_PORTS = range(10_000, 30_000)
 """Systems hand out higher ones to whoever asks for any: one of these might be taken until a node binds it."""
 
@@ -40,6 +42,7 @@ _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
   wukongs cluster --nodes 3 --replicas 2
   wukongs cluster --nodes 3 --replicas 2 --data-dir data
+  wukongs cluster --nodes 5 --data-dir other --restore backups/monday
 
 Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Of one that
 has died it says how it is started again: that takes another replica of what it held, or --data-dir. What nodes with
@@ -70,6 +73,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="keep the data of node i in DIR/node<i> (default: in memory)"
     )
+    parser.add_argument(
+        "--restore",
+        type=Path,
+        metavar="FOLDER",
+        help="fill the new cluster from a backup, or from the data folder of an engine that has ended",
+    )
     return parser
 
 
@@ -96,6 +105,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--replicas {options.replicas}: there are only {options.nodes} nodes")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
+    if options.restore is not None:
+        _check_has_data(options.restore, parser)
     count = 2 * options.nodes
     ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
     remove_folders_of_the_dead()
@@ -107,10 +118,27 @@ def main(argv: Sequence[str]) -> int:
             file.write_text(_config(number, options, ports, key_file), "utf-8")
             cluster.start(number, file)
         addresses = cluster.wait_until_ready(START_S)
-        if addresses is not None:
+        if addresses is not None and options.restore is not None:
+            first, folder_restored = addresses[0], options.restore.absolute()
+            cluster.until_done(lambda: _restore(first, folder_restored))
+        if addresses is not None and not cluster.is_stopping:
             say("".join(address + "\n" for address in addresses))
             cluster.wait()
     return cluster.status
+
+
+def _check_has_data(folder: Path, parser: argparse.ArgumentParser) -> None:
+    from wukongs.durable.recovery import has_data
+
+    if not has_data(folder):
+        parser.error(f"--restore {folder}: there is no data folder")
+
+
+def _restore(address: str, folder: Path) -> None:
+    from wukongs.remote.client import connect
+
+    with connect(address) as node:
+        node.restore(folder)
 
 
 def remove_folders_of_the_dead() -> None:
@@ -167,7 +195,7 @@ class _Cluster:
         self._news: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
         """(number of a node, its address, or None once it has ended); (-1, None): a signal."""
         self._before: dict[int, Any] = {}
-        self._is_stopping = False
+        self.is_stopping = False
 
     def __enter__(self) -> _Cluster:
         if threading.current_thread() is threading.main_thread():
@@ -227,12 +255,28 @@ class _Cluster:
             number, _ = self._news.get()
             left -= 1
             self._note_end(number, goes_on=left > 0)
-            if self._is_stopping:
+            if self.is_stopping:
+                return
+
+    def until_done(self, work: Callable[[], object]) -> None:
+        """Return once some work is done, or it is to stop. Raises as the work."""
+        done: Future[object] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="wukongs-restore", daemon=True).start()
+        while not self.is_stopping:
+            with contextlib.suppress(TimeoutError):
+                done.result(LOOK_S)
                 return
 
     def _note_end(self, number: int, goes_on: bool = False) -> None:
         """goes_on: others are left."""
-        if number < 0 or self._is_stopping:
+        if number < 0 or self.is_stopping:
             return
         status = self._processes[number].wait()
         said = f"was ended by signal {-status}" if status < 0 else f"has ended with status {status}"
@@ -241,7 +285,7 @@ class _Cluster:
         self.status = complain(f"node {number} {said}", REFUSED)
 
     def _stop(self, number: int, _: Any) -> None:
-        self._is_stopping = True
+        self.is_stopping = True
         self.status = INTERRUPTED if number == signal.SIGINT else DONE
         self._news.put((-1, None))
 

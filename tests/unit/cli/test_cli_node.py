@@ -142,6 +142,55 @@ def test_a_cluster_of_one_serves_and_ends_its_node(tmp_path: Path, number: int, 
 
 
 @pytest.mark.slow
+def test_a_cluster_is_backed_up_and_restored_into_another_number_of_nodes(tmp_path: Path, ran: Ran) -> None:
+    """Two nodes in memory, then three with data folders, then one of its own."""
+    backups = [str(tmp_path / name) for name in ("first", "second")]
+    with running("cluster", "--nodes", "2", lines=2) as (_, addresses):
+        with wukongs.connect(addresses[1]) as client:
+            client.update(f"{INSERT}; INSERT DATA {{ GRAPH <http://ex/g> {{ _:b <http://ex/p> _:b }} }}")
+            client.stream(A, batch_ms=100)
+            client.register(register_text("RANGE 100ms STEP 100ms"))
+            before = client.query("SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }").texts()
+        assert ran("backup", "--server", addresses[0], backups[0]) == (0, "", "")
+        status, _, err = ran("backup", "--server", addresses[1], backups[0])
+        assert (status, err.count("expected a folder that is empty or not there")) == (1, 1)
+        status, _, err = ran("restore", "--server", addresses[1], backups[0])
+        assert (status, err.count("not empty, but has 2 stored triples, 1 streams, 1 queries")) == (1, 1)
+    data_dir = str(tmp_path / "db")
+    three = ("cluster", "--nodes", "3", "--replicas", "2", "--data-dir", data_dir, "--restore", backups[0])
+    with running(*three, lines=3) as (process, addresses):
+        assert ran("backup", "--server", addresses[2], backups[1]) == (0, "", "")
+        with wukongs.connect(addresses[0]) as client:
+            check_restored(client, before)
+            client.checkpoint()
+            assert sorted(client.stats()["durability"]) == ["0", "1", "2"]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    with running(*three, lines=1) as (process, _):
+        assert process.wait(60) == 1
+        assert process.stderr is not None
+        assert "not empty" in process.stderr.read()
+    with (
+        running("cluster", "--nodes", "1", "--restore", backups[1]) as (_, (address,)),
+        wukongs.connect(address) as client,
+    ):
+        check_restored(client, before)
+    status, _, err = ran("cluster", "--nodes", "2", "--restore", str(tmp_path / "none"))
+    assert (status, err.count("there is no data folder")) == (2, 1)
+
+
+def check_restored(client: wukongs.RemoteEngine, before: list[tuple[str | None, ...]]) -> None:
+    found = client.query("SELECT * { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }").texts()
+    assert sorted(found, key=str) == sorted(before, key=str)
+    stream = client.stream(A, batch_ms=100)
+    query = client.register(register_text("RANGE 100ms STEP 100ms"))
+    stream.push([at("a", 50)])
+    stream.advance(100)
+    client.settle(timeout_s=60)
+    assert windows(query) == {100: ["a"]}
+
+
+@pytest.mark.slow
 def test_clients_of_several_nodes_work_on_one_graph_and_one_stream(ran: Ran) -> None:
     with running("cluster", "--nodes", "2", lines=2) as (process, addresses):
         nodes = nodes_of(process)
