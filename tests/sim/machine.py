@@ -29,6 +29,8 @@ PULSE = 10.0
 """While somebody waits for what a node says next; else Cluster.quiet_pulses times as long."""
 
 
+FETCHING = 5 * PULSE
+"""How long a node that has lost its disk fetches before it asks to join."""
 CLAIM_PATIENCE = 80.0
 """How long somebody waits for a claim."""
 
@@ -122,6 +124,9 @@ class Machine:
             install=lambda action: self._later(lambda: self._install(action)),
             collect=lambda action: self._later(lambda: self._collect(action)),
         )
+        if not self.disk.is_installed and self.node.role is Role.OUT:
+            self.host.fetch_first()
+            self.agenda.after(FETCHING, self._alive(lambda: self.handle(ev.Fetched())))
         self.stored: Control = self.log.control or genesis(
             self.cluster.node_count, self.cluster.replica_count, self.cluster.shard_count
         )

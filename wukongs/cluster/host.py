@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -295,6 +295,10 @@ class Host:
         it is asked for by packets, later; on_pulse: grows older with each pulse."""
         self._install, self._on_pulse = install, on_pulse
         self._collect = collect or self._collect_nothing
+
+    def fetch_first(self) -> None:
+        """Let this node not ask to join before it is told Fetched. Before it takes part."""
+        self.node = replace(self.node, is_fetching=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -717,7 +721,7 @@ class Host:
             return
         if record.disk > self.me.disk:
             raise NodeUnavailable(f"node {self.me.node} was started anew elsewhere: this one ends")
-        if record.role is Role.OUT and record.disk == self.me.disk:
+        if record.role is Role.OUT and record.disk == self.me.disk and not record.tells_of_a_loss:
             raise NodeUnavailable(
                 f"node {self.me.node} was taken out of the cluster, since the others had heard nothing of it for too "
                 "long; it has missed what came since, and ends. The others go on without it: ask one of them, or start "

@@ -354,6 +354,8 @@ def _may_become(control: Control, record: Membership) -> bool:
         return False
     if record.role is Role.JOINING:
         return record.disk > member.disk or (record.disk == member.disk and member.role is Role.OUT)
+    if record.tells_of_a_loss:
+        return record.disk > member.disk and (member.role is Role.OUT or control.is_covered_without(record.node))
     if (record.disk, record.since) != (member.disk, member.since):
         return False
     if record.role is Role.OUT:

@@ -135,6 +135,11 @@ class StateCollected:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetched:
+    """The host has fetched what a node can before it joins, or gives that up."""
+
+
+@dataclass(frozen=True, slots=True)
 class StateInstalled:
     """Answers InstallState."""
 
@@ -179,6 +184,7 @@ Event = (
     | ClaimReceived
     | TermsCompared
     | StateCollected
+    | Fetched
     | StateInstalled
     | Submitted
     | Settled

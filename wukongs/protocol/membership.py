@@ -6,6 +6,8 @@ lacks.
 Each arrow is a record of the log; the leader takes a silent node OUT if every shard of it has another in-sync replica,
 else it is waited for. A node that lost its disk starts at JOINING with a new disk generation, whatever its role was.
 
+* OUT. Nobody waits for it. Its host may fetch most of what it lacks before it asks to join (Node.is_fetching). By a
+  record it says before that its earlier disk is lost: so nobody waits for its earlier life, or counts on its vote.
 * JOINING. From this record on, askers need its agreement to new terms. It asks all nodes that take part for their terms
   and data of its shards; they answer when they know the record themselves. With another in-sync replica for each of its
   shards it takes over their data; else (one replica, disk lost) sources send their rows again, from the beginning.
@@ -20,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from wukongs.protocol.actions import InstallState
-from wukongs.protocol.control import Control
+from wukongs.protocol.control import Control, is_news
 from wukongs.protocol.messages import Incarnation, Report, State
 from wukongs.protocol.progress import Progress, has_caught_up, settle
 from wukongs.protocol.records import Membership, Role, Vts
@@ -71,10 +73,15 @@ def may_agree(control: Control, stay: Stay, me: Incarnation) -> bool:
     return role in (Role.HOLDING, Role.IN) or (role is Role.JOINING and stay.is_installed)
 
 
-def next_role(control: Control, progress: Progress, stay: Stay, me: Incarnation, vts: Vts) -> Membership | None:
-    """Return the record that this node asks for, if it is ready for its next role."""
+def next_role(
+    control: Control, progress: Progress, stay: Stay, me: Incarnation, vts: Vts, is_fetching: bool = False
+) -> Membership | None:
+    """Return the record that this node asks for, if it is ready for its next role. is_fetching: as Node has it."""
     member = control.members[me.node]
     match control.role_of(me.voter):
+        case Role.OUT if is_fetching:
+            found = Membership(me.node, me.disk, Role.OUT)
+            return found if is_news(control, found) else None
         case Role.OUT:
             return Membership(me.node, me.disk, Role.JOINING)
         case Role.JOINING if stay.is_installed and _is_near(progress, control, vts):

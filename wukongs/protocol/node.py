@@ -28,6 +28,7 @@ from wukongs.protocol.events import (
     ClaimReceived,
     ClaimUnanswered,
     Event,
+    Fetched,
     HeldReads,
     Inserted,
     Marker,
@@ -210,6 +211,11 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
     return replace(node, stay=replace(node.stay, is_installing=False, is_installed=True)), []
 
 
+def _fetched(node: Node, _: Fetched) -> Outcome:
+    node = replace(node, is_fetching=False)
+    return _propose(node, wanted(node))
+
+
 def _submitted(node: Node, event: Submitted) -> Outcome:
     if not _may_come(node, event.record):
         return node, [Drop(event.record)]
@@ -315,6 +321,7 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     ClaimReceived: asking.received,
     TermsCompared: asking.compared,
     StateCollected: _state_collected,
+    Fetched: _fetched,
     StateInstalled: _state_installed,
     Submitted: _submitted,
     Settled: _settled_at,

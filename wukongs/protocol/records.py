@@ -91,6 +91,11 @@ class Membership(Tagged, frozen=True):
     role: Role
     since: Int64 = 0
 
+    @property
+    def tells_of_a_loss(self) -> bool:
+        """Whether a node says by it that it has a new disk, with which it has not joined yet."""
+        return self.role is Role.OUT and self.disk > 0 and not self.since
+
 
 class DeclareStream(Tagged, frozen=True):
     """Other records name the stream by its key: this name; or, if it is declared anew after DropStream, the name, a

@@ -79,7 +79,7 @@ def with_saved(kept: Kept, action: SaveVote | SaveEntries | SaveControl) -> Kept
 class Node:
     """claims: by number, those of this node that are under way. pending: records that clients here wait for, in order.
     counter: of reports. settled: up to where the host needs no records again; to_cut: the control state at which the
-    log is cut next.
+    log is cut next. is_fetching: the host fetches data while this node is out, which does not ask to join meanwhile.
 
     heard: the newest incarnation of each node; refused: counts of what was refused, by reason."""
 
@@ -91,6 +91,7 @@ class Node:
     intakes: Mapping[str, StreamIntake] = field(default_factory=dict)
     claims: Mapping[int, Claim] = field(default_factory=dict)
     stay: Stay = field(default_factory=Stay)
+    is_fetching: bool = False
     watch: Watch = field(default_factory=Watch)
     pending: tuple[Record, ...] = ()
     talk: Talk = field(default_factory=Talk)

@@ -52,7 +52,7 @@ def wanted(node: Node) -> list[Record]:
     """Return the records that this node asks the leader to append."""
     found: list[Record] = wanted_of_streams(node)
     found += re_encodings(node)
-    role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts)
+    role = membership.next_role(node.control, node.progress, node.stay, node.me, node.vts, node.is_fetching)
     if role is not None and node.log.commit:
         found.append(role)
     return found + proposable(node)
