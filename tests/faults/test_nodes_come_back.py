@@ -344,7 +344,9 @@ def test_a_pipeline_goes_on_with_a_node_that_is_back() -> None:
 
 
 @pytest.mark.slow
-def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["state", "halt"])
+def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the node has joined, and when it has."""
     with told(4, 3) as of:
         nodes = of.nodes
         of.declare(0)
@@ -354,14 +356,14 @@ def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(monkeypatch: pytest.M
         of.push(1, "b", 5)
         donor = min(joining.donors_of(nodes[3].host.node))
         gave = threading.Event()
-        give = nodes[donor].network._handlers["state"]
+        give = nodes[donor].network._handlers[kind]
 
         def going(packet: object) -> object:
             gave.set()
             threading.Thread(target=nodes[donor].close).start()
             return give(packet)  # type: ignore[arg-type]
 
-        monkeypatch.setitem(nodes[donor].network._handlers, "state", going)  # type: ignore[arg-type]
+        monkeypatch.setitem(nodes[donor].network._handlers, kind, going)  # type: ignore[arg-type]
         start_again(nodes, 3, replica_count=3)
         assert gave.is_set()
         left = sorted({0, 1, 2, 3} - {donor})
@@ -371,6 +373,7 @@ def test_a_donor_that_goes_in_the_middle_of_it_is_replaced(monkeypatch: pytest.M
 
 @pytest.mark.slow
 def test_without_another_donor_a_node_that_joins_ends_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "AHEAD_S", 1.0)
     monkeypatch.setattr(joining, "GIVE_UP_S", 2.0)
     with told(3, 2) as of:
         nodes = of.nodes

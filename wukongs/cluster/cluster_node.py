@@ -19,7 +19,7 @@ from wukongs.cluster.collecting import STATE
 from wukongs.cluster.counting import COUNTS, Counting
 from wukongs.cluster.deliveries import NodeJournal
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
-from wukongs.cluster.donating import COLLECT, HALT, Donor
+from wukongs.cluster.donating import COLLECT, HALT, LEND, Donor
 from wukongs.cluster.feeding import FEED
 from wukongs.cluster.health import (
     INJECTOR_S,
@@ -75,7 +75,11 @@ QUIET_PULSES = 5
 ELECTION_PULSES = 20
 """A voter that hears no leader for 400 to 800 ms stands for election."""
 
-WAITS = ((FEED, STAGE, CLOSED, HALT, COLLECT, PART, CHECKPOINT, *owner.KINDS), (PUSH, OF_QUERY), (SETTLE,))
+WAITS = (
+    (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, *owner.KINDS),
+    (PUSH, OF_QUERY),
+    (SETTLE,),
+)
 """Kinds of requests, from the lowest level that waits for others up.
 
 Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
@@ -247,6 +251,8 @@ class ClusterNode:
         if self.journal is not None:
             on_pulse.append(self.journal.delivery.pulse)
         self.host.delegate(self._joiner.begin, on_pulse=on_pulse)
+        if not self.host.is_installed:
+            self._joiner.start()
         self.host.start()
         self._idle_watch.start()
         self._health.start()

@@ -4,6 +4,9 @@ batches, and the packets in which it goes there.
 All that is collected is immutable, or was copied with the store's lock held: packets are made of it later, one by one,
 while the store goes on. A tuple is in the answer of one donor only: of the one that is asked for its subject's shard,
 if the joining node is to hold that, else of the one that is asked for its object's.
+
+Most of it is the stored graph and the agreed terms. A node fetches these before it joins, at any SN (`collect_stored`),
+and later only what has changed since (Base).
 """
 
 from __future__ import annotations
@@ -75,6 +78,18 @@ class Wanted:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The part that a node has had of a donor before: the stored triples at an SN, and so many of the agreed terms. A
+    handle keeps that SN apart from later ones."""
+
+    sn: int
+    agreed_count: int
+
+
+NO_BASE = Base(-1, 0)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamPart:
     """The data of one stream. facts: as JSON; dropped: per shard, the last stream batch with rows that was dropped."""
@@ -90,9 +105,10 @@ class StreamPart:
 @dataclass(frozen=True, slots=True, eq=False)
 class Collected:
     """head: what stands in a few lines of JSON; entries: of the trace of the stored graph, and what is read there;
-    agreed_count: entries of `claims` that belong to it."""
+    agreed_count: entries of `claims` that belong to it; base: what the other node has of it already."""
 
     wanted: Wanted
+    base: Base
     head: Mapping[str, Any]
     entries: Sequence[TraceEntry]
     stored: BatchSet
@@ -118,13 +134,23 @@ class Collected:
             yield from self._of_change(change, staged)
 
     def _agreed(self) -> Iterator[Packet]:
-        for first in range(0, self.agreed_count, ROWS_MAX):
+        for first in range(self.base.agreed_count, self.agreed_count, ROWS_MAX):
             table = self.claims.agreed(first, min(first + ROWS_MAX, self.agreed_count), self.wanted.asked)
             yield Packet(STATE, {"part": AGREED}, term_arrays(table))
 
     def _triples(self) -> Iterator[Packet]:
-        for parts in self._quads(self.stored, self.stored.graphs.tolist()):
-            yield self._rows({"part": TRIPLES}, QUAD_COLUMNS, parts)
+        if self.base is NO_BASE:
+            yield from self._triples_of(self.stored, goes=False)
+            return
+        for entry in self.entries:
+            if entry.lower > self.base.sn:
+                if entry.tombstones is not None:
+                    yield from self._triples_of(BatchSet.of((entry.tombstones,), disjoint=True), goes=True)
+                yield from self._triples_of(BatchSet.of((entry.batch,), disjoint=True), goes=False)
+
+    def _triples_of(self, read: BatchSet, goes: bool) -> Iterator[Packet]:
+        for parts in self._quads(read, read.graphs.tolist()):
+            yield self._rows({"part": TRIPLES, "goes": goes}, QUAD_COLUMNS, parts)
 
     def _quads(self, stored: BatchSet, graphs: Sequence[int]) -> Iterator[list[Quads]]:
         """Yield the wanted triples of some graphs, about ROWS_MAX at a time."""
@@ -226,7 +252,29 @@ def _bounded(parts: Sequence[Any], size_of: Any) -> Iterator[list[Any]]:
         yield group
 
 
-def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -> Collected:
+def collect_stored(store: NodeStore, wanted: Wanted, base: Base, sn: int, head: Mapping[str, Any]) -> Collected:
+    """Collect the stored triples at an SN, and the agreed terms. head: the facts that are told. With the lock held.
+
+    Raises CompactedError (merging has forgotten the SN), NodeUnavailable (it has merged beyond that of the base)."""
+    core = store.core
+    entries = core.arrangement.trace.entries()
+    if any(one.lower <= base.sn < one.upper - 1 for one in entries):
+        raise NodeUnavailable(f"node {store.me} has not held SN {base.sn}: ask it for everything")
+    return Collected(
+        wanted,
+        base,
+        {"sn": sn, "exceptions": core.registry.exception_records(0), **head},
+        entries,
+        core.arrangement.trace.read(sn),
+        core.registry.snapshot_reader(),
+        store.claims,
+        len(store.claims),
+        (),
+        {},
+    )
+
+
+def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any], base: Base = NO_BASE) -> Collected:
     """Collect the data of a store at an SN; the store has been kept from going on behind it. head: further facts.
 
     Called by the protocol's thread, so that no piece comes in between. Raises NodeUnavailable (it does not stand there,
@@ -236,27 +284,17 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any]) -
         if exposure.reached != sn or exposure.shown != sn.tick:
             raise NodeUnavailable(f"node {store.me} stands at SN {packed(exposure.reached)}, not at {packed(sn)}")
         streams = [_part(wanted, name, stream) for name, stream in exposure.streams.items()]
-        return Collected(
-            wanted,
-            {
-                **head,
-                "sn": packed(sn),
-                "streams": [part.facts for part in streams],
-                "keys": dict(records.shown_keys),
-                "homes": {
-                    name: [found.index, found.streams, found.payload, nodes]
-                    for name, (found, nodes) in records.homes.items()
-                },
-                "exceptions": core.registry.exception_records(0),
+        facts = {
+            **head,
+            "streams": [part.facts for part in streams],
+            "keys": dict(records.shown_keys),
+            "homes": {
+                name: [found.index, found.streams, found.payload, nodes]
+                for name, (found, nodes) in records.homes.items()
             },
-            tuple(core.arrangement.trace.entries()),
-            core.arrangement.trace.read(packed(sn)),
-            core.registry.snapshot_reader(),
-            store.claims,
-            len(store.claims),
-            streams,
-            store.staged(),
-        )
+        }
+        stored = collect_stored(store, wanted, base, packed(sn), facts)
+        return replace(stored, streams=streams, staged=store.staged())
 
 
 def _part(wanted: Wanted, name: str, stream: NodeStream) -> StreamPart:

@@ -5,6 +5,10 @@ first (HALT), for one joining node at a time, and says how far it is. It shows n
 records come in as ever. Then all go on as far as the one that is furthest, and collect their data (COLLECT). That takes
 a moment, and ends by itself after HALT_S if nobody asks on. The collected data is kept for LEASE_S after the last
 question, and goes in packets, one at a time (STATE).
+
+Before it joins, a node fetches the stored graph and the agreed terms (LEND): at the SN at which each donor stands, and
+nobody halts. The lease holds that SN, so that what has changed since can be asked for by its name: by LEND, and at last
+by COLLECT.
 """
 
 from __future__ import annotations
@@ -18,20 +22,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from wukongs.cluster.collecting import END, STATE, Collected, Wanted, collect
+from wukongs.cluster.collecting import END, NO_BASE, STATE, Base, Collected, Wanted, collect, collect_stored
 from wukongs.cluster.host import Host
 from wukongs.cluster.intake import LOG_S, Intake
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import packed, unpacked
-from wukongs.errors import DataError, NodeUnavailable
+from wukongs.errors import CompactedError, DataError, NodeUnavailable
 from wukongs.protocol.records import Role, Sn
 from wukongs.protocol.sealing import Partition
 from wukongs.protocol.state import Node
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.trace import Handle
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Handler, Packet
 
 Taken = TypeVar("Taken")
 HALT = "halt"
+LEND = "lend"
 COLLECT = "collect"
 HALT_S = 2.0
 LEASE_S = 60.0
@@ -40,8 +47,12 @@ LEASES_MAX = 2
 
 @dataclass(slots=True)
 class _Lease:
+    """base: what a node that has all of it has; held: keeps that SN apart, None: nothing is asked for by its name."""
+
     packets: Iterator[Packet]
     node: int
+    base: Base
+    held: Handle | None
     used_s: float
     number: int = 0
     last: Packet | None = None
@@ -64,7 +75,12 @@ class Donor:
         self._lock = threading.Lock()
 
     def handlers(self) -> dict[str, Handler]:
-        return {HALT: self._answer_halt, COLLECT: self._answer_collect, STATE: self._answer_state}
+        return {
+            HALT: self._answer_halt,
+            LEND: self._answer_lend,
+            COLLECT: self._answer_collect,
+            STATE: self._answer_state,
+        }
 
     @property
     def is_installed(self) -> bool:
@@ -76,25 +92,49 @@ class Donor:
         now = time.monotonic()
         if self._halt is not None and now >= self._halt.until_s:
             self._go_on()
+        self._let_go(lambda _, lease: now - lease.used_s > LEASE_S)
+
+    def _let_go(self, is_over: Callable[[str, _Lease], bool]) -> None:
         with self._lock:
-            for name in [name for name, lease in self._leases.items() if now - lease.used_s > LEASE_S]:
-                del self._leases[name]
+            over = [name for name, lease in self._leases.items() if is_over(name, lease)]
+            held = [handle for name in over if (handle := self._leases.pop(name).held) is not None]
+        if held:
+            with self._store.core.lock:
+                for handle in held:
+                    handle.close()
 
     # --- halting ------------------------------------------------------------------------------------------------------
 
     def _answer_halt(self, packet: Packet) -> Packet:
-        """owner: who halts this node; index: how far it has to know the log; sn: what it has to have come to."""
+        """owner: who halts this node; index: how far it has to know the log; sn: what it has to have come to; base: the
+        lease of what it was given before. The answer says whether that is still held."""
         owner, index, sn = packet.fields.get("owner"), packet.fields.get("index"), packet.fields.get("sn")
         if not isinstance(owner, str) or type(index) is not int or type(sn) is not int:
             raise DataError(f"{HALT}: expected owner, index and sn, found {dict(packet.fields)!r:.200}")
         self._host.wait_for_record(index, LOG_S)
         self._store.wait_for(unpacked(sn), LOG_S)
-        return self._host.run(lambda: self._begin(owner), LOG_S)
+        has_base = self._base(packet) is not None
+        return self._host.run(lambda: self._begin(owner, has_base), LOG_S)
 
-    def _begin(self, owner: str) -> Packet:
+    def _begin(self, owner: str, has_base: bool) -> Packet:
+        self._check_is_in()
+        return Packet(HALT, {"sn": packed(self._halt_for(owner)), "has_base": has_base})
+
+    def _check_is_in(self) -> None:
         if self._host.node.role is not Role.IN:
             raise NodeUnavailable(f"node {self._host.me.node} cannot give what it holds now: ask again")
-        return Packet(HALT, {"sn": packed(self._halt_for(owner))})
+
+    def _base(self, packet: Packet) -> Base | None:
+        """Return what the lease that a packet names as its base has given, None if it is not held any more."""
+        name = packet.fields.get("base")
+        if name is None:
+            return NO_BASE
+        with self._lock:
+            lease = self._leases.get(name) if isinstance(name, str) else None
+            if lease is None or lease.held is None:
+                return None
+            lease.used_s = time.monotonic()
+            return lease.base
 
     def _halt_for(self, owner: str) -> Sn:
         if self._halt is not None and self._halt.owner != owner:
@@ -127,7 +167,7 @@ class Donor:
         wanted = Wanted(store.me, store.shard_map, store.split_ids, shards, shards)
 
         def collect_now() -> Taken:
-            return take(self._collect(owner, wanted, sn), self._host.node)
+            return take(self._collect(owner, wanted, sn, NO_BASE), self._host.node)
 
         sn = self._host.run(lambda: self._halt_for(owner), LOG_S)
         try:
@@ -140,22 +180,43 @@ class Donor:
         if self._halt is not None and self._halt.owner == owner:
             self._go_on()
 
+    def _answer_lend(self, packet: Packet) -> Packet:
+        """node: who is going to join; shards: what it asks this node for; base: the lease of what it was given."""
+        wanted, base = self._wanted(packet, LEND), self._base(packet)
+        if base is None:
+            raise self._not_kept(packet.fields.get("base"))
+        self._check_is_in()
+        store = self._store
+        head = {"index": self._host.node.control.index, "streams": [], "keys": {}, "homes": {}, "intakes": {}}
+        with store.core.lock:
+            sn = packed(store.exposure.reached)
+            try:
+                collected = collect_stored(store, wanted, base, sn, head)
+            except CompactedError as error:
+                raise NodeUnavailable(f"node {self._host.me.node} cannot lend: {error}") from error
+            held = store.core.arrangement.open(sn, f"node {wanted.node}, which is going to join", expires=False)
+        return Packet(LEND, {"lease": self._keep(collected, held, packet.fields.get("base"))})
+
     def _answer_collect(self, packet: Packet) -> Packet:
-        """owner, sn: where to stand; node: who joins; shards: what it asks this node for. bool[1024]"""
-        owner, sn, joining = (packet.fields.get(name) for name in ("owner", "sn", "node"))
-        asked: Any = packet.arrays.get("shards")
-        is_sound = isinstance(owner, str) and type(sn) is int and type(joining) is int
-        if not is_sound or asked is None or asked.dtype != np.bool_ or len(asked) != SHARD_COUNT:
+        """owner, sn: where to stand; node: who joins; shards: what it asks this node for; base: as in HALT."""
+        owner, sn = (packet.fields.get(name) for name in ("owner", "sn"))
+        if not isinstance(owner, str) or type(sn) is not int:
             raise DataError(f"{COLLECT}: expected owner, sn, node and shards, found {dict(packet.fields)!r:.200}")
-        assert isinstance(owner, str), owner
-        assert isinstance(sn, int), sn
-        assert isinstance(joining, int), joining
-        store, shard_map = self._store, self._store.shard_map
-        wanted = Wanted(joining, shard_map, store.split_ids, shard_map.shards(joining), asked)
+        wanted, base = self._wanted(packet, COLLECT), self._base(packet)
+        if base is None:
+            raise self._not_kept(packet.fields.get("base"))
         self._host.run(lambda: self._move(owner, unpacked(sn)), LOG_S)
-        store.wait_for(unpacked(sn), HALT_S)
-        collected = self._host.run(lambda: self._collect(owner, wanted, unpacked(sn)), LOG_S)
-        return Packet(COLLECT, {"lease": self._keep(collected, joining)})
+        self._store.wait_for(unpacked(sn), HALT_S)
+        collected = self._host.run(lambda: self._collect(owner, wanted, unpacked(sn), base), LOG_S)
+        return Packet(COLLECT, {"lease": self._keep(collected, None, packet.fields.get("base"))})
+
+    def _wanted(self, packet: Packet, kind: str) -> Wanted:
+        asked: BoolArray | None = packet.arrays.get("shards")  # type: ignore[assignment]
+        joining = packet.fields.get("node")
+        if type(joining) is not int or asked is None or asked.dtype != np.bool_ or len(asked) != SHARD_COUNT:
+            raise DataError(f"{kind}: expected node and shards, found {dict(packet.fields)!r:.200}")
+        shard_map = self._store.shard_map
+        return Wanted(joining, shard_map, self._store.split_ids, shard_map.shards(joining), asked)
 
     def _move(self, owner: str, sn: Sn) -> None:
         self._check_halt(owner)
@@ -165,25 +226,35 @@ class Donor:
         if self._halt is None or self._halt.owner != owner:
             raise NodeUnavailable(f"node {self._host.me.node} has gone on meanwhile: ask it to halt again")
 
-    def _collect(self, owner: str, wanted: Wanted, sn: Sn) -> Collected:
+    def _collect(self, owner: str, wanted: Wanted, sn: Sn, base: Base) -> Collected:
         self._check_halt(owner)
         node = self._host.node
         try:
             head = {"index": node.control.index, "intakes": intakes_of(node), "epochs": self._intake.epochs()}
             head["pushes"] = self._intake.pushes.as_json()
-            return collect(self._store, wanted, sn, head)
+            return collect(self._store, wanted, sn, head, base)
         finally:
             self._go_on()
 
-    def _keep(self, collected: Collected, joining: int) -> str:
-        name = uuid.uuid4().hex
+    def _keep(self, collected: Collected, held: Handle | None, base: str | None) -> str:
+        """Keep what was collected, and what it was based on, until something is based on this."""
+        joining, name = collected.wanted.node, uuid.uuid4().hex
+        stands = Base(collected.head["sn"], collected.agreed_count)
         with self._lock:
-            for old in [old for old, lease in self._leases.items() if lease.node == joining]:
-                del self._leases[old]
-            if len(self._leases) >= LEASES_MAX:
-                raise NodeUnavailable(f"node {self._host.me.node} gives to {LEASES_MAX} other nodes: ask again later")
-            self._leases[name] = _Lease(collected.packets(), joining, time.monotonic())
+            self._leases[name] = _Lease(collected.packets(), joining, stands, held, time.monotonic())
+        self._let_go(lambda other, lease: lease.node == joining and other not in (name, base))
+        with self._lock:
+            is_full = len({lease.node for lease in self._leases.values()}) > LEASES_MAX
+        if is_full:
+            self._let_go(lambda other, _: other == name)
+            raise NodeUnavailable(f"node {self._host.me.node} gives to {LEASES_MAX} other nodes: ask again later")
         return name
+
+    def _not_kept(self, name: object) -> NodeUnavailable:
+        return NodeUnavailable(
+            f"node {self._host.me.node} keeps nothing under {str(name)[:40]!r}: what a joining node does not ask "
+            f"for is kept for {LEASE_S:g} s. Ask it to collect again"
+        )
 
     # --- giving -------------------------------------------------------------------------------------------------------
 
@@ -193,10 +264,7 @@ class Donor:
         with self._lock:
             lease = self._leases.get(name) if isinstance(name, str) else None
         if lease is None or type(number) is not int:
-            raise NodeUnavailable(
-                f"node {self._host.me.node} keeps nothing under {str(name)[:40]!r}: what a joining node does not ask "
-                f"for is kept for {LEASE_S:g} s. Ask it to collect again"
-            )
+            raise self._not_kept(name)
         with lease.lock:
             lease.used_s = time.monotonic()
             if number == lease.number + 1 and (lease.last is None or lease.last.fields.get("part") != END):

@@ -37,11 +37,12 @@ from wukongs.live.pieces import Piece
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Sn
 from wukongs.protocol.state import Node
-from wukongs.store.batch import build_batch
+from wukongs.store.batch import build_batch, with_key_filter
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable, signs
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import distinct_terms
+from wukongs.store.tombstones import Difference
 from wukongs.store.trace import TraceEntry
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packet_columns import terms_in, tuples_in
@@ -72,6 +73,9 @@ class Taken:
         self.terms: list[TermTable] = []
         self.agreed: list[TermTable] = []
         self.quads: list[Quads] = []
+        self.gone: list[Quads] = []
+        """Triples of a base that have been deleted since; some may have come again, and be among `quads`."""
+        self.row_count = 0
         self.streams: dict[str, StreamTaken] = {}
         self.staged: dict[str, list[tuple[Encoded, bool]]] = {}
         self.awaited: dict[str, tuple[int, list[str | None]]] = {}
@@ -90,7 +94,11 @@ class Taken:
 
     @property
     def sn(self) -> Sn:
-        return unpacked(self.heads[0]["sn"])
+        """Where the donors stand. Raises DataError (they do not agree)."""
+        found = {head["sn"] for head in self.heads}
+        if len(found) != 1:
+            raise DataError(f"{STATE}: expected one SN of all donors, found {sorted(found)}")
+        return unpacked(found.pop())
 
     def _head(self, packet: Packet) -> None:
         _check(packet.fields, _HEAD, HEAD)
@@ -109,11 +117,14 @@ class Taken:
 
     def _agreed(self, packet: Packet) -> None:
         self.agreed.append(terms_in(packet))
+        self.row_count += len(self.agreed[-1])
 
     def _triples(self, packet: Packet) -> None:
         graphs, subjects, predicates, objects = _columns(packet, QUAD_COLUMNS)
-        self.quads.append((graphs, subjects, predicates, objects))
+        quads = self.gone if packet.fields.get("goes") else self.quads
+        quads.append((graphs, subjects, predicates, objects))
         self.terms.append(terms_in(packet))
+        self.row_count += len(graphs)
 
     def _stream(self, packet: Packet) -> StreamTaken:
         return self.streams[packet.fields["stream"]]
@@ -227,10 +238,10 @@ def _used(terms: TermTable, columns: Sequence[Int64Array]) -> TermTable:
     return terms.take(rows)
 
 
-def prepare(store: NodeStore, taken: Taken) -> TraceEntry:
-    """Take over the terms, and build the stored graph. This takes long, and nobody reads it before `install`.
+def take_terms(store: NodeStore, taken: Taken) -> None:
+    """Take over the terms that have come. They stay, whatever becomes of this: the cluster has agreed on them.
 
-    Raises DataError (donors that do not agree)."""
+    Raises DataError (another text has one of their ids here)."""
     exceptions = max((head["exceptions"] for head in taken.heads), key=len)
     registry = store.terms
     try:
@@ -241,19 +252,49 @@ def prepare(store: NodeStore, taken: Taken) -> TraceEntry:
         registry.take_over(table)
     for table in taken.agreed:
         store.claims.take_over(table)
-    if len({head["sn"] for head in taken.heads}) != 1:
-        raise DataError(f"{STATE}: expected one SN of all donors, found {sorted({head['sn'] for head in taken.heads})}")
-    batch = build_batch(*joined(taken.quads))
-    sn = int(taken.heads[0]["sn"])
-    # From 0 on: a read at an older SN is told that this node does not have it.
-    return TraceEntry(batch, 0, sn + 1)
+    taken.terms, taken.agreed = [], []
+
+
+def prepare(store: NodeStore, taken: Taken) -> Difference:
+    """Take over the terms, and build what has come, and gone, of the stored graph. This takes long, and nobody reads it
+    before `install`. Raises DataError (as take_terms)."""
+    take_terms(store, taken)
+    quads, gone = net(joined(taken.quads), joined(taken.gone))
+    return Difference(build_batch(*quads), with_key_filter(build_batch(*gone)) if len(gone[0]) else None)
+
+
+def net(quads: Quads, gone: Quads) -> tuple[Quads, Quads]:
+    """Return which quads are there at the end and not at the beginning, and the other way round. quads, gone: those
+    that come and those that go in between, each of them in turns."""
+    if not len(gone[0]):
+        return quads, gone
+    columns = joined([quads, gone])
+    order = np.lexsort(columns)
+    ordered = np.stack(columns)[:, order]
+    firsts = np.flatnonzero(np.concatenate([[True], (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)]))
+    sums = np.add.reduceat(np.where(order < len(quads[0]), 1, -1), firsts)
+    distinct = [column[order[firsts]] for column in columns]
+    come, go = ([column[sums == sign] for column in distinct] for sign in (1, -1))
+    return (come[0], come[1], come[2], come[3]), (go[0], go[1], go[2], go[3])
+
+
+def entries_of(differences: Sequence[Difference], sn: int) -> list[TraceEntry]:
+    """Return the entries of a trace that has the sum of differences at an SN. A read at an older SN is told that this
+    node does not have it."""
+    found = [one for one in differences if any(one.counts)]
+    # The last entry spans all SNs before, and those of the others are below any that is read.
+    spans = [*((place - len(found), place - len(found) + 1) for place in range(1, len(found))), (0, sn + 1)]
+    return [
+        TraceEntry(one.additions, *span, tombstones=one.tombstones) for one, span in zip(found, spans, strict=False)
+    ]
 
 
 def install(store: NodeStore, taken: Taken, entries: Sequence[TraceEntry]) -> None:
     """Let the store stand at the SN of its donors. Called by the protocol's thread, before anything else happens here.
     entries: of the trace of the stored graph.
 
-    Raises NodeUnavailable (it stands somewhere already), DataError, SettingsError (a stream's options)."""
+    Raises NodeUnavailable (it stands somewhere already), DataError (donors that do not agree), SettingsError (a
+    stream's options)."""
     core, sn = store.core, taken.sn
     with core.lock:
         if len(core.arrangement) or core.streams or store.exposure.shown:

@@ -18,7 +18,7 @@ from wukongs.cluster import collecting, donating, joining
 from wukongs.cluster.changes import NOTHING
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted, collect
-from wukongs.cluster.installing import StreamTaken, Taken, install, prepare
+from wukongs.cluster.installing import StreamTaken, Taken, entries_of, install, prepare
 from wukongs.cluster.members import ask_members
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.node_stream import NodeStream
@@ -53,15 +53,15 @@ HEAD: dict[str, Any] = {
 
 def ask(nodes: Sequence[ClusterNode], kind: str, **fields: Any) -> Packet:
     """Ask node 0 as node 1 would."""
-    arrays = {"shards": SHARDS} if kind == "collect" else {}
+    arrays = {"shards": SHARDS} if kind in ("collect", "lend") else {}
     (answer,) = nodes[1].network.ask([(0, Packet(kind, fields, arrays))], 20)
     return answer
 
 
-def halt(nodes: Sequence[ClusterNode], owner: str) -> dict[str, Any]:
+def halt(nodes: Sequence[ClusterNode], owner: str, base: str | None = None) -> dict[str, Any]:
     """Halt node 0; return what to ask it for next."""
-    answer = ask(nodes, "halt", owner=owner, index=0, sn=0)
-    return {"owner": owner, "node": 1, "sn": answer.fields["sn"]}
+    answer = ask(nodes, "halt", owner=owner, index=0, sn=0, base=base)
+    return {"owner": owner, "node": 1, "sn": answer.fields["sn"], "has_base": answer.fields["has_base"]}
 
 
 def test_a_donor_refuses_what_it_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,13 +75,17 @@ def test_a_donor_refuses_what_it_cannot_give(monkeypatch: pytest.MonkeyPatch) ->
             ask(nodes, "halt", owner=1)
         with pytest.raises(DataError, match="collect: expected owner, sn, node and shards, found"):
             ask(nodes, "collect", owner="a")
-        with pytest.raises(
-            NodeUnavailable, match="node 0 keeps nothing under 'x': what a joining node does not ask for"
-        ):
-            ask(nodes, "state", lease="x", number=1)
+        with pytest.raises(DataError, match="lend: expected node and shards, found"):
+            ask(nodes, "lend", node="1")
+        for kind, fields in (("state", {"lease": "x", "number": 1}), ("lend", {"node": 1, "base": "x"})):
+            with pytest.raises(
+                NodeUnavailable, match="node 0 keeps nothing under 'x': what a joining node does not ask for"
+            ):
+                ask(nodes, kind, **fields)
         with pytest.raises(NodeUnavailable, match="node 0 has gone on meanwhile: ask it to halt again"):
             ask(nodes, "collect", owner="a", sn=0, node=1)
-        asked = halt(nodes, "a")
+        asked = halt(nodes, "a", base="x")
+        assert asked["has_base"] is False
         with pytest.raises(NodeUnavailable, match="node 0 cannot give what it holds now: ask again"):
             halt(nodes, "b")
         with pytest.raises(NodeUnavailable, match=rf"node 0 stands at SN {asked['sn']}, not at 0"):
@@ -126,7 +130,7 @@ def test_a_node_takes_over_once_and_ends_when_another_life_of_it_begins() -> Non
         with pytest.raises(
             NodeUnavailable, match=f"node {store.me} was told anew to take over what others have: start"
         ):
-            install(store, taken, prepare(store, taken))
+            install(store, taken, entries_of([prepare(store, taken)], 5))
         nodes[0].host.submit(ev.Submitted(Membership(2, 5, Role.JOINING)), 20)
         with pytest.raises(NodeUnavailable, match="node 2 was started anew elsewhere: this one ends"):
             nodes[2].host.wait_until(lambda node: False, 20, "its end")
@@ -193,7 +197,7 @@ def test_donors_that_do_not_agree_are_refused() -> None:
         for head in heads:
             taken.add(Packet("state", head))
         with pytest.raises(DataError, match=said):
-            prepare(store, taken)  # type: ignore[arg-type]
+            _ = prepare(store, taken), taken.sn  # type: ignore[arg-type]
     with pytest.raises(NodeUnavailable, match=r"a donor answered {'sn': 'x'}"):
         joining._sn_in(Packet("halt", {"sn": "x"}))
     state = NodeStream(StreamState(EX + "s", 100, False, 1, None, 1000, Settings()))
