@@ -116,6 +116,18 @@ def check_restored(engine: Any, stream: Any, others: list[Any], before: Quads) -
     assert [contents(one) for one in others] == [before | pushed] * len(others)
 
 
+def check_new_blank_nodes(engine: Any) -> None:
+    """Loads and updates make blank nodes that were not there, though their labels were those of other loads."""
+    known = {term for quad in contents(engine) for term in quad if term.startswith("_:")}
+    assert len(known) > 6
+    for _ in range(3):
+        engine.load(io.BytesIO(b"_:b0 <http://ex/fresh> _:b1 ."), format="nt")
+        engine.update("INSERT { _:blank <http://ex/fresh> _:blank } WHERE {}")
+    fresh = [term for row in cells(engine.query("SELECT ?s ?o { ?s <http://ex/fresh> ?o }")) for term in row]
+    assert len(set(fresh)) == 9
+    assert not known.intersection(fresh), "new blank nodes are those of the backup"
+
+
 @pytest.fixture(scope="module")
 def backup(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quads]:
     """A backup of a cluster, and its graph."""
@@ -159,10 +171,7 @@ def test_it_is_a_data_folder_of_an_engine(backup: tuple[Path, Quads], tmp_path: 
     folder, before = backup
     with wukongs.restore(folder, tmp_path / "db") as engine:
         check_restored(engine, engine.stream(EX + "s", batch_ms=100, into=EX + "g0"), [engine], before)
-        blank = {term for quad in contents(engine) for term in quad if term.startswith("_:")}
-        engine.load(io.BytesIO(b"_:b0 <http://ex/new> _:b1 ."), format="nt")
-        [fresh] = cells(engine.query("SELECT ?s ?o { ?s <http://ex/new> ?o }"))
-        assert not blank.intersection(fresh), "new blank nodes are those of the backup"
+        check_new_blank_nodes(engine)
 
 
 def test_an_engine_moves_into_a_cluster_and_back(tmp_path: Path) -> None:
@@ -171,14 +180,21 @@ def test_an_engine_moves_into_a_cluster_and_back(tmp_path: Path) -> None:
         before = contents(engine)
         with cluster(2, 1, silence_pulses_max=PATIENT) as nodes, pytest.raises(StorageError, match="use"):
             nodes[0].engine.restore(tmp_path / "db")
+    with wukongs.Engine() as engine:
+        engine.restore(tmp_path / "db")
+        assert contents(engine) == before
+        check_new_blank_nodes(engine)
     with cluster(2, 1, silence_pulses_max=PATIENT) as nodes:
         nodes[0].engine.restore(tmp_path / "db")
         assert contents(nodes[1].engine) == before
+        check_new_blank_nodes(nodes[1].engine)
         nodes[1].engine.load(io.BytesIO(b"_:b0 <http://ex/new> _:b1 ."), format="nt")
         before = contents(nodes[1].engine)
         nodes[1].engine.backup(tmp_path / "back")
     with wukongs.Engine(tmp_path / "back") as engine:
         check_restored(engine, engine.stream(EX + "s", batch_ms=100, into=EX + "g0"), [engine], before)
+        engine.update("DELETE WHERE { ?s <http://ex/fresh> ?o }")
+        check_new_blank_nodes(engine)
 
 
 @pytest.mark.parametrize(("node_count", "replica_count"), [(3, 1), (2, 2)])
@@ -225,6 +241,36 @@ def test_a_backup_is_the_graph_at_one_snapshot(
         whole = [*range(20), *range(200, 200 + len(pushed) - 20)]
         assert pushed == whole, "tuples of an earlier time are missing"
     assert inserted, "nothing went on meanwhile"
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_node_that_is_asked_late_gives_the_same_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int
+) -> None:
+    """An update and a push come between the choice of the snapshot and the answer of one node."""
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        stream = fill(nodes[0].engine, random.Random(8))
+        before = contents(nodes[0].engine)
+        backups, is_asked, is_changed = nodes[late].backups, threading.Event(), threading.Event()
+        open_now = backups._open
+
+        def open_late(name: str, sn: int, shards: Any) -> None:
+            is_asked.set()
+            assert is_changed.wait(END_S)
+            open_now(name, sn, shards)
+
+        monkeypatch.setattr(backups, "_open", open_late)
+        writing = threading.Thread(target=nodes[0].engine.backup, args=(tmp_path / "backup",))
+        writing.start()
+        assert is_asked.wait(END_S)
+        nodes[1].engine.update(f"DELETE {{ ?s <{EX}p0> ?o }} INSERT {{ ?o <{EX}p7> ?s }} WHERE {{ ?s <{EX}p0> ?o }}")
+        push(stream, 50, 90)
+        nodes[2].engine.settle(END_S)
+        is_changed.set()
+        writing.join()
+        assert contents(nodes[0].engine) != before
+    with wukongs.Engine(tmp_path / "backup") as engine:
+        assert contents(engine) == before
 
 
 def test_a_node_that_has_just_died_is_done_without(tmp_path: Path) -> None:
@@ -322,12 +368,17 @@ def test_texts_of_one_hash_keep_their_ids_apart(tmp_path: Path) -> None:
     text = "".join(f"<{EX}s{n}> <{EX}p> <{EX}o{n}> .\n" for n in range(1500)).encode()
     with cluster(3, 1, settings, silence_pulses_max=PATIENT) as nodes:
         nodes[0].engine.load(io.BytesIO(text), format="nt")
+        assert len(nodes[2].store.terms.exceptions) > 10
         nodes[2].engine.backup(tmp_path / "backup")
+    rows = [(f"<{EX}s{n}>", f"<{EX}o{n}>") for n in range(1500)]
+    asked = f"SELECT ?s ?o {{ VALUES (?s ?o) {{ {' '.join(f'({s} {o})' for s, o in rows)} }} ?s <{EX}p> ?o }}"
     for numbers in (2, 3):
         with cluster(numbers, 1, settings, silence_pulses_max=PATIENT) as nodes:
             nodes[0].engine.restore(tmp_path / "backup")
-            found = {(s, o) for _, s, _, o in contents(nodes[1].engine)}
-            assert found == {(f"<{EX}s{n}>", f"<{EX}o{n}>") for n in range(1500)}
+            assert {(s, o) for _, s, _, o in contents(nodes[1].engine)} == set(rows)
+            assert sorted(cells(nodes[1].engine.query(asked))) == sorted(rows)
+    with wukongs.Engine(tmp_path / "backup", settings=settings) as engine:
+        assert sorted(cells(engine.query(asked))) == sorted(rows), "a text is not known by its id"
 
 
 def test_checkpoints_of_a_cluster(tmp_path: Path) -> None:
