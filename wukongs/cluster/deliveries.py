@@ -155,7 +155,7 @@ class Returned:
     def give_to(self, query: ContinuousQuery) -> None:
         """Let the windows wait in a query that was registered again."""
         windows = [_window_in(packet, query) for _, packet in sorted(self.windows.items())]
-        query.return_windows(self.come, windows, self.remembered)
+        query.return_windows(self.come, windows, sorted(self.remembered, key=lambda found: found.at_ms))
 
 
 def window_packet(

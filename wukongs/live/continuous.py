@@ -883,7 +883,7 @@ class ContinuousQuery:
 
     def remembered(self) -> dict[str, Any] | None:
         """Do as journal.ReportedBy.remembered."""
-        return self.reporter.progress() if self.reporter.is_compared else None
+        return self.reporter.newest() if self.reporter.is_compared else None
 
     def return_windows(
         self,

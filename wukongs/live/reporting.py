@@ -141,6 +141,12 @@ class Reporter:
             found = self._remembered
             return None if found is None else found.as_json()
 
+    def newest(self) -> dict[str, Any] | None:
+        """Return, as JSON, what the next firing is compared with: after a restart the log has told it, and no firing
+        has taken it yet. From any thread."""
+        told = self.recorded[-1:]
+        return told[0].as_json() if told else self.progress()
+
     def restore(self, progress: dict[str, Any] | None) -> None:
         self._remembered = None if progress is None else Remembered.from_json(progress)
 

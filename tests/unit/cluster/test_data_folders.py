@@ -280,3 +280,27 @@ def test_what_was_staged_is_taken_in_again_though_less_may_be_staged_now(
         assert rows(nodes[0]) == []
         with pytest.raises(BudgetExceeded):
             nodes[0].engine.load(io.BytesIO(b"<e:s> <e:p> 1 .\n"), format="nt")
+
+
+def test_a_checkpoint_before_the_first_firing_of_a_life_keeps_what_that_is_compared_with(tmp_path: Path) -> None:
+    text = (
+        f"""REGISTER QUERY q AS SELECT ISTREAM ?s ?o FROM STREAM <{EX}s> [RANGE 2s STEP 1s] WHERE {{ ?s <{EX}p> ?o }}"""
+    )
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
+        nodes[0].engine.register(text).cursor("readers")
+        push(stream, 0, 20)
+        stream.advance(2000)
+        nodes[0].engine.settle(END_S)
+        cut_off(nodes)
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        checkpoint(nodes[0])
+        cut_off(nodes)
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].backend.declared(EX + "s")
+        push(stream, 20, 30)
+        stream.advance(3000)
+        nodes[0].engine.settle(END_S)
+        (query,) = nodes[0].engine.queries()
+        found = windows(query.results(timeout_s=END_S, group="readers"), 3)
+    assert found == [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 4)]
