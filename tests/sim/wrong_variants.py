@@ -104,7 +104,7 @@ MUTANTS = (
         "snapshots",
         "min(vts.get(stream.key, 0), stream.batch_before(tick))",
         "vts.get(stream.key, 0)",
-        first=31,
+        first=3,
     ),
     Mutant(
         "a late stream counts before it has come as far as the ticks",
@@ -339,7 +339,7 @@ MUTANTS = (
         "dropping",
         "min(report.vts.get(key, 0) for report in reports)",
         "max(report.vts.get(key, 0) for report in reports)",
-        first=147,
+        first=3,
     ),
     Mutant(
         "who is on the way when a stream goes just goes on",
