@@ -381,7 +381,7 @@ class NodeRecords:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query)
             if not is_new:
-                from_ms = counts_from(self._core, query)
+                from_ms = counts_from(self._core, query, self._closed_ms)
                 if (made := self._injector.made.get(name)) is not None:
                     from_ms = made.goes_on_from(from_ms, reads_stored(query))
             returned = self.returned(found.index)
@@ -392,6 +392,13 @@ class NodeRecords:
                     returned.give_to(alone)
         finally:
             self._leave(found.streams)
+
+    def _closed_ms(self, state: StreamState) -> int | None:
+        """Return up to where a stream is closed, None if no stream batch of it is: its writer has only said that it is
+        there, and it counts as one that has not begun."""
+        before = {stream.before for stream in self._exposure.streams.values() if stream.state is state}
+        is_closed = state.closed_ms is not None and state.closed_ms // state.batch_ms not in before
+        return state.closed_ms if is_closed else None
 
     def _alter_on_home(self, name: str, found: RecordedQuery) -> tuple[Callable[[], None], Callable[[], bool]]:
         """Let a query be what its record says, at the node that runs it by then."""

@@ -304,3 +304,28 @@ def test_a_checkpoint_before_the_first_firing_of_a_life_keeps_what_that_is_compa
         (query,) = nodes[0].engine.queries()
         found = windows(query.results(timeout_s=END_S, group="readers"), 3)
     assert found == [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 4)]
+
+
+def test_a_stream_that_began_behind_the_checkpoint_feeds_what_a_query_makes(tmp_path: Path) -> None:
+    """Its first advance is known again before the query runs again."""
+    maker = f"""REGISTER STREAM <{EX}m> AS CONSTRUCT {{ ?s <{EX}seen> ?o }}
+        FROM STREAM <{EX}s> [RANGE 200ms STEP 200ms] WHERE {{ ?s ?p ?o }}"""
+    reader = f"REGISTER QUERY r AS SELECT ?s ?o FROM STREAM <{EX}m> [RANGE 400ms STEP 400ms] WHERE {{ ?s ?p ?o }}"
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
+        nodes[0].engine.register(maker)
+        nodes[0].engine.register(reader).cursor("readers")
+        for node in nodes:
+            checkpoint(node)
+        stream.advance(100)
+        nodes[0].engine.settle(END_S)
+        cut_off(nodes)
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        assert {query.from_ms for query in nodes[0].store.injector.queries.values()} <= {None, 100}
+        stream = nodes[0].backend.declared(EX + "s")
+        push(stream, 1, 8)
+        stream.advance(800)
+        nodes[0].engine.settle(END_S)
+        (query,) = (query for query in nodes[0].engine.queries() if query.name == "r")
+        found = windows(query.results(timeout_s=END_S, group="readers"), 2)
+    assert found == [(400, ["a1", "a2", "a3"]), (800, ["a4", "a5", "a6", "a7"])]
