@@ -107,6 +107,8 @@ class Written:
         wanted = Wanted(BACK, store.shard_map, store.split_ids, mine, mine)
         others = set[tuple[int, ...]]().union(*(held(node, wanted) for node in self.nodes if node.me.node != BACK))
         assert held(self.nodes[BACK], wanted) == others
+        agreed = set[str]().union(*(agreed_to(node, wanted) for node in self.nodes if node.me.node != BACK))
+        assert agreed_to(self.nodes[BACK], wanted) == agreed
         ids = np.array(sorted({one for row in others for one in row}))
         assert len(ids) == 0 or store.terms.persistent.contains(ids).all(), "a term without its text"
 
@@ -121,6 +123,12 @@ def held(node: ClusterNode, wanted: Wanted) -> set[tuple[int, ...]]:
             pairs = zip(subjects[rows].tolist(), objects[rows].tolist(), strict=True)
             found |= {(graph, subject, predicate, obj) for subject, obj in pairs}
     return found
+
+
+def agreed_to(node: ClusterNode, wanted: Wanted) -> set[str]:
+    """Return the terms that a node has agreed to of the shards of another."""
+    claims = node.store.claims
+    return set(claims.agreed(0, len(claims), wanted.mine).texts())
 
 
 def is_out(nodes: list[ClusterNode]) -> bool:
