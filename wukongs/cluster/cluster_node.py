@@ -158,7 +158,7 @@ class ClusterNode:
         shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
         store = self.store = NodeStore(settings, me.node, shard_map)
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
-        store.core.load_count = ((time.time_ns() // 1_000_000) << 10 | me.node) << 24
+        store.core.load_count = (me.boot << 10 | me.node) << 24
         recorded = self._recorded
         host = self.host = Host(
             shape.cluster,

@@ -12,7 +12,7 @@ from wukongs.cluster.node_config import NodeConfig
 from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner, Recorded
 from wukongs.errors import NodeUnavailable
 from wukongs.protocol.messages import Incarnation
-from wukongs.protocol.records import Role
+from wukongs.protocol.records import Role, Voter
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.descriptors import make_room
@@ -99,12 +99,13 @@ def _begun_life(
     told = shape.told_of_data(config.settings)
     folder = NodeFolder(config.data_dir, number, told)
     stack.callback(folder.close)
-    owner, recorded = folder.owner, None
+    owner, recorded, mine = folder.owner, None, None
     if owner is not None and not owner.is_joining:
         recorded = NodeDisk(folder).scan(shape.genesis)
-    mine = None if owner is None or owner.is_joining else owner.disk
+        is_out = recorded is not None and recorded.control.role_of(Voter(number, owner.disk)) is Role.OUT
+        mine = None if is_out else owner.disk
     generation = _next_disk(config, trust, addresses, keys, recorded, mine)
-    if owner is not None and owner.is_joining:
+    if owner is not None and mine is None:
         generation = max(generation, owner.disk + 1)
     boot = new_boot() if owner is None else max(new_boot(), owner.boot + 1)
     is_joining = generation != FIRST_DISK if mine is None else generation != mine
