@@ -288,7 +288,9 @@ class StreamWriter:
         log.warning("stream %s: its last writer went in the middle of a push: some of it lacks", self._stream)
         self._pushes = self._pushes.noted(torn.by, {TORN: 1}, torn.end_offset)
         self._left = torn.by
-        self._level(self._standings(deadline), deadline)
+        found = self._standings(deadline)
+        self._offset = max(standing.offset for standing in found.values())
+        self._level(found, deadline)
 
     def _pushed(self, encoded: Encoded, advance_ms: int | None, by: Asked | None, bound_ms: int | None) -> Delivery:
         state, times = self._store.stream(self._stream), encoded.timestamps
@@ -536,9 +538,9 @@ class StreamWriter:
             raise
 
     def _level(self, found: Mapping[int, PartitionAt], deadline: float) -> None:
-        """Let all nodes be as far as the one that is furthest."""
+        """Let all nodes be as far as the one that is furthest; with rows, as far as this writer goes on from."""
         standings = found.values()
-        self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
+        closed = max(standing.closed for standing in standings)
         if len({standing._replace(room=0) for standing in standings}) > 1:
             closed_ms = self._store.real_batch(self._store.key_of(self._stream), closed) * self._batch_ms
             self._send(self._shares(self._told((), self._offset, closed_ms, self._is_closed)), deadline)
