@@ -35,6 +35,11 @@ def is_cut(text: str) -> bool:
     return "LIMIT" in text or "OFFSET" in text or "GROUP_CONCAT" in text
 
 
+def is_cut_inside(text: str) -> bool:
+    """Tell whether a subquery may keep one row or another, so that the number of rows may differ as well."""
+    return is_cut(text) and text.count("SELECT") > 1
+
+
 @settings(fuzzed(150))
 @given(queries(), graphs(), st.data())
 def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:
@@ -51,7 +56,8 @@ def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:
         for one, answer in zip(rows, expected, strict=True):
             if not is_cut(text):
                 assert Counter(prepared(one).texts()) == Counter(answer), (text, data, one)
-            assert len(prepared(**one)) == len(answer)
+            if not is_cut_inside(text):
+                assert len(prepared(**one)) == len(answer)
         if not rows:
             return
         found = prepared.many(rows)
@@ -61,7 +67,8 @@ def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:
             by_number[number].append(tuple(cells))
         assert list(by_number) == sorted(by_number)
         for number, (one, answer) in enumerate(zip(rows, expected, strict=True)):
-            assert len(by_number[number]) == len(answer), (text, data, one)
+            if not is_cut_inside(text):
+                assert len(by_number[number]) == len(answer), (text, data, one)
             if not is_cut(text):
                 assert Counter(by_number[number]) == Counter(answer), (text, data, one)
         parts = list(prepared.batches(rows, rows=2))

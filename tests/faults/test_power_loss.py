@@ -242,8 +242,9 @@ def test_every_window_of_a_named_group_comes_and_if_twice_with_the_same_rows(
                 try:
                     while number < 600:
                         at_ms = time_of(number)
-                        stream.push([(f"<{EX}a{number}>", f"<{EX}p>", f'"{number}"', at_ms)], timeout_s=2)
-                        stream.advance(at_ms, timeout_s=2)
+                        limit_s = 2 if life < 3 else END_S
+                        stream.push([(f"<{EX}a{number}>", f"<{EX}p>", f'"{number}"', at_ms)], timeout_s=limit_s)
+                        stream.advance(at_ms, timeout_s=limit_s)
                         number += 1
                         time.sleep(0.01)
                     if life == 3:

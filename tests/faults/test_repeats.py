@@ -162,7 +162,8 @@ def test_changes_count_once_over_the_deaths_of_a_cluster_s_nodes(tmp_path: Path)
                     nodes.processes[number] = stack.enter_context(child([*NODE, nodes.file(number)]))
                     out = nodes.processes[number].stdout
                     assert out is not None
-                    assert out.readline().strip() == nodes.clients[number]
+                    said = out.readline().strip()
+                    assert said == nodes.clients[number], nodes.said_at_end(number)
                 time.sleep(1)
             finally:
                 is_over.set()

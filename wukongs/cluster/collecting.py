@@ -258,7 +258,7 @@ def collect_stored(store: NodeStore, wanted: Wanted, base: Base, sn: int, head: 
     Raises CompactedError (merging has forgotten the SN), NodeUnavailable (it has merged beyond that of the base)."""
     core = store.core
     entries = core.arrangement.trace.entries()
-    if any(one.lower <= base.sn < one.upper - 1 for one in entries):
+    if base is not NO_BASE and any(one.lower <= base.sn < one.upper - 1 for one in entries):
         raise NodeUnavailable(f"node {store.me} has not held SN {base.sn}: ask it for everything")
     return Collected(
         wanted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -203,6 +204,30 @@ def test_a_node_has_what_has_changed_while_it_fetched(seed: int, monkeypatch: py
         assert len(changed) > 20
         written.check()
         written.change()
+        written.check()
+
+
+def test_a_node_that_came_back_by_differences_gives_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "LITTLE_ROWS", 0)
+    monkeypatch.setattr(joining, "ROUNDS_MAX", 3)
+    with cluster(3, 2) as nodes:
+        written = Written(nodes)
+        written.load(50)
+        nodes[BACK].close()
+        written.insert("alone", "o1")
+        before(nodes[1], "state", lambda: written.change() if is_out(nodes) else None, monkeypatch)
+        start_again(nodes, BACK, replica_count=2)
+        trace = nodes[BACK].store.core.arrangement.trace
+        deadline = time.monotonic() + WAIT_S
+        while trace.entries()[0].upper <= 0:  # the others' readers go on, and then it merges
+            assert time.monotonic() < deadline
+            written.insert("moves", f"o{time.monotonic_ns()}")
+            with nodes[BACK].store.core.lock:
+                trace.merge_all()
+        assert trace.entries()[0].lower < 0
+        nodes[1].close()
+        written.insert("alone", "o2")
+        start_again(nodes, 1, replica_count=2)
         written.check()
 
 
