@@ -590,11 +590,4 @@ MUTANTS = (
         "            self.disk.sync()\n            told",
         "            told",
     ),
-    Mutant(
-        "claims are answered before their terms are safe",
-        "cluster.host",
-        "self._told.append(partial(self._hand_on, number, action))",
-        "self._hand_on(number, action)",
-        first=2549,
-    ),
 )
