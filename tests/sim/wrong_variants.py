@@ -481,13 +481,6 @@ MUTANTS = (
         first=38,
     ),
     Mutant(
-        "a node that has skipped records shows what it has",
-        "cluster.host",
-        "self.is_installed = False",
-        "pass",
-        first=650,
-    ),
-    Mutant(
         "a node that is taking over what others hold forgets the records that come meanwhile",
         "cluster.host",
         "self._records.append((index, record, sn))",
