@@ -116,7 +116,7 @@ class Checkpoints:
             self._thread.join()
 
     def close(self) -> None:
-        """End, with a last checkpoint if there is something new and the node can still halt."""
+        """End, with a last checkpoint if the node can still halt."""
         if self._thread.is_alive():
             self.give_up()
             self._try("the log has it all")

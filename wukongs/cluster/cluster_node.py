@@ -17,7 +17,7 @@ from wukongs.cluster.claims import CLAIM, Claims
 from wukongs.cluster.cluster_backend import ClusterBackend
 from wukongs.cluster.collecting import STATE
 from wukongs.cluster.counting import COUNTS, Counting
-from wukongs.cluster.deliveries import NodeJournal
+from wukongs.cluster.deliveries import NodeDeliveries
 from wukongs.cluster.distant_query import OF_QUERY, query_handler
 from wukongs.cluster.donating import COLLECT, HALT, LEND, Donor
 from wukongs.cluster.feeding import FEED
@@ -53,6 +53,7 @@ from wukongs.engine import engine_over
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.embedded import stats_of
 from wukongs.live.header import PROTOCOL_VERSION
+from wukongs.live.journal import NoJournal
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.records import Role, Voter, Voters
@@ -192,11 +193,11 @@ class ClusterNode:
         self._joiner = Joiner(host, store, self.intake, network)
         self._donor = Donor(host, store, self.intake)
         bytes_max = settings.checkpoint_bytes
-        self.journal = None if disk is None else NodeJournal(disk)
+        self.deliveries = None if disk is None else NodeDeliveries(disk)
         self.checkpoints: Checkpoints | None = None
-        if disk is not None and self.journal is not None:
-            store.core.journal = self.journal
-            self.checkpoints = Checkpoints(disk, store, self._donor, self.journal.delivery, bytes_max)
+        if disk is not None and self.deliveries is not None:
+            store.core.journal = NoJournal(self.deliveries, self.deliveries.begin)
+            self.checkpoints = Checkpoints(disk, store, self._donor, self.deliveries, bytes_max)
         self._changes = Changes(host, store, claims, network)
         writers = Writers(host, store, self.intake, network)
         store.injector.made.feed_by(MadeFeeds(host, store, writers))
@@ -241,15 +242,15 @@ class ClusterNode:
 
         Raises CorruptionError, StorageError (the data folder)."""
         if self._disk is not None:
-            if self._recorded is not None and self.journal is not None:
-                resume(self._disk, self._recorded, self.host, self.store, self.intake, self.journal.delivery)
+            if self._recorded is not None and self.deliveries is not None:
+                resume(self._disk, self._recorded, self.host, self.store, self.intake, self.deliveries)
             self._disk.begin()
         self.network.join(addresses, public_keys)
         self.store.start(self._reach, self.backend)
         self._puller.start()
         on_pulse = [self._donor.pulse, self._changes.pulse, self.backups.pulse]
-        if self.journal is not None:
-            on_pulse.append(self.journal.delivery.pulse)
+        if self.deliveries is not None:
+            on_pulse.append(self.deliveries.pulse)
         self.host.delegate(self._joiner.begin, on_pulse=on_pulse)
         if not self.host.is_installed:
             self._joiner.start()

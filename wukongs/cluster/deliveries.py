@@ -11,20 +11,18 @@ A query's own readers, without a name, are there as long as their process, and g
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from wukongs.cluster.node_disk import NodeDisk
 from wukongs.errors import WukongsError
 from wukongs.live.continuous import ContinuousQuery
-from wukongs.live.journal import Change, FiredAsOne, ReportedBy
-from wukongs.live.pieces import Pushed, Told
+from wukongs.live.journal import FiredAsOne, ReportedBy
 from wukongs.live.reporting import Remembered
 from wukongs.live.stretch import Stretch
-from wukongs.live.window_log import LAST_MS, OWN, Come, Gap
+from wukongs.live.window_log import LAST_MS, OWN, Come
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.columns import Incoming, Outgoing, arrays_of
-from wukongs.store.encoded import Encoded
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_told, refusal
 
@@ -93,7 +91,7 @@ class NodeDeliveries:
     def _told(self, lsns: Iterable[int]) -> dict[str, Any]:
         with self._lock:
             return {
-                str(lsn): {name: [come.through_ms, *(come.gap or ())] for name, come in self._come[lsn].items()}
+                str(lsn): {name: come.as_json() for name, come in self._come[lsn].items()}
                 for lsn in lsns
                 if lsn in self._come
             }
@@ -126,7 +124,7 @@ class NodeDeliveries:
     def restore(self, facts: Mapping[str, Any]) -> None:
         """Take in what a checkpoint has."""
         for lsn, groups in facts["come"].items():
-            come = {name: Come(told[0], Gap(*told[1:]) if told[1:] else None) for name, told in groups.items()}
+            come = {name: Come.of_json(told) for name, told in groups.items()}
             self._returned_of(int(lsn)).come |= come
         for lsn, found in facts["remembered"].items():
             self._returned_of(int(lsn)).remembered.append(Remembered.from_json(found))
@@ -189,34 +187,3 @@ def _window_in(packet: Packet, query: ContinuousQuery) -> tuple[int, WindowResul
     found = rows.result()
     assert isinstance(found, WindowResult), fields["head"]
     return fields["last_ms"], found, stretch
-
-
-class NodeJournal:
-    """wukongs.live.journal.Journal of a node with a data folder. Nearly everything comes to the folder by way of the
-    protocol; here are only groups of readers, which are at one node."""
-
-    keeps_windows = True
-
-    def __init__(self, disk: NodeDisk) -> None:
-        self.delivery = NodeDeliveries(disk)
-
-    def prepare(self) -> None:
-        pass
-
-    def note(self, message: Told | Pushed, then: Callable[[], None]) -> int:
-        then()
-        return 0
-
-    def wait(self, lsn: int | None = None) -> None:
-        pass
-
-    def note_chunks(self, number: int, chunks: Iterable[Encoded], goes: bool = False) -> None:
-        pass
-
-    def abandon(self, number: int) -> None:
-        pass
-
-    def commit(self, change: Change | Told | Pushed) -> int:
-        if isinstance(change, dict) and change["op"] == "cursor":
-            self.delivery.begin(change["of"], change["group"], Come(*change["come"]))
-        return 0

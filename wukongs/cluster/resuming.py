@@ -38,23 +38,27 @@ def resume(
     disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake, deliveries: NodeDeliveries
 ) -> None:
     """Bring a node to where its folder is; before its threads begin. Raises CorruptionError, StorageError."""
+    taken = Taken()
     if recorded.facts:
+        taken.add(Packet(STATE, {"part": HEAD, **recorded.facts}))
         deliveries.restore(recorded.facts["deliveries"])
     for _, packet in disk.replay():
-        if packet.kind in (CURSORS, WINDOW) and packet.fields.get(OF) in (None, disk.start):
+        if packet.kind == STATE and packet.fields.get(OF) == disk.start:
+            taken.add(packet)
+        elif packet.kind in (CURSORS, WINDOW) and packet.fields.get(OF) in (None, disk.start):
             deliveries.take_in(packet)
     store.records.returned = deliveries.returned
     with host.replaying(), store.staging.unbounded():
         if recorded.facts:
-            _install(disk, recorded, host, store, intake)
+            _install(disk, recorded, taken, host, store, intake)
         for number, packet in disk.replay():
             if number > disk.start:
                 _take_in(packet, host, store, intake)
     host.had_to = host.node.log.last
 
 
-def _install(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, intake: Intake) -> None:
-    """Let the store stand where it stood at the checkpoint."""
+def _install(disk: NodeDisk, recorded: Recorded, taken: Taken, host: Host, store: NodeStore, intake: Intake) -> None:
+    """Let the store stand where it stood at the checkpoint. taken: what the log has of it."""
     restored, registry = disk.restored, store.terms
     assert restored is not None, disk.folder.path
     if registry.hash_bits != restored.hash_bits:
@@ -62,11 +66,6 @@ def _install(disk: NodeDisk, recorded: Recorded, host: Host, store: NodeStore, i
             f"{disk.folder.path}: written with hash_bits = {restored.hash_bits}, and the setting is "
             f"{registry.hash_bits}: set what it was"
         )
-    taken = Taken()
-    taken.add(Packet(STATE, {"part": HEAD, **recorded.facts}))
-    for _, packet in disk.replay():
-        if packet.kind == STATE and packet.fields.get(OF) == disk.start:
-            taken.add(packet)
     registry.restore(restored.dictionary, restored.exceptions)
     for table in registry.stored(store.shard_map.shards(store.me)):
         store.claims.take_over(table)

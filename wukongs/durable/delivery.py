@@ -21,7 +21,7 @@ from wukongs.errors import WukongsError
 from wukongs.live.core import Core
 from wukongs.live.journal import FiredAsOne, ReportedBy
 from wukongs.live.stretch import Stretch
-from wukongs.live.window_log import OWN, Come, Gap
+from wukongs.live.window_log import OWN, Come
 from wukongs.query.output.results import WindowResult
 from wukongs.store.trace import Handle
 
@@ -98,7 +98,7 @@ class Delivery:
             for lsn, cursors in found.items():
                 known = self.come.setdefault(int(lsn), {})
                 for name, told in (cursors if isinstance(cursors, dict) else {OWN: [cursors]}).items():
-                    come = Come(told[0], Gap(*told[1:]) if told[1:] else None)
+                    come = Come.of_json(told)
                     if name not in known or come.through_ms >= known[name].through_ms:
                         known[name] = come
 
@@ -106,7 +106,7 @@ class Delivery:
         """Return how far the cursors of queries have come."""
         with self._news_lock:
             return {
-                lsn: {name: [come.through_ms, *(come.gap or ())] for name, come in cursors.items()}
+                lsn: {name: come.as_json() for name, come in cursors.items()}
                 for lsn, cursors in self.come.items()
                 if lsn in lsns
             }

@@ -158,11 +158,17 @@ class NoDeliveries:
 
 
 class NoJournal:
-    """The journal of an engine in memory: nothing is logged, and every change holds at once."""
+    """The journal of an engine that logs nothing by itself: every change holds at once.
 
-    keeps_windows = False
+    delivery: keeps windows of named groups for a node with a data folder; begin: notes a new group there, by its query,
+    its name and how far it has come. None: the engine is in memory, or its node is."""
 
-    delivery = NoDeliveries()
+    def __init__(
+        self, delivery: Deliveries | None = None, begin: Callable[[int, str, Come], object] | None = None
+    ) -> None:
+        self.delivery: Deliveries = delivery or NoDeliveries()
+        self.keeps_windows = begin is not None
+        self._begin = begin
 
     def prepare(self) -> None:
         pass
@@ -181,4 +187,6 @@ class NoJournal:
         pass
 
     def commit(self, change: Change | Told | Pushed) -> int:
+        if self._begin is not None and isinstance(change, dict) and change["op"] == "cursor":
+            self._begin(change["of"], change["group"], Come(*change["come"]))
         return 0

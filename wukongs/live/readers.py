@@ -84,7 +84,7 @@ class Readers:
     @property
     def had_ms(self) -> int:
         """The time up to which all have read the windows before a restart, or have them."""
-        had_ms = min(self.own.had_ms, *(cursor.had_ms for cursor in self._groups.values()), self.own.had_ms)
+        had_ms = min(cursor.had_ms for cursor in (self.own, *self._groups.values()))
         return max(had_ms, self.returned_ms)
 
     def close(self) -> None:

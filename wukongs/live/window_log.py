@@ -65,6 +65,13 @@ class Come(NamedTuple):
     through_ms: int
     gap: Gap | None = None
 
+    def as_json(self) -> list[int]:
+        return [self.through_ms, *(self.gap or ())]
+
+    @staticmethod
+    def of_json(told: Sequence[int]) -> Come:
+        return Come(told[0], Gap(*told[1:]) if told[1:] else None)
+
 
 @dataclass(slots=True, eq=False)
 class LoggedWindow:

@@ -117,8 +117,8 @@ def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_
         stream.advance(5000)
         engine.settle(END_S)
         found += windows(reader, 1)
-        assert nodes[0].journal is not None
-        nodes[0].host.run(nodes[0].journal.delivery.pulse, END_S)
+        assert nodes[0].deliveries is not None
+        nodes[0].host.run(nodes[0].deliveries.pulse, END_S)
         cut_off(nodes)
     with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
         engine = nodes[0].engine
