@@ -181,6 +181,7 @@ def test_a_folder_that_grows_goes_through_spark(tmp_path: Path, spark: SparkSess
             assert not found
             (tmp_path / "in" / "last.jsonl").write_text(text_of([(9999, 7000)]))
             wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records) + 1, 60)
+            wait_until(lambda: query.stats()["windows"] >= len(expected(records)), 60)  # time is told after the tuples
             engine.settle()
             assert windows_of(query) == expected(records)
     assert found[0].set_aside == 0
