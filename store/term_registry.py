@@ -293,26 +293,38 @@ class TermRegistry:
         no tuple with this one was ever confirmed."""
         found = self._settled.get(canonical)
         if found is None:
-            found = self._resolve(canonical)
+            found, is_settled = self._resolve(canonical)
+            if is_settled:
+                self._settle(canonical, found)
         return found
 
-    def _resolve(self, canonical: str) -> int:
-        # What is inlined, has an exception or is in the persistent dictionary is so for ever. A hash that nobody has,
-        # or only a transient term, may become another text's: that is looked up each time.
-        term, same = self.persistent.resolve(canonical, self.hash_bits)
-        exception = self.exceptions.get(canonical)
-        if exception is not None:
-            term = exception
-        elif same is None:
-            same = self.transient.text_equals(term, canonical)
-            return NO_MATCH if same is False else term
-        elif not same:
-            return NO_MATCH
+    def settled(self, canonical: str) -> int | None:
+        """Return the id of a term if it can never become another: it is inlined, has an exception, or is in the
+        persistent dictionary."""
+        found = self._settled.get(canonical)
+        if found is None:
+            term, is_settled = self._resolve(canonical)
+            if is_settled:
+                found = self._settle(canonical, term)
+        return found
+
+    def _settle(self, canonical: str, term: int) -> int:
         if len(canonical) <= SETTLED_CHARACTERS_MAX:
             if len(self._settled) >= SETTLED_MAX:
                 self._settled.clear()
             self._settled[canonical] = term
         return term
+
+    def _resolve(self, canonical: str) -> tuple[int, bool]:
+        """Return what resolve does, and whether it is settled. A hash that nobody has, or only a transient term, may
+        become another text's: that is looked up each time."""
+        term, same = self.persistent.resolve(canonical, self.hash_bits)
+        exception = self.exceptions.get(canonical)
+        if exception is not None:
+            return exception, True
+        if same is None:
+            return NO_MATCH if self.transient.text_equals(term, canonical) is False else term, False
+        return (term, True) if same else (NO_MATCH, False)
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
         """Do the same as resolve, for many terms at once."""

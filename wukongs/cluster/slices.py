@@ -70,11 +70,7 @@ class SlicePuller:
         fields = {"stream": missing.stream, "first": missing.first, "last": missing.last}
         try:
             assignment = self._assignment()
-            asked = [
-                (node, Packet(SLICES, fields, {"shards": assignment.shards(node)}))
-                for node in assignment.all_nodes
-                if node != assignment.me
-            ]
+            asked = [(node, Packet(SLICES, fields, {"shards": assignment.shards(node)})) for node in assignment.others]
             answers = self._peers.ask(asked, TIMEOUT_S)
             self._store.add_slices(missing, answers, assignment.shards(assignment.me))
         except WukongsError as error:

@@ -103,8 +103,9 @@ def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: i
         scope = f"query {core.query_count}"
     try:
         dataset = dataset_of(core, clause, stored, handle.sn)
-        with limits:
-            terms.ids([f"<{name}>" for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
+        if clause.named_graphs:
+            with limits:
+                terms.ids([f"<{name}>" for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
         yield Read(dataset, terms, handle.sn, scope)
     finally:
         with core.lock:

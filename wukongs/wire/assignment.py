@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,7 @@ def shards_of(ids: Int64Array) -> Int64Array:
     return ids >> _SHIFT
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Assignment:
     """nodes : int32[SHARD_COUNT], for each shard one of its in-sync replicas; me: the node that reads; split: ids of
     predicates whose in-edges live with the subject, since the lists of their objects would be very long."""
@@ -37,12 +38,22 @@ class Assignment:
         answers: BoolArray = self.nodes == node
         return answers
 
-    @property
-    def all_nodes(self) -> list[int]:
-        """The nodes that answer for some shard, in order."""
-        return [int(node) for node in np.unique(self.nodes)]
+    @cached_property
+    def others(self) -> tuple[int, ...]:
+        """The other nodes that answer for some shard, in order."""
+        return tuple(node for node in np.unique(self.nodes).tolist() if node != self.me)
 
     @property
     def is_local(self) -> bool:
         """Whether the reading node answers for everything itself."""
-        return bool((self.nodes == self.me).all())
+        return not self.others
+
+    @cached_property
+    def answered(self) -> float:
+        """Which part of the ids the reading node answers for."""
+        return max(float((self.nodes == self.me).mean()), 1e-3)
+
+    @cached_property
+    def split_ids(self) -> Int64Array:
+        """The ids of split predicates, sorted. int64[n]"""
+        return np.array(sorted(self.split), np.int64)

@@ -34,9 +34,9 @@ class Asking:
         self._owners = owners
         self._sn = sn
         self.assignment = assignment
-        self.split = np.array(sorted(assignment.split), np.int64)
+        self.split = assignment.split_ids
         self.traffic = Traffic()
-        self.others = [node for node in assignment.all_nodes if node != assignment.me]
+        self.others = assignment.others
 
     def triples(self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, spread: bool) -> Quads:
         """Return the triples of keys that others answer for. keys : int64[n], sorted; predicate: None for any; spread:

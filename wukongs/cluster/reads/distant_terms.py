@@ -39,13 +39,13 @@ Question = tuple[int, Int64Array]
 def _of_owners(assignment: Assignment, ids: Int64Array) -> list[Question]:
     """Ask each id of the node that answers for it."""
     owners = assignment.of(ids)
-    questions = ((node, np.flatnonzero(owners == node)) for node in assignment.all_nodes if node != assignment.me)
+    questions = ((node, np.flatnonzero(owners == node)) for node in assignment.others)
     return [(node, places) for node, places in questions if len(places)]
 
 
 def _of_all(assignment: Assignment, ids: Int64Array) -> list[Question]:
     """Ask each id of all other nodes."""
-    return [(node, np.arange(len(ids))) for node in assignment.all_nodes if node != assignment.me and len(ids)]
+    return [(node, np.arange(len(ids))) for node in assignment.others if len(ids)]
 
 
 _ROUNDS: tuple[Callable[[Assignment, Int64Array], list[Question]], ...] = (_of_owners, _of_all)
@@ -64,7 +64,8 @@ class DistantIds:
 
     def resolve(self, canonical: str) -> int:
         """Return the id of a text, as TermRegistry.resolve does. Raises NodeUnavailable."""
-        return int(self.resolve_all([canonical])[0])
+        settled = self._settled.get(canonical, self._registry.settled(canonical))
+        return int(self.resolve_all([canonical])[0]) if settled is None else settled
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
         """Return the ids of texts, as TermRegistry.resolve_all does. Raises NodeUnavailable."""
@@ -144,13 +145,14 @@ class DistantReader:
     def __init__(self, own: TermReader, owners: Owners) -> None:
         self._own = own
         self._owners = owners
-        self._fetched = Dictionary()
+        self._fetched: Dictionary | None = None
+        """Made when something is fetched: most results need none."""
         self._lock = threading.Lock()
 
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether its text is here by now."""
-        found: BoolArray = self._own.contains(ids) | self._fetched.contains(ids)
-        return found
+        found = self._own.contains(ids)
+        return found if self._fetched is None else found | self._fetched.contains(ids)
 
     def has(self, terms: TermTable) -> BoolArray:
         """Tell of each term whether its id has this text on this node."""
@@ -167,41 +169,43 @@ class DistantReader:
             return self._own.gather(ids)
         others = ids[~is_own]
         with self._lock:
-            self._fetch(others)
-            view = self._fetched.view()
+            view = self._fetch(others).view()
         if not is_own.any():
             return view.gather(ids)
         return interleaved(is_own, self._own.gather(ids[is_own]), view.gather(others))
 
-    def _fetch(self, ids: Int64Array) -> None:
+    def _fetch(self, ids: Int64Array) -> Dictionary:
+        if self._fetched is None:
+            self._fetched = Dictionary()
         asked = np.unique(ids)
         asked = asked[~self._fetched.contains(asked)]
         if not len(asked):
-            return
+            return self._fetched
         assignment = self._owners.assignment()
         for questions_of in _ROUNDS:
             for start in range(0, len(asked), ASKED_MAX):
                 some = asked[start : start + ASKED_MAX]
-                self._ask([(node, some[places]) for node, places in questions_of(assignment, some)])
+                self._ask([(node, some[places]) for node, places in questions_of(assignment, some)], self._fetched)
             asked = asked[~self._fetched.contains(asked)]
         if len(asked):
             raise NodeUnavailable(
                 f"no node knows the text of term id {asked[0]} (and {len(asked) - 1} others): what a window held may "
                 "be gone by now; else a node that has it is away. Ask again"
             )
+        return self._fetched
 
-    def _ask(self, questions: list[Question]) -> None:
+    def _ask(self, questions: list[Question], into: Dictionary) -> None:
         """Ask nodes for texts until each has come to the end of what it was asked."""
         while questions:
             answers = self._owners.ask([(node, Packet(requests.TEXTS, {}, {"ids": ids})) for node, ids in questions])
             left = []
             for (node, ids), answer in zip(questions, answers, strict=True):
-                done = requests.checked(node, answer, partial(self._take, asked=ids))
+                done = requests.checked(node, answer, partial(self._take, into, asked=ids))
                 if done < len(ids):
                     left.append((node, ids[done:]))
             questions = left
 
-    def _take(self, answer: Packet, asked: Int64Array) -> int:
+    def _take(self, into: Dictionary, answer: Packet, asked: Int64Array) -> int:
         """Keep the texts of an answer; return to how many of the ids it has come. Raises DataError."""
         ids = ids_of(answer, "ids")
         done = count_of(answer, "done", len(asked))
@@ -209,6 +213,6 @@ class DistantReader:
             raise DataError(f"{answer.kind}: texts of other ids, or of none")
         text, offsets = texts_in(answer, len(ids))
         current().keep(len(text) + OBJECT_BYTES * len(ids))
-        if len(self._fetched.add(TermTable(ids, offsets, text))):
+        if len(into.add(TermTable(ids, offsets, text))):
             raise DataError(f"{answer.kind}: an id with two texts")
         return done

@@ -144,15 +144,32 @@ class DividedGraph(FetchedGraph):
     ) -> BindingTable:
         """Run the steps of a stage for some rows: with the nodes that can answer them, or here."""
         fork_join = ForkJoin(stage, rows, self, dataset)
+        if fork_join.is_here:
+            return self._here(stage, rows, dataset, limits, rows_wanted, figures)
         if fork_join.is_better(rows_wanted):
             before = self.asking.traffic.numbers()
             here, found = fork_join.run(limits, rows_wanted, figures[:, MADE])
             figures[:, FORKED] = 1
             figures[0, REQUESTS:] += self.asking.traffic.numbers() - before
             if here is not None:
-                found.append(self._in_place(stage, here, dataset, limits, rows_wanted, figures))
+                found.append(self._here(stage, here, dataset, limits, rows_wanted, figures))
             return put_together(stage.plan.variables, found, limits)
         return self._in_place(stage, rows, dataset, limits, rows_wanted, figures)
+
+    def _here(
+        self,
+        stage: Stage,
+        rows: BindingTable,
+        dataset: Dataset,
+        limits: Limits,
+        rows_wanted: int | None,
+        figures: npt.NDArray[np.int64],
+    ) -> BindingTable:
+        """Run a joint stage for rows whose homes this node answers for."""
+        made: list[int] = []
+        found = plan_runner.run(stage.plan, rows, dataset, limits, rows_wanted, made)
+        figures[:, MADE] += made
+        return found
 
     def _in_place(
         self,

@@ -71,7 +71,7 @@ class FetchedGraph:
     @property
     def answered(self) -> float:
         """Which part of the ids this node answers for."""
-        return max(float((self.assignment.nodes == self.assignment.me).mean()), 1e-3)
+        return self.assignment.answered
 
     def answers_for(self, ids: Int64Array) -> BoolArray:
         """Tell of each id (>= 0) whether this node answers for it."""

@@ -50,6 +50,13 @@ class ForkJoin:
         return self._bytes_in_place() > self._bytes_forked()
 
     @property
+    def is_here(self) -> bool:
+        """Whether this node answers for the home of each row: nothing has to move."""
+        if self._stage.home is None or self._is_scan:
+            return False
+        return bool(self._graph.answers_for(self._homes()).all())
+
+    @property
     def is_possible(self) -> bool:
         """Whether each row can be sent to one node that can answer the steps for it, or to all for their own shards.
         Only this node knows the changes of an update so far."""
