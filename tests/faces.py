@@ -90,9 +90,9 @@ class Face:
 
 
 @contextmanager
-def listening(handlers: Any, ingest: IngestHandler) -> Iterator[str]:
+def listening(handlers: Any, ingest: IngestHandler, quick: Any = None) -> Iterator[str]:
     """Give the address on loopback at which clients' packets and pipelines' messages are taken."""
-    socket = ClientSocket("tcp://127.0.0.1:0", handlers, ingest)
+    socket = ClientSocket("tcp://127.0.0.1:0", handlers, ingest, quick=quick)
     try:
         yield socket.address
     finally:
@@ -111,7 +111,7 @@ def served(
     """Serve an engine to clients and pipelines; give its address."""
     service = Service(engine, settings, node)
     try:
-        with listening(service.handlers, ingest) as address:
+        with listening(service.handlers, ingest, service.quick) as address:
             yield address
     finally:
         service.close()

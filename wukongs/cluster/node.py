@@ -50,7 +50,12 @@ class ServedNode:
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
             self._socket = ClientSocket(
-                config.listen_clients, service.handlers, node.intake, trust=clients, failed=node.host.fail
+                config.listen_clients,
+                service.handlers,
+                node.intake,
+                trust=clients,
+                quick=service.quick,
+                failed=node.host.fail,
             )
             stack.callback(self._socket.close)
             self.address = self._socket.address

@@ -32,6 +32,7 @@ class ServedEngine:
                     self._service.handlers,
                     self._engine._ingest_handler(),
                     trust=Trust(files.secret_key_file, files.allowed_clients, files.tokens_file),
+                    quick=self._service.quick,
                     failed=self._fail,
                 )
             except BaseException:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from wukongs.errors import DataError
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 OLDEST_LOGGED_VERSION = 1
 """Messages that a data folder's log holds are the same in all versions from this one on."""
 HEADER_BYTES_MAX = 16 << 20

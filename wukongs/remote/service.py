@@ -7,10 +7,12 @@ that the call is under way. `kinds.py` has the questions and answers.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from queue import SimpleQueue
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.outcomes import Asked, asking
@@ -37,11 +39,11 @@ from wukongs.remote.kinds import (
     VERSION,
     WAIT,
     WINDOW,
-    WORKING,
 )
 from wukongs.remote.sessions import Session, SessionCall, failed
 from wukongs.remote.uploads import Upload
 from wukongs.settings import Settings
+from wukongs.wire.answering import Quick, Reply
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.workers import Workers
 
@@ -51,11 +53,14 @@ CLIENT_LENGTH_MAX = 64
 _SWEEP_S = 5.0
 _END_S = 5.0
 
+_TAKEN = Packet("taken")
+
 log = logging.getLogger("wukongs")
 
 
 class Service:
-    """handlers: kind of packet -> the function that answers it, in any thread, within about POLL_S seconds."""
+    """handlers: kind of packet -> the function that answers it, in any thread, within about POLL_S seconds; quick:
+    those that take a packet without waiting, and reply from another thread."""
 
     def __init__(
         self,
@@ -75,6 +80,8 @@ class Service:
         self._workers = Workers("wukongs-client", THREADS_MAX, WAITING_MAX)
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
+        self._under_way: dict[int, SessionCall] = {}
+        """Calls that somebody may wait for, by their identity."""
         self._stopped = threading.Event()
         self._sweeper = threading.Thread(target=self._sweep, name="wukongs-sessions", daemon=True)
         self._sweeper.start()
@@ -82,8 +89,6 @@ class Service:
     @property
     def handlers(self) -> Mapping[str, Handler]:
         in_session: dict[str, Callable[[Session, Packet], Packet]] = {
-            CALL: self._call,
-            WAIT: self._wait,
             ROWS: self._rows,
             BYTES: self._calls.read_file,
             RELEASE: self._release,
@@ -92,9 +97,15 @@ class Service:
             CANCEL: self._cancel,
             LEAVE: self._leave,
         }
-        return {CONNECT: _guarded(self._connect)} | {
-            kind: _guarded(partial(self._in_session, answer)) for kind, answer in in_session.items()
+        return {
+            CONNECT: _guarded(self._connect),
+            **{kind: _guarded(partial(self._in_session, answer)) for kind, answer in in_session.items()},
+            **{kind: _waited_for(take) for kind, take in self.quick.items()},
         }
+
+    @property
+    def quick(self) -> Mapping[str, Quick]:
+        return {CALL: partial(self._taken, self._call), WAIT: partial(self._taken, self._wait)}
 
     def close(self) -> None:
         """End all sessions: calls that are under way end by themselves, loads with nothing added."""
@@ -104,6 +115,7 @@ class Service:
         for session in sessions:
             self._end(session)
         self._workers.close(_END_S)
+        self._look(math.inf)
 
     @property
     def session_count(self) -> int:
@@ -141,13 +153,32 @@ class Service:
             },
         )
 
-    def _in_session(self, answer: Callable[[Session, Packet], Packet], packet: Packet) -> Packet:
+    def _session(self, packet: Packet) -> Session | None:
         with self._lock:
             session = self._sessions.get(_text(packet, "session"))
             if session is None or self._stopped.is_set():
-                return Packet(LOST)
+                return None
             session.heard_s = time.monotonic()
-        return answer(session, packet)
+            return session
+
+    def _in_session(self, answer: Callable[[Session, Packet], Packet], packet: Packet) -> Packet:
+        session = self._session(packet)
+        return Packet(LOST) if session is None else answer(session, packet)
+
+    def _taken(self, take: Callable[[Session, Packet, Reply], None], packet: Packet, reply: Reply) -> bool:
+        """Take a packet of a session; an error is the reply."""
+
+        def taken(packet: Packet) -> Packet:
+            session = self._session(packet)
+            if session is None:
+                return Packet(LOST)
+            take(session, packet, reply)
+            return _TAKEN
+
+        found = _guarded(taken)(packet)
+        if found is not _TAKEN:
+            reply(found)
+        return True
 
     def _leave(self, session: Session, packet: Packet) -> Packet:
         self._end(session)
@@ -160,8 +191,13 @@ class Service:
         self._calls.forget(session)
 
     def _sweep(self) -> None:
-        while not self._stopped.wait(min(_SWEEP_S, self._silent_s)):
-            oldest_s = time.monotonic() - self._silent_s
+        swept_s = time.monotonic()
+        while not self._stopped.wait(min(POLL_S / 8, self._silent_s)):
+            now_s = time.monotonic()
+            self._look(now_s)
+            if now_s - swept_s < min(_SWEEP_S, self._silent_s):
+                continue
+            swept_s, oldest_s = now_s, now_s - self._silent_s
             with self._lock:
                 silent = [session for session in self._sessions.values() if session.heard_s < oldest_s]
             for session in silent:
@@ -173,7 +209,11 @@ class Service:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, session: Session, packet: Packet) -> Packet:
+    def _look(self, now_s: float) -> None:
+        for call in list(self._under_way.values()):
+            call.look(now_s)
+
+    def _call(self, session: Session, packet: Packet, reply: Reply) -> None:
         method, args = _text(packet, "method"), packet.fields.get("args", {})
         if not isinstance(args, dict):
             raise DataError(f"call of {method}: expected arguments by name, found {args!r}")
@@ -185,20 +225,34 @@ class Service:
             call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None)
             work = self._calls.work(session, method, args, packet.arrays, call.upload)
 
-            def run() -> Packet:
+            def asked() -> Packet:
                 with asking(by):
                     return work()
 
-            return call if self._workers.submit(partial(call.run, run)) else None
+            def run() -> None:
+                try:
+                    call.run(asked)
+                finally:
+                    self._under_way.pop(id(call), None)
+
+            self._under_way[id(call)] = call
+            if self._workers.submit(run):
+                return call
+            del self._under_way[id(call)]
+            return None
 
         call = session.call(number, done, finished, start)
         if isinstance(call, Packet):
-            return call
-        return call.wait(POLL_S if call.upload is None else 0) or Packet(WORKING)
+            reply(call)
+        else:
+            call.tell(reply, POLL_S if call.upload is None else 0)
 
-    def _wait(self, session: Session, packet: Packet) -> Packet:
+    def _wait(self, session: Session, packet: Packet, reply: Reply) -> None:
         call = session.calls.get(_integer(packet, "number"))
-        return Packet(LOST) if call is None else call.wait(POLL_S) or Packet(WORKING)
+        if call is None:
+            reply(Packet(LOST))
+        else:
+            call.tell(reply, POLL_S)
 
     def _cancel(self, session: Session, packet: Packet) -> Packet:
         session.cancel(_integer(packet, "number"))
@@ -276,6 +330,17 @@ def _guarded(answer: Callable[[Packet], Packet]) -> Handler:
             if not isinstance(error, WukongsError):
                 log.exception("a request of a client has failed")
             return failed(error)
+
+    return handler
+
+
+def _waited_for(take: Quick) -> Handler:
+    """Return what waits for the reply."""
+
+    def handler(packet: Packet) -> Packet:
+        replies = SimpleQueue[Packet]()
+        take(packet, replies.put)
+        return replies.get()
 
     return handler
 

@@ -13,8 +13,9 @@ from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
-from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX
+from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX, WORKING
 from wukongs.remote.uploads import Upload
+from wukongs.wire.answering import Reply
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import refusal
 
@@ -36,26 +37,51 @@ class SessionCall:
 
     def __init__(self, upload: Upload | None = None) -> None:
         self.upload = upload
-        self._is_done = threading.Event()
+        self._lock = threading.Lock()
         self._outcome: Packet | None = None
+        self._waiting: list[tuple[float, Reply]] = []
+        """Who waits for the outcome, and until when (time.monotonic)."""
         self.may_be_repeated = False
         """It is over since a node was away: when it is asked for again it is tried again."""
 
     def run(self, work: Callable[[], Packet]) -> None:
         try:
-            self._outcome = work()
+            outcome = work()
         except Exception as error:
             self.may_be_repeated = isinstance(error, NodeUnavailable)
-            self._outcome = failed(error)
+            outcome = failed(error)
+        except BaseException as error:
+            outcome = failed(error)
+            raise
         finally:
             if self.upload is not None:
                 self.upload.end()
-            self._is_done.set()
+            with self._lock:
+                self._outcome, waiting = outcome, self._waiting
+                self._waiting = []
+            for _, reply in waiting:
+                reply(outcome)
 
-    def wait(self, wait_s: float) -> Packet | None:
-        """Return the outcome, None if there is none within wait_s seconds."""
-        self._is_done.wait(wait_s)
-        return self._outcome
+    @property
+    def is_done(self) -> bool:
+        return self._outcome is not None
+
+    def tell(self, reply: Reply, wait_s: float) -> None:
+        """Reply with the outcome; or that the call is under way, once `look` finds that wait_s seconds have passed."""
+        with self._lock:
+            outcome = self._outcome
+            if outcome is None and wait_s > 0:
+                self._waiting.append((time.monotonic() + wait_s, reply))
+                return
+        reply(outcome or Packet(WORKING))
+
+    def look(self, now_s: float) -> None:
+        """Tell those who have waited for long enough that the call is under way."""
+        with self._lock:
+            late = [reply for until_s, reply in self._waiting if until_s <= now_s]
+            self._waiting = [one for one in self._waiting if one[0] > now_s]
+        for reply in late:
+            reply(Packet(WORKING))
 
 
 class Handles(Generic[T]):

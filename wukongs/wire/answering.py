@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import Frame, MessageError
@@ -14,20 +16,46 @@ from wukongs.wire.refusals import refusal
 from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.workers import Workers
 
+Answered = TypeVar("Answered")
+
 _log = logging.getLogger(__name__)
 
 Post = Callable[[bytes, Sequence[Frame]], None]
+Reply = Callable[[Packet], None]
+"""Sends the answer to a request; called once, from any thread."""
+QUICK_BYTES_MAX = 1 << 14
+"""A longer request is not quick."""
 
 
 def unknown_kind(kind: str) -> DataError:
     return DataError(f"no requests of kind '{kind}' are answered here")
 
 
+class Quick(Protocol):
+    """Takes a request in the thread of the socket."""
+
+    def __call__(self, packet: Packet, reply: Reply) -> bool:
+        """Tell whether the reply is or will be called; False: the request is left to its handler. Everything else waits
+        meanwhile."""
+
+
+def at_once(answer: Callable[[Packet], Packet | None]) -> Quick:
+    """Return what takes a request if there is an answer to it at once."""
+
+    def take(packet: Packet, reply: Reply) -> bool:
+        found = answer(packet)
+        if found is not None:
+            reply(found)
+        return found is not None
+
+    return take
+
+
 class Answerer:
     """handlers: by kind, looked up at each request; workers: which of them answer a kind; post: sends frames to a peer,
-    from any thread; quick: kinds that are answered by the thread of the socket at once, which saves two changes of
-    thread, and has to be quick. exhausted: called with the kind of a request that found no memory, no file descriptor,
-    or no thread at all, and the error: what comes next may end in the same way."""
+    from any thread; quick: tried first, in the thread of the socket, which saves changes of thread. exhausted: called
+    with the kind of a request that found no memory, no file descriptor, or no thread at all, and the error: what comes
+    next may end in the same way."""
 
     def __init__(
         self,
@@ -35,11 +63,11 @@ class Answerer:
         workers: Callable[[str], Workers],
         traffic: WireTraffic,
         post: Post,
-        quick: Collection[str] = (),
+        quick: Mapping[str, Quick] | None = None,
         exhausted: Callable[[str, WukongsError], object] = lambda kind, error: None,
     ) -> None:
         self._handlers, self._workers, self._traffic, self._post = handlers, workers, traffic, post
-        self._quick, self._exhausted = frozenset(quick), exhausted
+        self._quick, self._exhausted = {} if quick is None else quick, exhausted
 
     def take(
         self, peer: bytes, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
@@ -48,8 +76,7 @@ class Answerer:
         handler = self._handlers.get(header.kind)
         if handler is None:
             self.refuse(peer, header.sequence, "unknown kind", unknown_kind(header.kind))
-        elif header.kind in self._quick:
-            self._answer(peer, header, frames, handler, done)
+        elif header.kind in self._quick and self._is_taken(peer, header, frames, done):
             return
         elif not self._workers(header.kind).submit(lambda: self._answer(peer, header, frames, handler, done)):
             busy = NodeUnavailable("the node is busy: as many requests wait as may, or no thread can start. Ask again")
@@ -67,11 +94,32 @@ class Answerer:
             told = refusal(error)
             self.send(peer, Packet(told.kind, {**told.fields, "is_stranger": reason == "stranger"}), sequence)
 
+    def _is_taken(self, peer: bytes, header: Header, frames: Sequence[Frame], done: Callable[[], None]) -> bool:
+        """Have a request taken in this thread, if it is quick."""
+        if sum(map(len, frames)) > QUICK_BYTES_MAX:
+            return False
+
+        def reply(answer: Packet) -> None:
+            self._traffic.add("requests")
+            done()
+            self.send(peer, answer, header.sequence)
+
+        try:
+            packet = packet_of(header, frames)
+        except MessageError:
+            return False
+        taken = self._handle(packet, partial(self._quick[header.kind], reply=reply))
+        if isinstance(taken, Packet):
+            reply(taken)
+        return taken is not False
+
     def _answer(
         self, peer: bytes, header: Header, frames: Sequence[Frame], handler: Handler, done: Callable[[], None]
     ) -> None:
         try:
-            answer = self._handle(packet_of(header, frames), handler)
+            packet = packet_of(header, frames)
+            self._traffic.add("requests")
+            answer = self._handle(packet, handler)
         except MessageError as error:
             self._traffic.refused(error.reason)
             answer = refusal(error)
@@ -79,8 +127,7 @@ class Answerer:
             done()
         self.send(peer, answer, header.sequence)
 
-    def _handle(self, packet: Packet, handler: Handler) -> Packet:
-        self._traffic.add("requests")
+    def _handle(self, packet: Packet, handler: Callable[[Packet], Answered]) -> Answered | Packet:
         try:
             return handler(packet)
         except WukongsError as error:

@@ -17,7 +17,15 @@ from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.connections import HANDSHAKE_MS, LOOK_MS, Connections
 from wukongs.wire.context import begin_sending
 from wukongs.wire.descriptors import NEEDED, connections_max, make_room
-from wukongs.wire.transport import bound_queues, check_address, milliseconds_left, receive_frames, send_frames
+from wukongs.wire.transport import (
+    bound_queues,
+    check_address,
+    joined,
+    milliseconds_left,
+    parted,
+    receive_frames,
+    send_frames,
+)
 from wukongs.wire.trust import Gate
 
 UNBIND_TIMEOUT_S = 1.0
@@ -199,7 +207,7 @@ class BoundSocket:
     def _take_in(self) -> None:
         peer, *frames = receive_frames(self._socket)
         try:
-            self._receive(bytes(peer), frames)
+            self._receive(bytes(peer), parted(frames))
         except Exception:
             _log.exception("%s: what came in could not be handled", self._thread.name)
 
@@ -209,7 +217,7 @@ class BoundSocket:
         while self._outgoing:
             peer, frames = self._outgoing.popleft()
             try:
-                send_frames(self._socket, [peer, *frames])
+                send_frames(self._socket, [peer, *joined(frames)])
             except zmq.ZMQError:
                 self.undelivered += 1
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from wukongs.errors import NodeUnavailable
 from wukongs.live.header import Frame, MessageError, read_header
-from wukongs.wire.answering import Answerer
+from wukongs.wire.answering import Answerer, Quick
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, check_size, packet_header, sequence_in
 from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
@@ -32,7 +32,8 @@ _TOKEN_NEEDED = "message: expected a token that this node knows. Ask for one who
 
 class ClientSocket:
     """handlers: answer packets, by kind; ingest: takes the messages of pipelines, None: nobody does. trust: files of
-    keys and tokens, or what they say. failed: called, from any thread, with an error that ends the socket.
+    keys and tokens, or what they say. quick: see Answerer. failed: called, from any thread, with an error that
+    ends the socket.
 
     Garbage, another version or a torn message is refused and never ends a thread.
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
@@ -45,6 +46,7 @@ class ClientSocket:
         ingest: IngestHandler | None = None,
         *,
         trust: Trust | Gate | None = None,
+        quick: Mapping[str, Quick] | None = None,
         per_client_max: int = PER_CLIENT_MAX,
         requests_max: int = REQUESTS_MAX,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
@@ -67,7 +69,7 @@ class ClientSocket:
         )
         self._ingesting = None if ingest is None else Ingesting(ingest, self._socket, self.traffic)
         self._workers = Workers("wukongs-client", requests_max, 0)
-        self._answerer = Answerer(handlers, lambda _: self._workers, self.traffic, self._socket.post)
+        self._answerer = Answerer(handlers, lambda _: self._workers, self.traffic, self._socket.post, quick)
         self._socket.start()
 
     @property

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
-from wukongs.wire.answering import Answerer, unknown_kind
+from wukongs.wire.answering import Answerer, Quick, unknown_kind
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
@@ -83,10 +83,9 @@ class Network:
     ends the socket; exhausted: see Answerer; also called, with no kind, when this node could open no connection to
     others for a while.
 
-    trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: kinds of requests that are
-    answered by the thread of the socket itself; everything else waits for them. waits: groups of kinds whose handlers
-    ask other nodes themselves, or wait for handlers that do. They may only ask for kinds of earlier groups, or of no
-    group. Each group has workers_max, requests_max and asks_max of its own.
+    trust: the keys, needed where an address is not loopback; nodes need no tokens. quick: see Answerer. waits: groups
+    of kinds whose handlers ask other nodes themselves, or wait for handlers that do. They may only ask for kinds of
+    earlier groups, or of no group. Each group has workers_max, requests_max and asks_max of its own.
 
     Raises: SettingsError (an address that is malformed, needs keys, or cannot be bound; files of trust).
     """
@@ -104,7 +103,7 @@ class Network:
         open_kinds: Collection[str] = (),
         failed: Callable[[BaseException], object] = lambda _: None,
         exhausted: Callable[[str, WukongsError], object] = lambda kind, error: None,
-        quick: Collection[str] = (),
+        quick: Mapping[str, Quick] | None = None,
         waits: Sequence[Collection[str]] = (),
         workers_max: int = 32,
         requests_max: int = 1024,

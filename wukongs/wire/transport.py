@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import time
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from wukongs.errors import NodeUnavailable, SettingsError
@@ -24,6 +26,9 @@ LOOK_MS = 50
 RECONNECT_MS is longer, so a lost connection cannot be there again between two looks."""
 COPIED_BYTES_MAX = 1 << 16
 """Below that, copying a frame takes less time than counting who still needs it."""
+JOINED_BYTES_MAX, JOINED_MAX = 1 << 14, 255
+"""So many frames of so few bytes together go as one: ZeroMQ encrypts and hands over each frame by itself."""
+_JOINED = 1
 _AT_ONCE, _AT_ONCE_AND_MORE = 1, 3  # ZeroMQ's DONTWAIT and SNDMORE; its enums are slow
 
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]]*\]|[^:\[\]]+):(?P<port>\d{1,5}|\*)")
@@ -70,7 +75,7 @@ class DealerChannel:
         import zmq
 
         try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK)
+            self._socket.send_multipart(joined(frames), zmq.NOBLOCK)
         except zmq.Again:
             raise NodeUnavailable(f"{self.address}: the connection takes no more messages") from None
 
@@ -80,8 +85,7 @@ class DealerChannel:
 
         if not self._socket.poll(max(0, int(timeout_s * 1000))):
             return None
-        frames: list[Frame] = self._socket.recv_multipart(zmq.NOBLOCK)
-        return frames
+        return parted(self._socket.recv_multipart(zmq.NOBLOCK))
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -121,7 +125,7 @@ class Line:
         import zmq
 
         try:
-            send_frames(self._socket, frames)
+            send_frames(self._socket, joined(frames))
         except zmq.Again:
             return wait_ms > 0 and self._socket.poll(wait_ms, zmq.POLLOUT) != 0 and self.send(frames)
         return True
@@ -134,7 +138,7 @@ class Line:
         if left_ms < LOOK_MS and not self._socket.poll(max(0, left_ms)):
             return None
         try:
-            return receive_frames(self._socket)
+            return parted(receive_frames(self._socket))
         except zmq.Again:
             return None
 
@@ -142,7 +146,8 @@ class Line:
         """Return the next message if one is there."""
         import zmq
 
-        return receive_frames(self._socket) if self._socket.getsockopt(zmq.EVENTS) & int(zmq.POLLIN) else None
+        is_there = self._socket.getsockopt(zmq.EVENTS) & int(zmq.POLLIN)
+        return parted(receive_frames(self._socket)) if is_there else None
 
     def is_connected(self) -> bool:
         import zmq
@@ -162,6 +167,29 @@ def lines_with_news(lines: Sequence[Line], deadline_s: float) -> list[Line]:
         poller.register(line._socket, zmq.POLLIN)
     ready = dict(poller.poll(max(0, min(LOOK_MS, milliseconds_left(deadline_s)))))
     return [line for line in lines if line._socket in ready]
+
+
+def joined(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Return a message's frames as one, if they are short: a byte 1, which no header begins with, a byte with their
+    number, the length of each as uint32, little endian, and the frames."""
+    if not 1 < len(frames) <= JOINED_MAX:
+        return frames
+    sizes = [len(frame) for frame in frames]
+    if sum(sizes) > JOINED_BYTES_MAX:
+        return frames
+    return (b"".join((struct.pack(f"<BB{len(sizes)}I", _JOINED, len(sizes), *sizes), *frames)),)
+
+
+def parted(frames: list[Frame]) -> list[Frame]:
+    """Return the frames of a message again. One that is wrongly joined stays as it is, and is no header."""
+    if len(frames) != 1 or len(frames[0]) < 2 or frames[0][0] != _JOINED:
+        return frames
+    whole = memoryview(frames[0])
+    start = 2 + 4 * whole[1]
+    if len(whole) < start:
+        return frames
+    bounds = list(accumulate(struct.unpack_from(f"<{whole[1]}I", whole, 2), initial=start))
+    return [whole[first:last] for first, last in pairwise(bounds)] if bounds[-1] == len(whole) > start else frames
 
 
 def send_frames(socket: Any, frames: Sequence[Frame]) -> None:

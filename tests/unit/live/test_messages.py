@@ -143,12 +143,12 @@ def test_a_chunk_of_a_load_or_an_update_comes_back(goes: bool) -> None:
     [
         ([], "expected a header frame, found no frame"),
         ([b"\x80\x04garbage"], r"expected a JSON header, found b'\\x80"),
-        ([pickle.dumps({"wukongs": 3})], "expected a JSON header"),
+        ([pickle.dumps({"wukongs": 4})], "expected a JSON header"),
         ([b"[" * 100_000], "expected a JSON header"),
         ([b"[1, 2]"], "expected a header with a 'wukongs' version"),
-        ([b'{"wukongs": 1, "kind": "open"}'], "expected protocol version 3, found 1. Run the same version"),
-        ([b'{"wukongs": 3, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
-        ([b'{"wukongs": 3, "kind": ["open"]}'], "expected a kind among"),
+        ([b'{"wukongs": 1, "kind": "open"}'], "expected protocol version 4, found 1. Run the same version"),
+        ([b'{"wukongs": 4, "kind": "eval"}'], "expected a kind among open, opened, piece.*found 'eval'"),
+        ([b'{"wukongs": 4, "kind": ["open"]}'], "expected a kind among"),
         ([b" " * (HEADER_BYTES_MAX + 1)], "expected a header of at most 16777216 bytes"),
     ],
 )
@@ -297,5 +297,5 @@ def test_an_older_version_is_read_from_a_log_and_refused_from_a_peer() -> None:
     close = Close("s", "p", 1, 40, -1)
     older = _with_header(_bytes(close), wukongs=1)
     assert pieces.from_frames(older, is_trusted=True) == close
-    with pytest.raises(DataError, match="expected protocol version 3, found 1"):
+    with pytest.raises(DataError, match="expected protocol version 4, found 1"):
         pieces.from_frames(older)

@@ -21,7 +21,7 @@ from wukongs.wire.client_socket import ClientSocket
 def listening(engine: wukongs.Engine, address: str = "tcp://127.0.0.1:0") -> Iterator[str]:
     """Serve an engine at an address."""
     service = Service(engine, core_of(engine).settings)
-    socket = ClientSocket(address, service.handlers, ingest_of(engine))
+    socket = ClientSocket(address, service.handlers, ingest_of(engine), quick=service.quick)
     try:
         yield socket.address
     finally:

@@ -86,7 +86,7 @@ def test_an_array_of_another_type_is_our_own_mistake(wrong: Any) -> None:
 
 
 GOOD: dict[str, Any] = {
-    "wukongs": 3,
+    "wukongs": 4,
     "way": "ask",
     "kind": "rows",
     "seq": 7,
@@ -113,10 +113,10 @@ def test_the_good_message_is_good() -> None:
         ([b"\xff\xfe"], "expected a JSON header"),
         ([b"[" * 100_000], "expected a JSON header"),
         ([b'{"wukongs":NaN}'], "expected a JSON header"),
-        ([b'{"wukongs":3,"kind":"\\ud800"}'], "expected a JSON header"),
+        ([b'{"wukongs":4,"kind":"\\ud800"}'], "expected a JSON header"),
         ([b"[1]"], "expected a header with a 'wukongs' version"),
-        (changed(wukongs=1), "expected protocol version 3, found 1"),
-        (changed(wukongs=True), "expected protocol version 3, found True"),
+        (changed(wukongs=1), "expected protocol version 4, found 1"),
+        (changed(wukongs=True), "expected protocol version 4, found True"),
         (changed(kind=None), "packet: expected a kind, found None"),
         (changed(kind=""), "packet: expected a kind, found ''"),
         (changed(kind="k" * 300), "packet: expected a kind, found 'kkk"),

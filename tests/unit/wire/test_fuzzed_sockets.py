@@ -25,6 +25,7 @@ from wukongs.wire.messages import Ack
 from wukongs.wire.messages import to_frames as ingest_frames
 from wukongs.wire.network import INTRODUCE
 from wukongs.wire.packets import Packet
+from wukongs.wire.transport import joined
 from wukongs.wire.trust import Trust, read_keys
 
 COUNT = 3000
@@ -53,7 +54,7 @@ class Fuzz:
 
     def message(self) -> list[bytes]:
         frames = self._good() if self._random.random() < 0.9 or not self._said else self._random.choice(self._said)
-        ways = (self._flip, self._cut, self._frames, self._junk, self._lie, self._grow)
+        ways = (self._flip, self._cut, self._frames, self._junk, self._lie, self._grow, self._join)
         for _ in range(self._random.choice((0, 1, 1, 2, 5))):
             frames = self._random.choice(ways)(frames or [b""])
         if len(self._said) < 50:
@@ -98,6 +99,9 @@ class Fuzz:
             return frames
         header[self._random.choice([*header, "wukongs", "token", "from"])] = self._random.choice(LIES)
         return [json.dumps(header).encode(), *frames[1:]]
+
+    def _join(self, frames: list[bytes]) -> list[bytes]:
+        return [bytes(frame) for frame in joined(frames)]
 
     def _grow(self, frames: list[bytes]) -> list[bytes]:
         return [*frames, bytes(BYTES_MAX)] if self._random.random() < 0.2 else frames

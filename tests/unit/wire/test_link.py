@@ -223,10 +223,10 @@ def test_a_refusal_is_raised_under_its_name_with_the_address_and_ends_the_waitin
 
 def test_a_node_that_cannot_read_the_message_is_heard() -> None:
     def refuse(message: Message, sequence: int) -> list[tuple[Message, int]]:
-        return [(Refused("DataError", "message: expected protocol version 3, found 1"), 0)]
+        return [(Refused("DataError", "message: expected protocol version 4, found 1"), 0)]
 
     link, _, _ = _link(refuse)
-    with pytest.raises(DataError, match=r"^tcp://127.0.0.1:7000: message: expected protocol version 3, found 1$"):
+    with pytest.raises(DataError, match=r"^tcp://127.0.0.1:7000: message: expected protocol version 4, found 1$"):
         link.send(make_piece())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,11 +13,12 @@ import zmq
 
 from tests.unit.wire.pieces import STREAM, make_piece, many
 from wukongs.errors import SettingsError, StreamError
+from wukongs.live.header import MessageError, read_header
 from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 from wukongs.wire.messages import Ack, Message, Opened, Refused, from_frames, to_frames
-from wukongs.wire.transport import DealerChannel, check_address
+from wukongs.wire.transport import JOINED_BYTES_MAX, DealerChannel, check_address, joined, parted
 
 
 @dataclass
@@ -92,9 +94,9 @@ def test_messages_reach_the_handler_and_are_acknowledged(channel: DealerChannel,
     [
         ([b""], "expected a JSON header"),
         ([b"\x00\xff", b"x" * 1000], "expected a JSON header"),
-        ([b'{"wukongs":9,"kind":"piece","seq":4}'], "expected protocol version 3, found 9"),
-        ([b'{"wukongs":3,"kind":"piece","seq":4}', b"a", b"b"], "expected 4 frames"),
-        ([b'{"wukongs":3,"kind":"piece","seq":4}', b"a", b"b", b"c"], "expected tuples as an Arrow record batch"),
+        ([b'{"wukongs":9,"kind":"piece","seq":4}'], "expected protocol version 4, found 9"),
+        ([b'{"wukongs":4,"kind":"piece","seq":4}', b"a", b"b"], "expected 4 frames"),
+        ([b'{"wukongs":4,"kind":"piece","seq":4}', b"a", b"b", b"c"], "expected tuples as an Arrow record batch"),
     ],
 )
 def test_garbage_is_refused_and_the_socket_goes_on(channel: DealerChannel, frames: list[bytes], expected: str) -> None:
@@ -184,3 +186,34 @@ def test_sockets_come_and_go(handler: Handler) -> None:
     """The name of a closed socket's wake-up channel may still be taken while the next one begins."""
     for _ in range(200):
         ClientSocket("tcp://127.0.0.1:0", {}, handler).close()
+
+
+@pytest.mark.parametrize(
+    "frames", [[b"{}"], [b"{}", b""], [b"{}", b"abc", bytes(700)], [b"{}", *[bytes((n,)) for n in range(200)]]]
+)
+def test_short_frames_go_as_one_and_come_apart_again(frames: list[bytes]) -> None:
+    sent = joined(frames)
+    assert len(sent) == 1
+    assert [bytes(frame) for frame in parted(list(sent))] == frames
+
+
+@pytest.mark.parametrize("frames", [[b"{}", bytes(JOINED_BYTES_MAX)], [b"{}"] * 256])
+def test_long_frames_and_many_go_as_they_are(frames: list[bytes]) -> None:
+    assert joined(frames) is frames
+
+
+def test_what_is_wrongly_joined_stays_a_frame_that_is_no_header() -> None:
+    (whole,) = joined([b"{}", b"abc"])
+    rng = random.Random(7)
+    wrong = [bytes(whole)[:size] for size in range(len(whole))] + [bytes(whole) + b"x", b"\x01\x00", b"\x01\xff\x00"]
+    for _ in range(300):
+        noise = bytearray(bytes(whole))
+        noise[rng.randrange(1, 10)] ^= rng.randrange(1, 256)
+        wrong.append(bytes(noise))
+    for frame in wrong:
+        found = parted([frame])
+        if len(found) == 1 and found[0] == frame:
+            with pytest.raises(MessageError):
+                read_header(frame)
+        else:
+            assert b"".join(map(bytes, found)) == b"{}abc"
