@@ -60,6 +60,7 @@ from wukongs.protocol.records import Role, Voter, Voters
 from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
+from wukongs.wire.answering import Quick
 from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
@@ -77,7 +78,7 @@ ELECTION_PULSES = 20
 """A voter that hears no leader for 400 to 800 ms stands for election."""
 
 WAITS = (
-    (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, *owner.KINDS),
+    (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, *owner.ANSWERED),
     (PUSH, OF_QUERY),
     (SETTLE,),
 )
@@ -172,6 +173,7 @@ class ClusterNode:
             is_installed=me.disk == FIRST_DISK if recorded is None else not recorded.facts,
         )
         handlers: dict[str, Handler] = {}
+        quick: dict[str, Quick] = {}
         network = self.network = Network(
             me,
             address,
@@ -183,6 +185,7 @@ class ClusterNode:
             open_kinds=(HELLO,),
             failed=host.fail,
             exhausted=self._exhausted,
+            quick=quick,
             waits=WAITS,
         )
         claims = Claims(host, store, network)
@@ -212,9 +215,11 @@ class ClusterNode:
             host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats
         )
         self.engine = engine_over(store.core, store.injector, prepared, self.backend)
+        reads, quick_reads = owner.handlers(store.core, self._wait_for_sn)
+        quick.update(quick_reads)
         handlers.update(  # they ask by the network that serves them
             {
-                **owner.handlers(store.core, self._wait_for_sn),
+                **reads,
                 **settling.handlers(),
                 **self._donor.handlers(),
                 HELLO: hello_handler(
@@ -380,7 +385,7 @@ class ClusterNode:
     def _exhausted(self, kind: str, error: WukongsError) -> None:
         """End this node when it cannot do its part of a change any more: else it would go on to say that it is there,
         and all changes would wait for it. A read that found no memory is the reader's trouble."""
-        if kind not in (*owner.KINDS, OF_QUERY):
+        if kind not in (*owner.ANSWERED, OF_QUERY):
             self.host.fail(
                 NodeUnavailable(f"node {self.me.node}: {error}: it ends, so that the others go on without it")
             )

@@ -34,13 +34,14 @@ def dataset_of(
     sn: int,
     windows: Mapping[StreamWindow, BatchSet] | None = None,
     constants: Resolve | None = None,
+    terms: QueryTerms | None = None,
 ) -> Dataset:
     """Return the dataset of an execution. stored: what this core holds of the stored graph at the SN; windows: of the
-    clause; constants: their ids (default: as the data knows them).
+    clause; constants: their ids (default: as the data knows them); terms: of the execution, if they will be read.
 
     Never asks another node: it may be called with the core's lock held."""
     constants = constants or ConstantIds(ids_of(core), core.reserved)
-    graph = None if core.reach is None else core.reach.graph(stored, sn)
+    graph = None if core.reach is None else core.reach.graph(stored, sn, None if terms is None else terms.reader)
     return Dataset(clause, stored, windows or {}, constants, completion=graph)
 
 
@@ -102,7 +103,7 @@ def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: i
         core.query_count += 1
         scope = f"query {core.query_count}"
     try:
-        dataset = dataset_of(core, clause, stored, handle.sn)
+        dataset = dataset_of(core, clause, stored, handle.sn, terms=terms)
         if clause.named_graphs:
             with limits:
                 terms.ids([f"<{name}>" for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold

@@ -52,10 +52,10 @@ class Reach(Protocol):
     def traffic(self) -> Any:
         """The requests of all executions together: .stats() gives counts by name."""
 
-    def graph(self, own: BatchSet, sn: int) -> ReachedGraph | None:
+    def graph(self, own: BatchSet, sn: int, texts: DataTexts | None = None) -> ReachedGraph | None:
         """Return how one execution reads the whole graph as of an SN, None if this node holds it whole.
 
-        own: this node's share of it."""
+        own: this node's share of it; texts: a `reader` of the execution, which keeps texts that come with answers."""
 
     def reader(self, own: TermReader) -> DataTexts:
         """Return a reader of texts that asks other nodes for texts that are not here."""

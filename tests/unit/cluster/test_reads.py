@@ -5,16 +5,20 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wukongs
+from tests.inside import core_of
 from tests.shards import Shards
 from wukongs.cluster.reads import asking, owner, requests
-from wukongs.cluster.reads.requests import StepsRun
+from wukongs.cluster.reads.distant_terms import DistantReader
+from wukongs.cluster.reads.requests import HEAD, SharePlan, StepsRun
 from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
 from wukongs.query.limits import limits_of
 from wukongs.query.paths import path_search, paths
@@ -141,6 +145,13 @@ def test_a_silent_node_is_named(node: wukongs.Engine, shards: Shards, text: str)
     assert len(node.query(text)) == len(shards.whole.query(text))
 
 
+@pytest.fixture
+def _without_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No texts come with rows."""
+    monkeypatch.setattr(owner, "QUICK_ROWS", 0)
+
+
+@pytest.mark.usefixtures("_without_texts")
 def test_texts_that_are_gone_with_their_node_are_a_named_error(node: wukongs.Engine, shards: Shards) -> None:
     result = node.query(WALK)
     shards.peers[0].silent = {1, 2}
@@ -148,29 +159,42 @@ def test_texts_that_are_gone_with_their_node_are_a_named_error(node: wukongs.Eng
         result.texts()
 
 
+def with_columns(packet: Packet, change: Callable[[Any, int], Any]) -> Packet:
+    """change: (columns behind one another, rows) -> what is answered in their place."""
+    return replace(packet, arrays={"columns": change(packet.arrays["columns"].copy(), packet.fields["rows"])})
+
+
+def changed(columns: Any, first: int, last: int | None, by: int) -> Any:
+    columns[first:last] += by
+    return columns
+
+
+def without_columns(packet: Packet) -> Packet:
+    return replace(packet, arrays={})
+
+
 def without_a_column(packet: Packet) -> Packet:
-    return replace(packet, arrays={k: a for k, a in packet.arrays.items() if k != "c0"})
+    return with_columns(packet, lambda columns, rows: columns[rows:])
 
 
 def with_a_short_column(packet: Packet) -> Packet:
-    return replace(packet, arrays={k: a[:-1] if k == "c1" else a for k, a in packet.arrays.items()})
+    return with_columns(packet, lambda columns, rows: columns[:-1])
 
 
 def with_unbound_ids(packet: Packet) -> Packet:
-    return replace(packet, arrays={k: -1 - a if k == "c1" else a for k, a in packet.arrays.items()})
+    return with_columns(packet, lambda columns, rows: -1 - columns)
 
 
 def of_another_type(packet: Packet) -> Packet:
-    return replace(packet, arrays={k: a.astype(np.int32) for k, a in packet.arrays.items()})
+    return with_columns(packet, lambda columns, rows: columns.astype(np.int32))
 
 
 def with_other_keys(packet: Packet) -> Packet:
-    return replace(packet, arrays={k: a + 2 if k == "c0" else a for k, a in packet.arrays.items()})
+    return with_columns(packet, lambda columns, rows: changed(columns, 0, rows, 2))
 
 
 def in_other_graphs(packet: Packet) -> Packet:
-    last = max(packet.arrays)
-    return replace(packet, arrays={k: a + 2 if k == last else a for k, a in packet.arrays.items()})
+    return with_columns(packet, lambda columns, rows: changed(columns, -rows, None, 2))
 
 
 def with_too_many_rows(packet: Packet) -> Packet:
@@ -189,8 +213,8 @@ def without_counts(packet: Packet) -> Packet:
 @pytest.mark.parametrize(
     "lie",
     [
-        without_a_column, with_a_short_column, with_unbound_ids, of_another_type, with_other_keys, in_other_graphs,
-        with_too_many_rows, with_no_end, without_counts,
+        without_columns, without_a_column, with_a_short_column, with_unbound_ids, of_another_type, with_other_keys,
+        in_other_graphs, with_too_many_rows, with_no_end, without_counts,
     ],
 )  # fmt: skip
 def test_a_node_that_lies_about_triples_is_named(
@@ -211,7 +235,7 @@ def test_rows_that_nobody_sent_are_not_believed(
 
     monkeypatch.setattr(ForkJoin, "is_better", lambda self, wanted: self.is_possible)
     shards.peers[0].lies = lambda asked, packet: (
-        replace(packet, arrays={k: a + (1 << 40) if k == "c0" else a for k, a in packet.arrays.items()})
+        replace(packet, arrays={"columns": packet.arrays["columns"] + (1 << 40)})
         if packet.kind == requests.RUN
         else packet
     )
@@ -219,6 +243,56 @@ def test_rows_that_nobody_sent_are_not_believed(
         node.query(WALK)
 
 
+def test_the_texts_of_a_result_come_with_its_last_rows(
+    node: wukongs.Engine, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = shards.peers[0]
+    counts = []
+    for cells in (owner.QUICK_ROWS, 0):
+        monkeypatch.setattr(owner, "QUICK_ROWS", cells)
+        peers.asked.clear()
+        for number in range(20):
+            text = f"SELECT * {{ <http://e/u{number}> {NAME} ?n ; {FOLLOWS} ?x }}"
+            assert sorted(node.query(text).texts()) == sorted(shards.whole.query(text).texts())
+        counts.append([packet.kind for _, packet in peers.asked].count(requests.TEXTS))
+    assert counts[0] == 0 < counts[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("ids", lambda a: a + 2),
+        ("ids", lambda a: -1 - a),
+        ("offsets", lambda a: a + 1),
+        ("offsets", lambda a: a[:-1]),
+        ("text", lambda a: a | 0x80),
+    ],
+)
+def test_lies_about_texts_that_come_with_rows_are_named(
+    node: wukongs.Engine, shards: Shards, name: str, change: Callable[[Any], Any]
+) -> None:
+    shards.peers[0].lies = lambda asked, packet: (
+        replace(packet, arrays={**packet.arrays, name: change(packet.arrays[name])})
+        if "text" in packet.arrays and len(packet.arrays["ids"])
+        else packet
+    )
+    with pytest.raises(NodeUnavailable, match="does not answer what it was asked"):
+        node.query(WALK).texts()
+
+
+def test_two_texts_of_one_id_are_named(shards: Shards) -> None:
+    core, ids = core_of(shards.nodes[0]), np.array([4])
+    assert core.reach is not None
+    reader = core.reach.reader(core.registry.snapshot_reader())
+    assert isinstance(reader, DistantReader)
+    for text in (b'"a"', b'"a"', b'"b"'):
+        arrays: dict[str, Any] = {"ids": ids, "text": np.frombuffer(text, np.uint8), "offsets": np.array([0, 3])}
+        reader.learn(Packet(requests.RUN, {}, arrays), [ids])
+    with pytest.raises(NodeUnavailable, match="by two texts"):
+        reader.texts(ids)
+
+
+@pytest.mark.usefixtures("_without_texts")
 @pytest.mark.parametrize(
     ("kind", "change", "text"),
     [
@@ -321,21 +395,44 @@ def texts(text: bytes, *offsets: int) -> Packet:
 def run_of(**changed: Any) -> StepsRun:
     steps = requests.one_step(0, 8, False, 1)
     no_shards = np.zeros(SHARD_COUNT, np.bool_)
-    run = StepsRun(0, steps, np.array([[2, 2]]), (np.array([4, 6]),), 2, no_shards, np.empty(0, np.int64), 100, 1.0)
-    return replace(run, **changed)
+    plan = SharePlan(steps, np.array([[2, 2]]), no_shards, np.array([8, 9]), 1)
+    return replace(StepsRun(0, plan, (np.array([4, 6]),), 2, 100, 1.0), **changed)
 
 
-def with_operand(at: int, value: int) -> StepsRun:
+def with_operand(at: int, value: int) -> Packet:
     run = run_of()
-    steps = run.steps.copy()
-    steps[0, at] = value
-    return replace(run, steps=steps)
+    run.plan.steps[0, at] = value
+    return run.packet()
+
+
+def with_number(at: int, value: int) -> Packet:
+    """A run with another number at a place of its array."""
+    packet = run_of().packet()
+    packet.arrays["run"][at] = value
+    return packet
+
+
+def shortened(count: int) -> Packet:
+    packet = run_of().packet()
+    return replace(packet, arrays={"run": packet.arrays["run"][:count]})
 
 
 def test_a_run_crosses_over() -> None:
-    run = StepsRun.of(run_of(rows_wanted=7, skip=3).packet())
-    assert (run.rows_wanted, run.skip, run.width, run.length) == (7, 3, 3, 2)
-    assert (run.steps == run_of().steps).all()
+    sent = run_of(rows_wanted=7, skip=3)
+    sent.plan.shards[[0, 5, 1023]] = True
+    run = StepsRun.of(sent.packet())
+    assert (run.rows_wanted, run.skip, run.plan.width, run.length, run.timeout_s) == (7, 3, 3, 2, 1.0)
+    assert (run.sn, run.rows_max, run.plan.bound, run.columns[0].tolist()) == (0, 100, 1, [4, 6])
+    for name in ("steps", "stored", "shards", "split"):
+        assert (getattr(run.plan, name) == getattr(sent.plan, name)).all()
+
+
+def test_a_plan_that_came_before_is_checked_and_laid_out_once() -> None:
+    first, again = StepsRun.of(run_of().packet()), StepsRun.of(run_of(columns=(np.array([7, 9]),), sn=4).packet())
+    assert again.plan is first.plan
+    other = run_of()
+    other.plan.shards[9] = True
+    assert StepsRun.of(other.packet()).plan is not first.plan
 
 
 @pytest.mark.parametrize(
@@ -351,21 +448,70 @@ def test_a_run_crosses_over() -> None:
         (with_operand(layout.PARTS_TO, 2), "parts 0 to 2 of 1"),
         (with_operand(layout.PARTS_FROM, 2), "parts 2 to 1"),
         (with_operand(layout.DIRECTION, 2), "direction 2"),
-        (run_of(columns=(np.array([4]),)), r"array c0: expected int64\[2\]"),
-        (run_of(columns=(np.array([4, -1]),)), "-1 is no term id"),
-        (run_of(shards=np.zeros(7, np.bool_)), "array shards"),
-        (run_of(steps=np.zeros(7, np.int64)), "array steps: 7 numbers"),
-        (run_of(steps=np.zeros(0, np.int64)), "array steps: 0 numbers"),
-        (run_of(timeout_s=float("nan")), "timeout_s = nan"),
-        (run_of(timeout_s=True), "timeout_s = True"),
-        (run_of(sn=-1), "sn = -1"),
-        (run_of(length=1 << 70), "length"),
-        (run_of(rows_wanted="all"), "rows_wanted = 'all'"),
+        (run_of(columns=(np.array([4]),)).packet(), "numbers for 1 steps and 1 columns of 2"),
+        (run_of(columns=(np.array([4, -1]),)).packet(), "-1 is no term id"),
+        (run_of(columns=(np.array([4, 5]),) * 2).packet(), "numbers for 1 steps"),
+        (run_of(length=1 << 62).packet(), "numbers for 1 steps"),
+        (run_of(sn=-1).packet(), "-1 where a count was expected"),
+        (run_of(skip=-1, rows_wanted=-1).packet(), "-1 where a count was expected"),
+        (run_of(rows_wanted=-9).packet(), "-9 where a count"),
+        (run_of(timeout_s=1e12).packet(), "us$"),
+        (with_number(HEAD - 4, 9), "numbers for 1 steps"),
+        (with_number(HEAD - 4, 1 << 62), "numbers for 1 steps"),
+        (with_number(HEAD - 3, 0), "0 steps"),
+        (with_number(HEAD - 3, requests.STEPS_MAX + 1), "65 steps"),
+        (with_number(HEAD - 2, 3), "numbers for 1 steps"),
+        (with_number(HEAD - 2, requests.PARTS_MAX + 1), "65537 graphs"),
+        (with_number(HEAD - 1, 0), "2 rows without columns"),
+        (with_number(HEAD - 1, requests.COLUMNS_MAX + 1), "1025 columns"),
+        (shortened(HEAD - 1), "10 numbers"),
+        (shortened(HEAD + 5), "16 numbers"),
+        (replace(run_of().packet(), arrays={}), "array run: expected"),
     ],
 )
-def test_what_no_kernel_could_run_is_refused(shards: Shards, run: StepsRun, message: str) -> None:
+def test_what_no_kernel_could_run_is_refused(shards: Shards, run: Packet, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        shards.peers[0].handlers[1][requests.RUN](run.packet())
+        shards.peers[0].handlers[1][requests.RUN](run)
+    with pytest.raises(DataError, match=message):
+        shards.peers[0].quickly(1, run)
+
+
+def test_a_short_answer_comes_at_once_and_is_the_same(node: wukongs.Engine, shards: Shards) -> None:
+    peers = shards.peers[0]
+    assert sorted(node.query(WALK).texts()) == sorted(shards.whole.query(WALK).texts())
+    assert peers.quick_count > 0
+    for asked, packet in peers.asked:
+        quickly = peers.quickly(asked, packet)
+        if quickly is not None:
+            answer = peers.handlers[asked][packet.kind](packet)
+            assert answer.fields == quickly.fields
+            assert {k: a.tolist() for k, a in answer.arrays.items()} == {
+                k: a.tolist() for k, a in quickly.arrays.items()
+            }
+
+
+def test_what_would_take_longer_is_left_to_a_worker(
+    node: wukongs.Engine, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers = shards.peers[0]
+    list(node.query(WALK))
+    asked, run = next((asked, packet) for asked, packet in peers.asked if packet.kind == requests.RUN)
+    quickly, core = partial(peers.quickly, asked), core_of(shards.nodes[asked])
+    assert quickly(run) is not None
+
+    with ThreadPoolExecutor(1) as other:
+        other.submit(core.lock.acquire).result()
+        assert quickly(run) is None
+        assert quickly(Packet(requests.TEXTS, {}, {"ids": np.array([4])})) is None
+        other.submit(core.lock.release).result()
+
+    many = replace(StepsRun.of(run), columns=(np.full(65, 4),) * StepsRun.of(run).plan.bound, length=65)
+    for later in (replace(StepsRun.of(run), sn=core.sn + 1), replace(StepsRun.of(run), skip=1), many):
+        assert quickly(later.packet()) is None
+    assert quickly(Packet(requests.TEXTS, {}, {"ids": np.full(65, 4)})) is None
+    rows = max(peers.handlers[node][packet.kind](packet).fields.get("rows", 0) for node, packet in peers.asked)
+    monkeypatch.setattr(owner, "QUICK_ROWS", rows - 1)
+    assert any(peers.quickly(*one) is None for one in peers.asked if one[1].kind == requests.RUN)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 
 from wukongs.cluster.reads import requests
-from wukongs.cluster.reads.requests import Read, StepsRun, wrong_answer
+from wukongs.cluster.reads.distant_terms import DistantReader
+from wukongs.cluster.reads.requests import Read, SharePlan, StepsRun, wrong_answer
 from wukongs.cluster.reads.traffic import Owners, Traffic, time_left_s
 from wukongs.errors import DataError
 from wukongs.query.limits import current
@@ -30,9 +31,13 @@ Triples = tuple[Int64Array, Int64Array, Int64Array]
 class Asking:
     """assignment: which node answers for what, for the whole of the execution; traffic: what it has asked so far."""
 
-    def __init__(self, owners: Owners, assignment: Assignment, sn: int) -> None:
+    def __init__(self, owners: Owners, assignment: Assignment, sn: int, texts: DistantReader | None = None) -> None:
+        """texts: keeps those that come with answers."""
         self._owners = owners
         self._sn = sn
+        self._texts = texts
+        self.is_last = False
+        """Whether what is found next is most likely the result, whose texts will be read."""
         self.assignment = assignment
         self.split = assignment.split_ids
         self.traffic = Traffic()
@@ -118,6 +123,8 @@ class Asking:
             again = []
             for (place, (node, run)), (_, answer) in zip(left, answers, strict=True):
                 columns, rows, is_more, step_rows[place] = requests.checked(node, answer, partial(_columns, run=run))
+                if self._texts is not None and "text" in answer.arrays:
+                    requests.checked(node, answer, partial(self._texts.learn, asked=columns))
                 lengths[place] += rows
                 limits.check_rows(sum(lengths), "Start from fewer keys", "what other nodes give")
                 limits.hold(8 * rows * len(columns), "what other nodes give")
@@ -145,13 +152,17 @@ class Asking:
         rows_wanted: int | None = None,
     ) -> StepsRun:
         """Return what a node is asked to run, for the shards that it answers for. rows_wanted: more are not needed."""
+        plan = SharePlan(steps, stored, self.assignment.shards(node), self.split, len(columns))
+        return self.run_of(plan, columns, length, rows_wanted)
+
+    def run_of(
+        self, plan: SharePlan, columns: tuple[Int64Array, ...], length: int, rows_wanted: int | None = None
+    ) -> StepsRun:
+        """Return a run of a plan over rows. rows_wanted: more are not needed."""
         if rows_wanted is not None and rows_wanted > requests.ROWS_PER_ANSWER:
             rows_wanted = None  # which rows are the first is open, and parts of an answer have to fit together
-        shards: BoolArray = self.assignment.shards(node)
-        rows_max = current().rows_max
-        return StepsRun(
-            self._sn, steps, stored, columns, length, shards, self.split, rows_max, time_left_s(), rows_wanted
-        )
+        with_texts = self.is_last and self._texts is not None
+        return StepsRun(self._sn, plan, columns, length, current().rows_max, time_left_s(), rows_wanted, 0, with_texts)
 
     def _quads(
         self, runs: Sequence[tuple[int, StepsRun]], direction: int, predicate: int | None, graphs: Graphs
@@ -191,12 +202,12 @@ def _columns(answer: Packet, run: StepsRun) -> tuple[tuple[Int64Array, ...], int
     is_more = answer.fields.get("more") is True
     if is_more and not rows:
         raise DataError(f"{answer.kind}: nothing, and more to come")
-    if len(answer.arrays) != run.width:
-        raise DataError(f"{answer.kind}: {len(answer.arrays)} columns in place of {run.width}")
+    width, n_steps = run.plan.width, len(run.plan.steps)
+    ids = ids_of(answer, "columns", width * rows)
     counts = answer.fields.get("counts")
-    if not (isinstance(counts, list) and len(counts) == len(run.steps) and all(map(partial(_is_count, run), counts))):
-        raise DataError(f"{answer.kind}: counts = {counts!r}: expected {len(run.steps)} of at most {run.rows_max}")
-    return tuple(ids_of(answer, f"c{at}", rows) for at in range(run.width)), rows, is_more, counts
+    if not (isinstance(counts, list) and len(counts) == n_steps and all(map(partial(_is_count, run), counts))):
+        raise DataError(f"{answer.kind}: counts = {counts!r}: expected {n_steps} of at most {run.rows_max}")
+    return tuple(ids[at * rows : (at + 1) * rows] for at in range(width)), rows, is_more, counts
 
 
 def _is_count(run: StepsRun, value: object) -> bool:

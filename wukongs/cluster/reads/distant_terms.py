@@ -147,12 +147,22 @@ class DistantReader:
         self._owners = owners
         self._fetched: Dictionary | None = None
         """Made when something is fetched: most results need none."""
+        self._learned: list[TermTable] = []
+        """What has come with answers, and is not in `_fetched` yet."""
         self._lock = threading.Lock()
 
     def contains(self, ids: Int64Array) -> BoolArray:
         """Tell of each id whether its text is here by now."""
         found = self._own.contains(ids)
-        return found if self._fetched is None else found | self._fetched.contains(ids)
+        with self._lock:
+            fetched = self._known()
+        return found if fetched is None else found | fetched.contains(ids)
+
+    def learn(self, answer: Packet, asked: Sequence[Int64Array]) -> None:
+        """Keep the texts that come with an answer, of ids in its columns. Raises DataError."""
+        table = _table_of(answer, np.concatenate(asked))
+        with self._lock:
+            self._learned.append(table)
 
     def has(self, terms: TermTable) -> BoolArray:
         """Tell of each term whether its id has this text on this node."""
@@ -175,23 +185,36 @@ class DistantReader:
         return interleaved(is_own, self._own.gather(ids[is_own]), view.gather(others))
 
     def _fetch(self, ids: Int64Array) -> Dictionary:
-        if self._fetched is None:
-            self._fetched = Dictionary()
+        fetched = self._known()
+        if fetched is None:
+            fetched = self._fetched = Dictionary()
         asked = np.unique(ids)
-        asked = asked[~self._fetched.contains(asked)]
+        asked = asked[~fetched.contains(asked)]
         if not len(asked):
-            return self._fetched
+            return fetched
         assignment = self._owners.assignment()
         for questions_of in _ROUNDS:
             for start in range(0, len(asked), ASKED_MAX):
                 some = asked[start : start + ASKED_MAX]
-                self._ask([(node, some[places]) for node, places in questions_of(assignment, some)], self._fetched)
-            asked = asked[~self._fetched.contains(asked)]
+                self._ask([(node, some[places]) for node, places in questions_of(assignment, some)], fetched)
+            asked = asked[~fetched.contains(asked)]
         if len(asked):
             raise NodeUnavailable(
                 f"no node knows the text of term id {asked[0]} (and {len(asked) - 1} others): what a window held may "
                 "be gone by now; else a node that has it is away. Ask again"
             )
+        return fetched
+
+    def _known(self) -> Dictionary | None:
+        """Return the texts that have come, None: no dictionary is needed yet."""
+        for table in self._learned:
+            if self._fetched is None:
+                self._fetched = Dictionary()
+            try:
+                _add(self._fetched, table)
+            except DataError as error:
+                raise NodeUnavailable(f"{error.message}. Check that all nodes run the same version") from error
+        self._learned.clear()
         return self._fetched
 
     def _ask(self, questions: list[Question], into: Dictionary) -> None:
@@ -207,12 +230,23 @@ class DistantReader:
 
     def _take(self, into: Dictionary, answer: Packet, asked: Int64Array) -> int:
         """Keep the texts of an answer; return to how many of the ids it has come. Raises DataError."""
-        ids = ids_of(answer, "ids")
         done = count_of(answer, "done", len(asked))
-        if not np.isin(ids, asked).all() or (done == 0 and len(asked)):
-            raise DataError(f"{answer.kind}: texts of other ids, or of none")
-        text, offsets = texts_in(answer, len(ids))
-        current().keep(len(text) + OBJECT_BYTES * len(ids))
-        if len(into.add(TermTable(ids, offsets, text))):
-            raise DataError(f"{answer.kind}: an id with two texts")
+        if done == 0 and len(asked):
+            raise DataError(f"{answer.kind}: texts of no ids")
+        _add(into, _table_of(answer, asked))
         return done
+
+
+def _table_of(answer: Packet, asked: Int64Array) -> TermTable:
+    """Return the texts of an answer, which are of some of the ids that were asked for. Raises DataError."""
+    ids = ids_of(answer, "ids")
+    if not np.isin(ids, asked).all():
+        raise DataError(f"{answer.kind}: texts of other ids")
+    text, offsets = texts_in(answer, len(ids))
+    current().keep(len(text) + OBJECT_BYTES * len(ids))
+    return TermTable(ids, offsets, text)
+
+
+def _add(known: Dictionary, table: TermTable) -> None:
+    if len(known.add(table)):
+        raise DataError("other nodes know one term id by two texts")

@@ -100,6 +100,7 @@ class DividedGraph(FetchedGraph):
         self._figures = figures
         stages = stages_of(plan, len(seeds.variables), dataset, self.assignment.split)
         found = self._run(stages, seeds, dataset, limits, rows_wanted, figures)
+        self.asking.is_last = False
         if rows_of_steps is not None:
             rows_of_steps += figures[:, MADE].tolist()
         return BindingTable(plan.variables, found.columns, found.length)
@@ -122,6 +123,7 @@ class DividedGraph(FetchedGraph):
             if seeds.length > ROWS_AT_A_TIME:
                 rows = seeds.take(np.arange(start, min(start + ROWS_AT_A_TIME, seeds.length)))
             wanted = None if rows_wanted is None else rows_wanted - length
+            self.asking.is_last = not rest
             table = self._stage(stage, rows, dataset, limits, None if rest else wanted, figures[:n_steps])
             if rest and table.length:
                 table = self._run(rest, table, dataset, limits, wanted, figures[n_steps:])

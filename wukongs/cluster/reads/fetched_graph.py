@@ -109,6 +109,10 @@ class FetchedGraph:
             known = self._known.get(place)
             self._known[place] = missing if known is None else np.union1d(known, missing)
 
+    @property
+    def has_fetched_nothing(self) -> bool:
+        return not self._known and not self._listed
+
     def is_listed(self, predicate: int | None, graphs: Graphs) -> bool:
         """Whether all triples of a predicate (None: all there are) are here."""
         return not self._listed.isdisjoint(((predicate, graphs), (None, graphs)))

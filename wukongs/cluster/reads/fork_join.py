@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.cluster.reads.asking import Graphs, stored_rows
+from wukongs.cluster.reads.asking import Graphs
 from wukongs.cluster.reads.fetched_graph import FetchedGraph
-from wukongs.cluster.reads.requests import OPERANDS, StepsRun, new_columns, wrong_answer
+from wukongs.cluster.reads.requests import StepsRun, new_columns, wrong_answer
 from wukongs.cluster.reads.share_run import run_share
-from wukongs.cluster.reads.stages import Stage, stored_graphs
+from wukongs.cluster.reads.stages import Stage
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
@@ -25,6 +25,8 @@ from wukongs.store.lookup_kernels import count_edges
 
 TRIPLE_BYTES = 24
 """A fetched triple takes so much: key, value, graph."""
+FEW = 64
+"""So few rows are sent without counting bytes, unless their triples may be here by now."""
 CHECK_SHARE = 0.5
 """The share of rows that are taken to pass a check."""
 
@@ -47,6 +49,8 @@ class ForkJoin:
         if self._is_scan:
             is_listed = self._graph.is_listed(self._predicate(0), self._graphs(0))
             return self._rows.length == 1 and not is_listed and (rows_wanted is not None or self._scan_pays())
+        if self._rows.length <= FEW and self._graph.has_fetched_nothing:
+            return True
         return self._bytes_in_place() > self._bytes_forked()
 
     @property
@@ -67,7 +71,7 @@ class ForkJoin:
         return bool(self._stage.plan.steps[0, layout.KEY_KIND] == layout.NEW)
 
     def _graphs(self, number: int) -> Graphs:
-        return stored_graphs(self._stage.plan.graphs[number], self._dataset)
+        return self._stage.graphs[number]
 
     def _homes(self) -> Int64Array:
         """Return the home of each row."""
@@ -81,7 +85,7 @@ class ForkJoin:
             return False
         if self._is_scan:
             return rows <= 1
-        needed, made = len(self._needed()), new_columns(self._stage.plan.steps[0])
+        needed, made = len(self._stage.needed), new_columns(self._stage.plan.steps[0])
         forked = 8 * (1 + needed + self._growth(0) * (1 + needed + made))
         return 8 + TRIPLE_BYTES * self._degree(0) > forked
 
@@ -98,7 +102,7 @@ class ForkJoin:
         rows = float(distant)
         for number in range(len(self._stage.plan.steps)):
             rows *= self._growth(number)
-        needed, made = len(self._needed()), sum(map(new_columns, self._stage.plan.steps))
+        needed, made = len(self._stage.needed), self._stage.made
         return 8 * (distant * (1 + needed) + rows * (1 + needed + made))
 
     def _scan_pays(self) -> bool:
@@ -109,7 +113,7 @@ class ForkJoin:
         for number in range(1, len(self._stage.plan.steps)):
             in_place += keys * (8 + TRIPLE_BYTES * self._degree(number))
             rows *= self._growth(number)
-        return 8 * (1 + sum(map(new_columns, self._stage.plan.steps))) * rows <= in_place
+        return 8 * (1 + self._stage.made) * rows <= in_place
 
     def _growth(self, number: int) -> float:
         """Return into how many rows a step turns one, on average."""
@@ -150,7 +154,6 @@ class ForkJoin:
         have become. counts: of rows after each step, added to."""
         graph, rows = self._graph, self._rows
         asking = graph.asking
-        steps, stored = self._steps()
         if self._is_scan:
             everything = np.arange(rows.length)
             shares = [(node, everything) for node in asking.others]
@@ -160,8 +163,8 @@ class ForkJoin:
         shares = [(node, some) for node, some in shares if len(some)]
 
         def run_at(node: int, some: Int64Array) -> StepsRun:
-            columns = (some, *(rows.columns[column][some] for column in self._needed()))
-            return asking.run_at(node, steps, stored, columns, len(some), rows_wanted)
+            columns = (some, *(rows.columns[column][some] for column in self._stage.needed))
+            return asking.run_of(self._stage.plan_for(graph.assignment, node), columns, len(some), rows_wanted)
 
         found = asking.rows([(node, run_at(node, some)) for node, some in shares])
         here = None
@@ -172,7 +175,8 @@ class ForkJoin:
             own = np.flatnonzero(graph.answers_for(self._homes()))
             here = rows.take(own) if len(own) else None
         for (node, some), (columns, _, _) in zip(shares, found, strict=False):
-            if not np.isin(columns[0], some).all():
+            places = np.minimum(np.searchsorted(some, columns[0]), len(some) - 1)
+            if not (some[places] == columns[0]).all():
                 raise wrong_answer(node, "rows that it was not sent")
         tables = []
         for columns, length, step_rows in found:
@@ -180,31 +184,8 @@ class ForkJoin:
             tables.append(self._joined(columns, length))
         return here, tables
 
-    def _needed(self) -> list[int]:
-        """Return the columns of the rows that the steps look at, in order."""
-        used = {int(step[at]) for step in self._stage.plan.steps for kind, at in OPERANDS if step[kind] == layout.BOUND}
-        return sorted(column for column in used if column < self._stage.bound)
-
-    def _steps(self) -> tuple[Int64Array, Int64Array]:
-        """Return the steps over what is sent, (number of the row, the columns needed), and the graphs of each."""
-        needed = self._needed()
-        new = range(self._stage.bound, len(self._stage.plan.variables))
-        places = {column: place for place, column in enumerate([*needed, *new], 1)}
-        steps = self._stage.plan.steps.copy()
-        stored: list[Int64Array] = []
-        for number, step in enumerate(steps):
-            for kind, at in OPERANDS:
-                if step[kind] in (layout.BOUND, layout.NEW, layout.SAME):
-                    step[at] = places[int(step[at])]
-            looked_in = stored_rows(self._graphs(number))
-            step[layout.PARTS_FROM] = sum(len(graphs) for graphs in stored)
-            step[layout.PARTS_TO] = step[layout.PARTS_FROM] + len(looked_in)
-            step[layout.UNION] = step[layout.HIDING] = 0
-            stored.append(looked_in)
-        return steps, np.concatenate(stored)
-
     def _joined(self, columns: tuple[Int64Array, ...], length: int) -> BindingTable:
         """Put what the steps have bound beside the rows that they were sent."""
         kept = self._rows.take(columns[0])
-        new = columns[1 + len(self._needed()) :]
+        new = columns[1 + len(self._stage.needed) :]
         return BindingTable(self._stage.plan.variables, (*kept.columns, *new), length)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
 from wukongs.cluster.reads.requests import (
     GRAPHS,
+    KINDS,
     NODES,
     RESOLVE,
     ROWS_PER_ANSWER,
@@ -19,32 +20,41 @@ from wukongs.cluster.reads.requests import (
     StepsRun,
     columns_packet,
     parts_in,
+    rows_packet,
     shards_in,
 )
 from wukongs.cluster.reads.share_run import laid_out_parts, run_share
+from wukongs.errors import BudgetExceeded, NodeUnavailable
 from wukongs.live.core import Core
 from wukongs.query.limits import Limits
 from wukongs.query.paths.path_machine import any_links_over
 from wukongs.query.paths.path_search import Search
+from wukongs.query.plans import plan_layout as layout
 from wukongs.query.rows import stable_order
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dictionary import split_texts
 from wukongs.store.dtypes import NO_MATCH, UNBOUND, Int64Array
+from wukongs.store.term_registry import distinct_terms
+from wukongs.wire.answering import Quick, at_once
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packet_columns import column_of, count_of, ids_of, texts_in, timeout_of
 from wukongs.wire.packets import Array, Handler, Packet
 
-KINDS = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)
+ANSWERED = (RUN, NODES, GRAPHS, TRIPLES, TEXTS, RESOLVE)
 """The kinds that `handlers` answers."""
 WaitForSn = Callable[[int, float], None]
 """(sn, timeout_s): returns once this node's trace has come to an SN. Raises NodeUnavailable if that takes longer."""
 TEXT_BYTES_PER_ANSWER = 1 << 26
 """Texts beyond so many bytes are left for the next question."""
+QUICK_LENGTH, QUICK_ROWS, QUICK_TEXT_BYTES = 64, 1024, 1 << 13
+"""So few rows or ids come to an answer at once, if it has no more than so many rows. Texts go with so many cells, as
+far as they have so many bytes."""
 
 
-def handlers(core: Core, wait_for_sn: WaitForSn) -> dict[str, Handler]:
-    """Return the handlers of the reads of other nodes: kind of a packet -> its handler. They may be called from any
-    thread, several at a time, without the core's lock.
+def handlers(core: Core, wait_for_sn: WaitForSn) -> tuple[dict[str, Handler], dict[str, Quick]]:
+    """Return the handlers of the reads of other nodes: kind of a packet -> its handler; and those that wait for nothing
+    and give a short answer at once, or none. They may be called from any thread, several at a time, without the core's
+    lock.
 
     Each raises DataError for a packet that is not what its kind says; those with an SN raise NodeUnavailable (not
     there within the asker's time), CompactedError, QueryTimeout and BudgetExceeded."""
@@ -56,7 +66,7 @@ def handlers(core: Core, wait_for_sn: WaitForSn) -> dict[str, Handler]:
         TRIPLES: owner.triples,
         TEXTS: owner.texts,
         RESOLVE: owner.resolve,
-    }
+    }, {RUN: at_once(owner.run_quickly), TEXTS: at_once(owner.texts_quickly)}
 
 
 class Owner:
@@ -76,11 +86,29 @@ class Owner:
             length = min(length, asked.rows_wanted)
             columns = tuple(column[:length] for column in columns)
         if length <= ROWS_PER_ANSWER and not asked.skip:
-            return columns_packet(RUN, columns, rows=length, more=False, counts=counts)
+            return rows_packet(columns, length, False, counts, self._texts_with(asked, columns, length))
         # A page of an order that is the same at each question, however batches have been merged in between.
         order = stable_order(columns)[asked.skip : asked.skip + ROWS_PER_ANSWER]
         more = asked.skip + len(order) < length
-        return columns_packet(RUN, [column[order] for column in columns], rows=len(order), more=more, counts=counts)
+        return rows_packet([column[order] for column in columns], len(order), more, counts, {})
+
+    def run_quickly(self, packet: Packet) -> Packet | None:
+        """Do what run does, if that takes no longer than waking another thread. The lock is held meanwhile: taking it
+        once more could take long."""
+        asked = StepsRun.of(packet)
+        if asked.length > QUICK_LENGTH or asked.rows_wanted is not None or asked.skip or _is_long(asked.plan.steps):
+            return None
+        core, limits = self._core, self._limits(min(asked.rows_max, QUICK_ROWS), asked.timeout_s)
+        if not core.lock.acquire(blocking=False):
+            return None
+        try:
+            with self._read(asked.sn, 0.0) as stored, limits:
+                columns, length, counts = run_share(asked, stored, core.default_graph, limits)
+        except (BudgetExceeded, NodeUnavailable):  # there are more rows, or the SN is not there yet
+            return None
+        finally:
+            core.lock.release()
+        return rows_packet(columns, length, False, counts, self._texts_with(asked, columns, length))
 
     def graphs_of_nodes(self, packet: Packet) -> Packet:
         """Tell, for each (node, graph or -1 for any), in which graphs of some parts the node stands."""
@@ -126,20 +154,17 @@ class Owner:
     def texts(self, packet: Packet) -> Packet:
         """Give the texts of those of the ids that this node knows, as many as one answer takes; `done`: how many of
         the ids it has come to."""
-        ids = ids_of(packet, "ids")
-        with self._core.lock:
-            reader = self._core.registry.snapshot_reader()
-        known = np.flatnonzero(reader.contains(ids))
-        text, offsets = reader.gather(ids[known])
-        fitting = max(1, int(np.searchsorted(offsets, TEXT_BYTES_PER_ANSWER, side="right")) - 1)
-        done = len(ids) if fitting >= len(known) else int(known[fitting])
-        known = known[:fitting]
-        arrays: dict[str, Array] = {
-            "ids": ids[known],
-            "text": text[: offsets[len(known)]],
-            "offsets": offsets[: len(known) + 1],
-        }
+        arrays, done = self._texts(ids_of(packet, "ids"), TEXT_BYTES_PER_ANSWER)
         return Packet(TEXTS, {"done": done}, arrays)
+
+    def texts_quickly(self, packet: Packet) -> Packet | None:
+        """Do what texts does, for few of them, unless the lock has to be waited for."""
+        if len(ids_of(packet, "ids")) > QUICK_LENGTH or not self._core.lock.acquire(blocking=False):
+            return None
+        try:
+            return self.texts(packet)
+        finally:
+            self._core.lock.release()
 
     def resolve(self, packet: Packet) -> Packet:
         """Tell by which ids this node knows some texts: UNBOUND for one that it does not know, NO_MATCH for one whose
@@ -151,6 +176,26 @@ class Owner:
         ids[bound] = np.where(registry.snapshot_reader().contains(ids[bound]), ids[bound], UNBOUND)
         lasting = registry.persistent.contains(np.maximum(ids, 0)) & (ids >= 0)
         return Packet(RESOLVE, {}, {"ids": ids, "lasting": lasting})
+
+    def _texts_with(self, asked: StepsRun, columns: tuple[Int64Array, ...], length: int) -> Mapping[str, Array]:
+        """Return the texts of what steps have found, if they are wanted and few."""
+        new = columns[asked.plan.bound :]
+        if not asked.with_texts or not length or not new or length * len(new) > QUICK_ROWS:
+            return {}
+        ids = distinct_terms(new)
+        return self._texts(ids, QUICK_TEXT_BYTES)[0] if len(ids) else {}
+
+    def _texts(self, ids: Int64Array, bytes_max: int) -> tuple[dict[str, Array], int]:
+        """Return the texts of those of the ids that this node knows, as many as so many bytes hold, but one at least;
+        and how many of the ids it has come to."""
+        with self._core.lock:
+            reader = self._core.registry.snapshot_reader()
+        known = np.flatnonzero(reader.contains(ids))
+        text, offsets = reader.gather(ids[known])
+        fitting = max(1, int(np.searchsorted(offsets, bytes_max, side="right")) - 1)
+        done = len(ids) if fitting >= len(known) else int(known[fitting])
+        known = known[:fitting]
+        return {"ids": ids[known], "text": text[: offsets[len(known)]], "offsets": offsets[: len(known) + 1]}, done
 
     # --- what all need ------------------------------------------------------------------------------------------------
 
@@ -173,3 +218,8 @@ class Owner:
         finally:
             with core.lock:
                 handle.close()
+
+
+def _is_long(steps: Int64Array) -> bool:
+    """Whether steps may look at many triples and make few rows of them."""
+    return bool((steps[:, layout.KEY_KIND] == layout.NEW).any() or (steps == layout.SAME)[:, KINDS].any())

@@ -8,6 +8,7 @@ from wukongs.cluster.reads.asking import Asking
 from wukongs.cluster.reads.distant_terms import DistantIds, DistantReader
 from wukongs.cluster.reads.divided_graph import DividedGraph
 from wukongs.cluster.reads.traffic import Owners
+from wukongs.query.terms.query_terms import DataTexts
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.term_registry import TermReader, TermRegistry
@@ -26,9 +27,12 @@ class OwnersReach:
         self.traffic = owners.traffic
         self.ids = DistantIds(registry, owners, keep or registry.keep_all)
 
-    def graph(self, own: BatchSet, sn: int) -> DividedGraph | None:
+    def graph(self, own: BatchSet, sn: int, texts: DataTexts | None = None) -> DividedGraph | None:
         assignment = self._owners.assignment()
-        return None if assignment.is_local else DividedGraph(Asking(self._owners, assignment, sn), own)
+        if assignment.is_local:
+            return None
+        kept = texts if isinstance(texts, DistantReader) else None
+        return DividedGraph(Asking(self._owners, assignment, sn, kept), own)
 
     def reader(self, own: TermReader) -> DistantReader:
         return DistantReader(own, self._owners)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wukongs.cluster.reads.requests import StepsRun, new_columns
+from wukongs.cluster.reads.requests import Operand, Segment, SharePlan, StepsRun, new_columns
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.plan_runner import PlanTables, run_tables
@@ -22,21 +22,27 @@ def run_share(
     asked: StepsRun, stored: BatchSet, default_graph: int, limits: Limits
 ) -> tuple[tuple[Int64Array, ...], int, list[int]]:
     """Run steps; return (columns, their length, rows after each step). Raises QueryTimeout, BudgetExceeded."""
-    columns, length = asked.columns, asked.length
-    counts = []
-    for number, step in enumerate(asked.steps):
-        parts = asked.stored[step[layout.PARTS_FROM] : step[layout.PARTS_TO]]
-        tables = _laid_out(step[np.newaxis].copy(), parts, stored, default_graph)
-        width = len(columns) + new_columns(step)
-        wanted = asked.rows_wanted if number == len(asked.steps) - 1 else None
+    plan, columns, length = asked.plan, asked.columns, asked.length
+    counts: list[int] = []
+    for segment, tables in zip(plan.segments, _laid_out(plan, stored, default_graph), strict=True):
+        steps = plan.steps[segment.first : segment.last]
+        width = len(columns) + new_columns(steps)
+        wanted = asked.rows_wanted if segment.last == len(plan.steps) else None
+        if segment.before is not None:
+            columns, length = _taken(columns, length, plan.shards[shards_of(_operand(segment.before, columns, length))])
         while True:
-            found, count = run_tables(tables, columns, length, width, limits, wanted)
-            kept = _answered(asked, step, found, count)
-            if wanted is None or count < wanted or len(kept) >= (asked.rows_wanted or 0):
+            made: list[int] = []
+            found, count = run_tables(tables, columns, length, width, limits, wanted, made)
+            if not segment.after:
+                columns, length = found, count
+                break
+            is_kept = _is_answered(plan, steps[-1], found, count)
+            if wanted is None or count < wanted or int(is_kept.sum()) >= (asked.rows_wanted or 0):
+                columns, length = _taken(found, count, is_kept)
+                made[-1] = length
                 break
             wanted *= 4  # too few of them are this node's to answer
-        columns, length = tuple(column[kept] for column in found), len(kept)
-        counts.append(length)
+        counts += made
     return columns, length, counts
 
 
@@ -50,25 +56,49 @@ def laid_out_parts(parts: Int64Array, stored: BatchSet) -> Int64Array:
     return made
 
 
-def _laid_out(steps: Int64Array, parts: Int64Array, stored: BatchSet, default_graph: int) -> PlanTables:
-    """Point one step at its parts of the local batches."""
-    made = laid_out_parts(parts, stored)
-    steps[0, layout.PARTS_FROM], steps[0, layout.PARTS_TO] = 0, len(made)
-    steps[0, layout.UNION], steps[0, layout.HIDING] = len(parts) > 1 or not stored.disjoint, bool(stored.tombstones)
-    return PlanTables(steps, made, stored.descriptors, default_graph)
+def _laid_out(plan: SharePlan, stored: BatchSet, default_graph: int) -> list[PlanTables]:
+    """Point the steps of each segment at their parts of the local batches. Kept until the batches change."""
+    mark, tables = plan.laid_out
+    if mark is not stored.mark:
+        tables = [_tables(plan, segment, stored, default_graph) for segment in plan.segments]
+        plan.laid_out = stored.mark, tables
+    found: list[PlanTables] = tables
+    return found
 
 
-def _answered(asked: StepsRun, step: Int64Array, columns: tuple[Int64Array, ...], length: int) -> Int64Array:
-    """Return the rows of a step's matches that the node is to answer for."""
+def _tables(plan: SharePlan, segment: Segment, stored: BatchSet, default_graph: int) -> PlanTables:
+    steps = plan.steps[segment.first : segment.last].copy()
+    made: list[Int64Array] = []
+    for step in steps:
+        parts = plan.stored[step[layout.PARTS_FROM] : step[layout.PARTS_TO]]
+        made.append(laid_out_parts(parts, stored))
+        step[layout.PARTS_FROM] = sum(map(len, made[:-1]))
+        step[layout.PARTS_TO] = step[layout.PARTS_FROM] + len(made[-1])
+        step[layout.UNION], step[layout.HIDING] = len(parts) > 1 or not stored.disjoint, bool(stored.tombstones)
+    return PlanTables(steps, np.concatenate(made), stored.descriptors, default_graph)
+
+
+def _operand(operand: Operand, columns: tuple[Int64Array, ...], length: int) -> Int64Array:
+    kind, reference = operand
+    return np.full(length, reference, np.int64) if kind == layout.CONSTANT else columns[reference]
+
+
+def _taken(columns: tuple[Int64Array, ...], length: int, is_kept: BoolArray) -> tuple[tuple[Int64Array, ...], int]:
+    if is_kept.all():
+        return columns, length
+    rows = np.flatnonzero(is_kept)
+    return tuple(column[rows] for column in columns), len(rows)
+
+
+def _is_answered(plan: SharePlan, step: Int64Array, columns: tuple[Int64Array, ...], length: int) -> BoolArray:
+    """Tell which of a step's matches the node is to answer for. bool[length]"""
 
     def operand(kind_at: int, at: int) -> Int64Array:
-        if step[kind_at] == layout.CONSTANT:
-            return np.full(length, step[at], np.int64)
-        return columns[int(step[at])]
+        return _operand((int(step[kind_at]), int(step[at])), columns, length)
 
-    keys, values = operand(layout.KEY_KIND, layout.KEY), operand(layout.VALUE_KIND, layout.VALUE)
-    deciding = keys
-    if step[layout.DIRECTION] == 1 and len(asked.split):
-        is_split: BoolArray = np.isin(operand(layout.PREDICATE_KIND, layout.PREDICATE), asked.split)
-        deciding = np.where(is_split, values, keys)
-    return np.flatnonzero(asked.shards[shards_of(deciding)])
+    deciding = operand(layout.KEY_KIND, layout.KEY)
+    if step[layout.DIRECTION] == 1 and len(plan.split):
+        is_split: BoolArray = np.isin(operand(layout.PREDICATE_KIND, layout.PREDICATE), plan.split)
+        deciding = np.where(is_split, operand(layout.VALUE_KIND, layout.VALUE), deciding)
+    answered: BoolArray = plan.shards[shards_of(deciding)]
+    return answered

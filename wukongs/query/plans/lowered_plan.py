@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wukongs.csparql.algebra import GraphRef
 from wukongs.csparql.terms import Variable
@@ -23,7 +23,8 @@ class LoweredPlan:
     """steps : int64[n, STEP_WIDTH], without parts; graphs: where each step looks; variables: the columns.
 
     is_void: a constant is a term that no data can have, so there is no match.
-    laid_out: the last outcome of with_parts, with the shapes of its dataset; none yet, or one.
+    laid_out: the last outcome of with_parts, with the shapes of its dataset; none yet, or one. cut: the same, of what
+    a Completion has made of the plan.
     """
 
     steps: Int64Array
@@ -33,3 +34,4 @@ class LoweredPlan:
     laid_out: list[tuple[tuple[SourceShape, ...], Int64Array, Int64Array]] = field(
         default_factory=list, repr=False, compare=False
     )
+    cut: list[tuple[object, Any]] = field(default_factory=list, repr=False, compare=False)

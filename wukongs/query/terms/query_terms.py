@@ -95,7 +95,7 @@ class QueryTerms:
     def __init__(self, registry: Resolver, reader: DataTexts, moment: Moment | None = None) -> None:
         self.moment = moment or Moment.of_now()
         self._registry = registry
-        self._reader = reader
+        self._reader = self.reader = reader
         self._computed: dict[int, str] = {}
         self._ids: dict[str, int] = {}
 
