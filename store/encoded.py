@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from wukongs.store.dtypes import CLASH_FIRST, BoolArray, Int64Array, UInt8Array
+from wukongs.store.slot_kernels import fill_slots, find_ids, take_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class TermTable:
 
     def take(self, rows: Int64Array) -> TermTable:
         """Return the terms with these numbers, in this order."""
-        starts, sizes = self.offsets[rows], self.offsets[rows + 1] - self.offsets[rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(sizes, out=offsets[1:])
-        places = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
-        return TermTable(self.ids[rows], offsets, self.text[places])
+        np.cumsum(self.offsets[rows + 1] - self.offsets[rows], out=offsets[1:])
+        text = np.empty(offsets[-1], np.uint8)
+        take_texts(self.text, self.offsets, rows, offsets, text)
+        return TermTable(self.ids[rows], offsets, text)
 
     def part(self, first: int, end: int) -> TermTable:
         """Return the terms with numbers first <= i < end; no array is copied but the offsets."""
@@ -145,6 +146,21 @@ def replace_ids(column: Int64Array, old: Int64Array, new: Int64Array) -> Int64Ar
     return np.where(old[found] == column, new[found], column)
 
 
+class TermRows:
+    """Finds the terms of a table by their ids. ids : int64[n]"""
+
+    def __init__(self, ids: Int64Array) -> None:
+        self._ids = ids
+        self._slots = np.zeros(1 << (2 * len(ids)).bit_length(), np.int32)
+        fill_slots(ids, len(ids), self._slots)
+
+    def of(self, column: Int64Array) -> Int64Array:
+        """Return the number of the first term with each id, -1 for an id without text there (inlined, unbound)."""
+        found = np.empty(len(column), np.int64)
+        find_ids(self._ids, self._slots, column, found)
+        return found
+
+
 class TermCutter:
     """Cuts rows out of encoded tuples, each cut with just the texts that its rows need.
 
@@ -153,17 +169,16 @@ class TermCutter:
 
     def __init__(self, encoded: Encoded) -> None:
         self._encoded = encoded
-        order = np.argsort(encoded.terms.ids, kind="stable")
-        sorted_ids = encoded.terms.ids[order]
+        terms = TermRows(encoded.terms.ids)
         columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs)
-        self._places = [_places(column, sorted_ids, order) for column in columns]
+        self._places = [terms.of(column) for column in columns]
 
     def cut(self, rows: Int64Array) -> Encoded:
         """Return the rows with these numbers, in this order."""
         encoded, term_count = self._encoded, len(self._encoded.terms)
         used = np.zeros(term_count + 1, np.bool_)
         for places in self._places:
-            used[places[rows]] = True
+            used[places[rows]] = True  # that of -1 is the last one
         terms = encoded.terms.take(np.flatnonzero(used[:term_count]))
         times = encoded.timestamps[rows] if len(encoded.timestamps) else encoded.timestamps
         return Encoded(
@@ -176,15 +191,6 @@ class TermCutter:
             encoded.clashes,
             signs(encoded.goes[rows]) if len(encoded.goes) else NO_SIGNS,
         )
-
-
-def _places(column: Int64Array, sorted_ids: Int64Array, order: Int64Array) -> Int64Array:
-    """Return the row of each id in the term table, len(sorted_ids) for an id without text there (inlined, unbound)."""
-    missing = len(sorted_ids)
-    if missing == 0:
-        return np.zeros(len(column), np.int64)
-    found = np.minimum(np.searchsorted(sorted_ids, column), missing - 1)
-    return np.where(sorted_ids[found] == column, order[found], missing)
 
 
 @dataclass(frozen=True, slots=True)

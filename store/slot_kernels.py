@@ -64,6 +64,24 @@ def flag_used(term_ids, slots, column, rows, used):
                 slot = (slot + 1) & slot_mask
 
 
+@njit
+def find_ids(term_ids, slots, column, found):
+    """Set found[i] to the first entry of the id column[i], -1 for one that is not in the table.
+
+    term_ids : int64[n_terms]; slots : their table; column, found : int64[n]."""
+    slot_mask = len(slots) - 1
+    shift = slot_shift(slots)
+    for i in range(len(column)):
+        found[i] = -1
+        slot = mix_id(column[i]) >> shift
+        while slots[slot] != 0:
+            entry = np.int64(slots[slot]) - 1
+            if term_ids[entry] == column[i]:
+                found[i] = entry
+                break
+            slot = (slot + 1) & slot_mask
+
+
 @njit_inline
 def copy_bytes(data, start, size, out, at):
     """Copy data[start:start + size] to out[at:], eight bytes at a time."""
@@ -74,6 +92,17 @@ def copy_bytes(data, start, size, out, at):
     while i < size:
         out[at + i] = data[start + i]
         i += 1
+
+
+@njit
+def take_texts(text, offsets, rows, taken_offsets, taken):
+    """Copy the texts with these numbers behind one another.
+
+    text : uint8[n_bytes]; offsets : int64[n + 1]; rows : int64[m]; taken_offsets : int64[m + 1], where each goes;
+    taken : uint8[taken_offsets[m]], written."""
+    for i in range(len(rows)):
+        start = offsets[rows[i]]
+        copy_bytes(text, start, offsets[rows[i] + 1] - start, taken, taken_offsets[i])
 
 
 @njit_inline

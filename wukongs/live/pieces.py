@@ -25,7 +25,7 @@ from wukongs.errors import DataError, StreamError
 from wukongs.live.header import OLDEST_LOGGED_VERSION, PROTOCOL_VERSION, Frame, read_header, write_header
 from wukongs.outcomes import Asked
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
-from wukongs.store.encoded import NO_SIGNS, Encoded, TermTable, signs
+from wukongs.store.encoded import NO_SIGNS, Encoded, TermRows, TermTable, signs
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -392,17 +392,15 @@ def check_ids(encoded: Encoded, where: str) -> None:
             strange &= column != UNBOUND
         if np.any(strange):
             raise DataError(f"{where}: expected term ids in {name}, found {column[strange][0]}")
-    known = np.sort(encoded.terms.ids)
-    if _are_strange(known) or np.any(known[1:] == known[:-1]) or _are_strange(encoded.clashes.ids):
+    ids, terms = encoded.terms.ids, TermRows(encoded.terms.ids)
+    is_distinct = np.array_equal(terms.of(ids), np.arange(len(ids)))
+    if _are_strange(ids) or not is_distinct or _are_strange(encoded.clashes.ids):
         raise DataError(f"{where}: expected distinct hash ids in its terms, found others")
-    used = np.concatenate([encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs])
-    used = np.unique(used[(used >= 0) & (used & INLINE_MARK == 0)])
-    missing = len(used)
-    if len(used) and len(known):
-        places = np.minimum(np.searchsorted(known, used), len(known) - 1)
-        missing = int(np.count_nonzero(known[places] != used))
+    missing = 0
+    for column in (encoded.subjects, encoded.predicates, encoded.objects, encoded.graphs):
+        missing += int(np.count_nonzero((terms.of(column) < 0) & (column >= 0) & (column & INLINE_MARK == 0)))
     if missing:
-        raise DataError(f"{where}: expected the text of every term, found {missing} terms without")
+        raise DataError(f"{where}: expected the text of every term, found {missing} without")
 
 
 def _are_strange(ids: Int64Array) -> bool:

@@ -258,7 +258,7 @@ def test_lies_in_the_columns_are_named() -> None:
     unbound = replace(encoded, subjects=np.array([-1, 3, 5]))
     refused(replace(piece, encoded=unbound), "expected term ids in subjects, found -1")
     stranger = replace(encoded, objects=np.array([encoded.objects[0], 2, 4]))
-    refused(replace(piece, encoded=stranger), "expected the text of every term, found 2 terms without")
+    refused(replace(piece, encoded=stranger), "expected the text of every term, found 2 without")
     twice = replace(encoded, terms=encoded.terms.take(np.array([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])))
     refused(replace(piece, encoded=twice), "expected distinct hash ids in its terms")
     short = _arrow({"a": pa.array([1])})

@@ -100,7 +100,7 @@ GOOD = tuples_packet("x", [tuples(2), tuples(1)])
         ({"sizes": [[1 << 80, 5, 0]]}, {}, "array subjects: expected int64"),
         ({"sizes": [[3, 5, 0]]}, {}, "sizes of 5 terms and 0 clashes, found 9 and 0"),
         ({"sizes": [[3, 9, 1]]}, {}, "sizes of 9 terms and 1 clashes, found 9 and 0"),
-        ({"sizes": [[2, 4, 0], [1, 5, 0]]}, {}, "expected the text of every term, found . terms without"),
+        ({"sizes": [[2, 4, 0], [1, 5, 0]]}, {}, "expected the text of every term, found . without"),
         ({}, {"graphs": np.zeros(3, np.int32)}, "array graphs: expected int64.3., found int32.3."),
         ({}, {"timestamps": np.zeros(2, np.int64)}, "array timestamps: expected int64.3., found int64.2."),
         ({}, {"objects": np.array([1, -9, 1])}, "x: expected term ids in objects, found -9"),
