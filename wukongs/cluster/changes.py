@@ -15,6 +15,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -163,6 +164,15 @@ class Changes:
         if refused is not None:
             raise refused
         return applied.sn
+
+
+def ahead(chunks: Iterator[Encoded]) -> Iterator[Encoded]:
+    """Yield chunks; the next one is read meanwhile, in a thread of its own."""
+    with ThreadPoolExecutor(1, "wukongs-load") as reading:
+        coming = reading.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reading.submit(next, chunks, None)
+            yield chunk
 
 
 def stage(store: NodeStore, packet: Packet, hold: Callable[[str, int, Sequence[str | None]], object]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wukongs.cluster.backups import Backups
-from wukongs.cluster.changes import Changes
+from wukongs.cluster.changes import Changes, ahead
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
@@ -120,7 +120,7 @@ class ClusterBackend:
             return self._shown(known)
         if graph is not None:
             self._claims.settle_texts([graph.text])
-        chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
+        chunks = ahead(read_in_order(reader, on_malformed, strict=on_malformed is None))
         return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,4 +38,4 @@ def test_terms_are_taken_with_their_texts(is_read_only: bool) -> None:
         assert taken.ids.tolist() == rows
         assert taken.is_divided
         bounds = taken.offsets.tolist()
-        assert [taken.text[a:b].tobytes() for a, b in zip(bounds, bounds[1:], strict=False)] == [texts[r] for r in rows]
+        assert [taken.text[a:b].tobytes() for a, b in pairwise(bounds)] == [texts[r] for r in rows]
