@@ -54,7 +54,7 @@ from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
-from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, MoveQuery, RegisterQuery, Sn
+from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, NameReaders, RegisterQuery, Sn
 from wukongs.query.limits import Limits, current
 from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
@@ -210,8 +210,8 @@ class ClusterBackend:
     def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:
         """The query runs on this node, which holds its windows whole from now on.
 
-        If another node ran the query, with the same text, and was taken out since, this node takes it over: windows
-        that ended meanwhile may be missing."""
+        If another node ran the query, with the same text, and was taken out since, and this node has taken it over, it
+        goes on. Raises StreamError too if it runs elsewhere by now."""
         assert query.registration is not None
         name = query.registration.name
         core = self._core
@@ -229,25 +229,24 @@ class ClusterBackend:
         self._claims.settle_texts([*(term.text for term in constants_of(query)), *terms_of_bindings(source.bindings)])
         me, payload = self._host.me.node, Registration(source, from_ms).payload()
         makes_key = self._host.node.control.key_of(name) if makes else ""
-        record: RegisterQuery | MoveQuery = RegisterQuery(name, self._keys_of(query), (me,), payload, makes_key)
-        left = free_name(self._host, self._store, name, source)
-        if left is not None:
-            homes = tuple(sorted(left.nodes))
-            record = MoveQuery(name, (me,), before=homes)
-            log.warning("query %s goes on here; windows that ended since node %s went may be missing", name, homes)
+        if free_name(self._host, self._store, name, source):
+            return self._taken_over(name, on_result)
         try:
-            is_news = self._submit(record)
+            is_news = self._submit(RegisterQuery(name, self._keys_of(query), (me,), payload, makes_key))
         except StreamError:  # the log had another query first, with which this one would be a cycle
             self.close_query(name)
             raise
         if not is_news:
             raise StreamError(f"a query named {name} is registered already: close it first")
+        return self._taken_over(name, on_result)
+
+    def _taken_over(self, name: str, on_result: OnResult | None) -> RegisteredQuery:
+        """Return a query that runs here, for whoever has registered it."""
         registered = self._store.query(name)
         if registered is None:
             raise StreamError(f"query {name} was closed while it was being registered")
-        if on_result is not None:
-            with core.lock:
-                registered.attach(on_result)
+        with self._core.lock:
+            registered.attach(on_result)
         return registered
 
     def _serve_readers(self, query: Query) -> None:
@@ -356,7 +355,7 @@ class ClusterBackend:
         seconds = current().within(RECORD_S)
         host.wait_until(lambda node: not closing_here(node, store), seconds, "the ends of queries")
 
-    def _submit(self, record: DeclareStream | DropStream | RegisterQuery | MoveQuery | AlterQuery) -> bool:
+    def _submit(self, record: DeclareStream | DropStream | RegisterQuery | AlterQuery) -> bool:
         """Hand in a record, and return once reads see it on all nodes that answer; False if it is no news."""
         try:
             sn = self._host.carry_out(ev.Submitted(record), current().within(RECORD_S))
@@ -371,6 +370,11 @@ class ClusterBackend:
         known = self._host.node.control.queries.get(name)
         if known is not None and known.nodes.keys() == {self._host.me.node}:
             self._host.post(ev.Submitted(DropQuery(name, known.since)))
+
+    def name_readers(self, name: str, group: str) -> None:
+        known = self._host.node.control.queries.get(name)
+        if known is not None and group not in known.groups:
+            self._host.post(ev.Submitted(NameReaders(name, group, known.since)))
 
     def settle(self, timeout_s: float | None) -> None:
         """Waits for all nodes."""

@@ -288,10 +288,7 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any], b
             **head,
             "streams": [part.facts for part in streams],
             "keys": dict(records.shown_keys),
-            "homes": {
-                name: [found.index, found.streams, found.payload, nodes]
-                for name, (found, nodes) in records.homes.items()
-            },
+            "homes": {name: [*found.told(), nodes] for name, (found, nodes) in records.homes.items()},
         }
         stored = collect_stored(store, wanted, base, packed(sn), facts)
         return replace(stored, streams=streams, staged=store.staged())

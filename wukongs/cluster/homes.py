@@ -34,31 +34,34 @@ def closing_here(node: Node, store: NodeStore) -> bool:
     )
 
 
-def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> Registered | None:
-    """Wait until a query of this name and source may be registered; return the one that it goes on with, if a node
-    that was taken out has left one.
+def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> bool:
+    """Wait until a query of this name may be registered; return whether it is one with this source that another node
+    has left and this one has taken over.
 
     Raises StreamError (the name is taken), NodeUnavailable (by a query of a node that does not answer)."""
     began_s = time.monotonic()
     while (known := host.node.control.queries.get(name)) is not None:
         seen = host.node
         homes = known.nodes.keys()
-        if not homes & seen.control.with_role(Role.IN):
-            if read_registration(known.payload, name).source == source:
-                return known
+        is_left = not homes & seen.control.with_role(Role.IN)
+        is_same = read_registration(known.payload, name).source == source
+        if is_left and not is_same:
             _drop(host, name, known)
             continue
+        here = store.query(name) if homes == {seen.me.node} else None
+        if here is not None and here.is_recovered and is_same:
+            return True
         silent = sorted(home for home in homes if is_silent(seen, home))
-        is_closed = homes == {seen.me.node} and store.query(name) is None
+        is_coming = is_left or (homes == {seen.me.node} and here is None)  # or it was closed here
         waited_s = time.monotonic() - began_s
-        if silent and (waited_s > OUT_S or not all(map(seen.control.is_covered_without, silent))):
+        if silent and not is_left and (waited_s > OUT_S or not all(map(seen.control.is_covered_without, silent))):
             raise NodeUnavailable(
                 f"query {name} is registered at node {silent[0]}, which does not answer. Start it, or all nodes, anew"
             )
-        if not silent and waited_s > (OUT_S if is_closed else PATIENCE_S):
+        if (is_left or not silent) and waited_s > (OUT_S if is_coming else PATIENCE_S):
             raise StreamError(f"a query named {name} is registered already: close it first")
         host.wait_until(lambda node, seen=seen: node is not seen, OUT_S, "a pulse")  # type: ignore[misc]
-    return None
+    return False
 
 
 def _drop(host: Host, name: str, known: Registered) -> None:

@@ -29,7 +29,7 @@ from wukongs.errors import NOT_KNOWN, NodeUnavailable, OutcomeUnknown, WukongsEr
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import THE_FIRST, Control
-from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.messages import Body, Delivered, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.progress import oldest_held
 from wukongs.protocol.records import Membership, Record, Role, Sn, Vts, record_key
@@ -105,13 +105,16 @@ class Store(Protocol):
 
 
 class Held(Protocol):
-    """The fields of events.Reading."""
+    """The fields of events.HeldReads; of delivered the tick."""
 
     @property
     def oldest_sn(self) -> Sn | None: ...
 
     @property
     def oldest_firing(self) -> int | None: ...
+
+    @property
+    def delivered(self) -> int | None: ...
 
 
 class Disk(Protocol):
@@ -606,7 +609,8 @@ class Host:
         if self.is_installed:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
-            self.take(ev.HeldReads(held.oldest_sn, held.oldest_firing))
+            come = None if held.delivered is None else Delivered(held.delivered, self.node.control.index)
+            self.take(ev.HeldReads(held.oldest_sn, held.oldest_firing, come))
             settled = self.disk.settled(self.node.control.index)
             if settled > self.node.settled:
                 self.take(ev.Settled(settled))

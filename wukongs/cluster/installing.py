@@ -306,10 +306,7 @@ def install(store: NodeStore, taken: Taken, entries: Sequence[TraceEntry]) -> No
             key = facts["standing"]["key"]
             dropped_to = max(one["shares_dropped_to"] for h in taken.heads for one in h["streams"] if _is(one, key))
             streams[facts["name"]] = _stream(store, facts, taken.streams[key], dropped_to)
-        homes = {
-            name: (RecordedQuery(index, tuple(keys), payload), tuple(nodes))
-            for name, (index, keys, payload, nodes) in head["homes"].items()
-        }
+        homes = {name: (RecordedQuery.of(told), tuple(nodes)) for name, (*told, nodes) in head["homes"].items()}
         store.records.restore(sn, streams, head["keys"], homes)
         for change, chunks in taken.staged.items():
             store.staging.adopt(change, chunks)

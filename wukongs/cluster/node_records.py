@@ -10,11 +10,12 @@ and kept for the proposer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,17 @@ from wukongs.cluster.node_payloads import (
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.staging import Staging
+from wukongs.cluster.take_over import needs_after_ms, place_of
 from wukongs.cluster.times import ms_of, packed
-from wukongs.errors import DataError, StreamError, WukongsError
-from wukongs.live.core import Core
+from wukongs.csparql.algebra import Query
+from wukongs.errors import DataError, GapError, StreamError, WukongsError
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
-from wukongs.live.joined_queries import JoinedQueries
+from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream_state import StreamState
+from wukongs.live.window_log import OWN, Come
 from wukongs.live.windows import reads_stored
 from wukongs.protocol.records import (
     AlterQuery,
@@ -49,6 +54,7 @@ from wukongs.protocol.records import (
     EndStream,
     LateJoin,
     MoveQuery,
+    NameReaders,
     Record,
     ReEncode,
     RegisterQuery,
@@ -103,6 +109,23 @@ def _cycle(name: str) -> StreamError:
     )
 
 
+def _coming(name: str, found: RecordedQuery, is_new: bool, come: int | None) -> Coming:
+    """Return what is known of a query on its way here. come: as in MoveQuery. Raises as parse_continuous, DataError."""
+    source, from_ms, _ = read_registration(found.payload, name)
+    if is_new or come is None:
+        return Coming(from_ms if is_new else None)
+    come_ms = ms_of(come) if come else None
+    known = [ms for ms in (from_ms, come_ms, found.altered_ms) if ms is not None]
+    if not known:
+        return Coming(None, NOT_YET_MS)
+    after_ms = max(known)
+    lacks_ms = come_ms if come_ms is not None and after_ms == found.altered_ms else after_ms
+    query = parse_continuous(source)
+    needs_ms = needs_after_ms(query, after_ms)
+    begun_ms = max((ms for ms in (from_ms, found.altered_ms) if ms is not None), default=None)
+    return Coming(after_ms, lacks_ms, begun_ms, needs_ms, needs_ms if reads_stored(query) else None)
+
+
 def _names(keys: Collection[str]) -> list[str]:
     """Return the names of streams by their keys."""
     return [key.split(" ")[0] for key in keys]
@@ -115,11 +138,37 @@ def _dropped_name(state: StreamState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RecordedQuery:
-    """A query that some node runs, by its record. streams: their keys."""
+    """A query that some node runs, by its record. streams: their keys; altered_ms: of the last change of its text, or
+    the end of a pause; groups: of its readers that have a name."""
 
     index: int
     streams: tuple[str, ...]
     payload: str
+    altered_ms: int | None = None
+    groups: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(told: Sequence[Any]) -> RecordedQuery:
+        """Return what `told` has given."""
+        index, streams, payload, altered_ms, groups = told
+        return RecordedQuery(index, tuple(streams), payload, altered_ms, tuple(groups))
+
+    def told(self) -> list[Any]:
+        """Return it as JSON."""
+        return [self.index, self.streams, self.payload, self.altered_ms, self.groups]
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A query on its way to this node. after_ms: it fires after this time (None: that is not known); lacks_ms: readers
+    have its windows up to there, None: its home is not gone; begun_ms: it has nothing to compare with before, None:
+    that is not known; needs_ms, stored_ms: it reads slices, and the stored graph, from there on."""
+
+    after_ms: int | None
+    lacks_ms: int | None = None
+    begun_ms: int | None = None
+    needs_ms: int | None = None
+    stored_ms: int | None = None
 
 
 class AppliedUpdates:
@@ -171,11 +220,19 @@ class NodeRecords:
         """Gives what a data folder has of a query that is registered again."""
         self.homes: dict[str, tuple[RecordedQuery, tuple[int, ...]]] = {}
         """The queries whose registration is exposed, and the nodes that run them."""
+        self.coming: dict[str, Coming] = {}
+        """Those that this node is to run, until it does."""
+        self.has_come = False
+        """One of them has come, or is new, since that was last asked."""
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
         """Take in a committed record; what has an SN takes effect when that is exposed."""
         if isinstance(record, ReEncode):
             self._terms.re_encode(record.text)
+        if isinstance(record, NameReaders) and (known := self._registered.get(record.query)) is not None:
+            self._registered[record.query] = replace(known, groups=(*known.groups, record.group))
+            if record.query in self.homes:
+                self.homes[record.query] = self._registered[record.query], self.homes[record.query][1]
         if sn is not None:
             run, is_ready = self._effect(index, record, sn)
             self._exposure.add_due(Due(sn, lambda: self._try(index, run), is_ready))
@@ -225,10 +282,12 @@ class NodeRecords:
                     self.streams[makes].state.is_made = True
                 self._registered[name] = RecordedQuery(index, streams, payload)
                 return self._run_on(name, nodes, is_new=True)
-            case MoveQuery(query=name, nodes=nodes) if name in self._registered:
-                return self._run_on(name, nodes, is_new=False)
+            case MoveQuery(query=name, nodes=nodes, come=come) if name in self._registered:
+                return self._run_on(name, nodes, is_new=False, come=come)
             case AlterQuery(query=name, streams=streams, payload=payload) if name in self._registered:
-                self._registered[name] = replace(self._registered[name], streams=streams, payload=payload)
+                self._registered[name] = replace(
+                    self._registered[name], streams=streams, payload=payload, altered_ms=ms_of(sn.tick)
+                )
                 return self._alter_on_home(name, self._registered[name])
             case DropQuery(query=name):
                 return self._drop_query(name), _ready
@@ -344,34 +403,44 @@ class NodeRecords:
     # --- queries ------------------------------------------------------------------------------------------------------
 
     def _run_on(
-        self, name: str, nodes: Collection[int], *, is_new: bool
+        self, name: str, nodes: Collection[int], *, is_new: bool, come: int | None = None
     ) -> tuple[Callable[[], None], Callable[[], bool]]:
-        found = self._registered[name]
+        """come: as in MoveQuery."""
+        found, place = self._registered[name], Coming(None)
+        if self._me in nodes:
+            with suppress(WukongsError):  # else it is said when it is to run
+                place = _coming(name, found, is_new, come)
+            self.coming[name], self.has_come = place, True
 
         def run() -> None:
             self.homes[name] = found, tuple(nodes)
+            self.coming.pop(name, None)
+            self.has_come = True
             state = self._core.streams.get(name)
             if state is not None and state.is_made and self._injector.made.get(name) is None:
                 self._injector.made.add(state)
             if self._me in nodes:
-                self._register(name, found, is_new=is_new)
+                self._register(name, found, is_new=is_new, lost=place if place.lacks_ms is not None else None)
             else:
                 self._stop(name, found)
 
-        return run, (lambda: self._is_home_of(found.streams)) if self._me in nodes else _ready
+        is_home = partial(self._is_home_of, found.streams, place.needs_ms)
+        return run, is_home if self._me in nodes else _ready
 
-    def _is_home_of(self, streams: Collection[str]) -> bool:
-        """Begin to keep whole slices of some streams; tell whether those that are exposed are here."""
+    def _is_home_of(self, streams: Collection[str], needs_ms: int | None = None) -> bool:
+        """Begin to keep whole slices of some streams; tell whether those that are exposed are here. needs_ms: they are
+        needed from there on, if other nodes have them."""
         found, shown_ms = [self.streams[key] for key in streams if key in self.streams], self._exposure.exposed_ms()
         for stream in found:
             if not stream.is_home:
-                stream.become_home()
+                stream.become_home(needs_ms)
         if any(stream.missing_at(shown_ms, is_ahead=True) for stream in found):
             self._ask_for_slices()
         return all(stream.missing_at(shown_ms) is None for stream in found)
 
-    def _register(self, name: str, found: RecordedQuery, *, is_new: bool) -> None:
-        """Run a query here. is_new: from the event time that its record says; else it goes on from what is shown."""
+    def _register(self, name: str, found: RecordedQuery, *, is_new: bool, lost: Coming | None = None) -> None:
+        """Run a query here. is_new: from the event time that its record says; lost: its home is gone; else it goes on
+        from what is shown."""
         if self._joined.get(name) is not None:
             return
         try:
@@ -380,18 +449,45 @@ class NodeRecords:
             if query.registration is None or query.registration.name != name:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query)
-            if not is_new:
+            made, came = self._injector.made.get(name), dict[str, Come]()
+            if lost is not None and lost.after_ms is not None and lost.lacks_ms is not None:
+                decided_ms = None if made is None else made.goes_on_from(None, is_stored=False)
+                shown_ms = max([self._exposure.exposed_ms(), *self._closed_of(query)])
+                after_ms, lacks_ms = lost.after_ms, lost.lacks_ms
+                from_ms, come = place_of(self._core, query, after_ms, lacks_ms, decided_ms, lost.begun_ms, shown_ms)
+                came = dict.fromkeys([OWN, *found.groups], come)
+                log.warning("query %s goes on here, after %d ms; its home is gone", name, from_ms)
+                if come.gap is not None:
+                    log.error("%s", GapError(name, *come.gap))
+            elif lost is None and not is_new:
                 from_ms = counts_from(self._core, query, self._closed_ms)
-                if (made := self._injector.made.get(name)) is not None:
+                if made is not None:
                     from_ms = made.goes_on_from(from_ms, reads_stored(query))
             returned = self.returned(found.index)
-            if is_paused or returned or self._joined.join(query, source, None, from_ms, found.index) is None:
-                alone = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
-                alone.is_paused = is_paused
+            is_alone = is_paused or returned or found.groups
+            running: JoinedQuery | ContinuousQuery | None = None
+            if not is_alone:
+                running = self._joined.join(query, source, None, from_ms, found.index, came)
+            if running is None:
+                running = register_query(self._core, self._injector, query, None, source, found.index, from_ms)
+                running.is_paused = is_paused
+                if from_ms is not None and came:
+                    running.restore_cursors(came)
+                    running.skip_to(from_ms)
                 if returned is not None:
-                    returned.give_to(alone)
+                    returned.give_to(running)
+                else:
+                    for group in found.groups if came else ():
+                        told = {"op": "cursor", "query": name, "of": found.index, "group": group}
+                        self._core.journal.commit({**told, "come": came[group].as_json()})
+            running.is_recovered = lost is not None
         finally:
             self._leave(found.streams)
+
+    def _closed_of(self, query: Query) -> list[int]:
+        """Return up to where the streams of a query's windows are closed."""
+        states = (self._core.stream(window.stream) for window in query.dataset.windows)
+        return [state.closed_ms for state in states if state.closed_ms is not None]
 
     def _closed_ms(self, state: StreamState) -> int | None:
         """Return up to where a stream is closed, None if no stream batch of it is: its writer has only said that it is

@@ -52,6 +52,8 @@ from wukongs.wire.assignment import SHARD_COUNT
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import ShardMap
 
+DELIVERED_S = 0.25
+"""How often is looked which windows readers have: all queries are looked through."""
 HELD_ENTRIES_MAX = 64
 """Each SN that stays readable is a batch that every read looks into."""
 
@@ -67,11 +69,12 @@ class MissingSlices:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """For the protocol's Reading: nobody here reads, or will begin to read, before this SN, or needs slices of stream
-    batches that end at or before this tick."""
+    """For the protocol's HeldReads: nobody here reads, or will begin to read, before this SN, or needs slices of stream
+    batches that end at or before this tick; delivered: readers of all queries here have their windows up to there."""
 
     oldest_sn: Sn
     oldest_firing: int
+    delivered: int | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +112,7 @@ class NodeStore:
         )
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
+        self._delivered_now, self._delivered_at_s = (0, 0), float("-inf")
         if not self._is_alone:
             self.core.arrangement.trace.keep_from(0)
 
@@ -418,7 +422,30 @@ class NodeStore:
             times += [stream.whole_to * stream.state.batch_ms for stream in homes]
             for query in self.injector.queries.values():
                 times += query.keep_after_ms().values()
-            return Held(unpacked(oldest_sn), tick_at(min(times)))
+            times += [place.needs_ms for place in self.records.coming.values() if place.needs_ms is not None]
+            delivered, read_sn = self._delivered()
+            return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered)
+
+    def _delivered(self) -> tuple[int, int]:
+        """Return the tick up to which readers have windows, and the SN from which on the rest reads the stored graph,
+        if as much is held. Queries are not looked through each time: what was true stays so, but for those that have
+        come."""
+        if (now_s := time.monotonic()) - self._delivered_at_s > DELIVERED_S or self.records.has_come:
+            self._delivered_at_s, self.records.has_come = now_s, False
+            shown_ms, coming = ms_of(self.exposure.shown), self.records.coming.values()
+            all_ms, stored_ms = [shown_ms], list[int]()
+            for query in self.injector.queries.values():
+                if (ms := query.delivered_ms()) is not None:
+                    all_ms.append(ms)
+                    if query.windows.reads_stored:
+                        stored_ms.append(max(ms, shown_ms - query.history_ms) - query.period_ms)
+            all_ms += [place.after_ms for place in coming if place.after_ms is not None]
+            stored_ms += [place.stored_ms for place in coming if place.stored_ms is not None]
+            read_sn = packed(Sn(tick_at(min(stored_ms)), 0)) if stored_ms else NOTHING_KEPT
+            self._delivered_now = tick_at(min(all_ms)), read_sn
+        delivered, read_sn = self._delivered_now
+        recent = self.core.arrangement.trace.entries()[-HELD_ENTRIES_MAX:]
+        return delivered, max(read_sn, recent[0].lower) if recent else read_sn
 
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         """Keep the graph readable at the cluster's oldest SN and at the newest SNs from there on, HELD_ENTRIES_MAX of

@@ -286,8 +286,9 @@ class NodeStream:
 
     # --- whole slices -------------------------------------------------------------------------------------------------
 
-    def become_home(self) -> None:
-        """Keep whole slices from now on, and as many of those exposed already as an embedded engine would have.
+    def become_home(self, needs_ms: int | None = None) -> None:
+        """Keep whole slices from now on, and as many of those exposed already as an embedded engine would have, or from
+        a time on.
 
         At least one is asked for, because its answer also has the counts of earlier rows."""
         state = self.state
@@ -295,7 +296,8 @@ class NodeStream:
         self.is_home = True
         self.whole_to = self.before
         if state.closed_ms is not None:
-            kept_after = (state.closed_ms - state.history_ms) // state.batch_ms
+            kept_after_ms = state.closed_ms - state.history_ms
+            kept_after = (kept_after_ms if needs_ms is None else min(kept_after_ms, needs_ms)) // state.batch_ms
             self.whole_to = max(self.before, min(kept_after, state.closed_ms // state.batch_ms - 1))
 
     def leave_home(self) -> Int64Array:

@@ -99,6 +99,9 @@ class Rows(Protocol):
     def alike_to_ms(self, at_ms: int) -> int:
         """Return up to when firings are for the same rows as the one at a time. Called with the lock held."""
 
+    def untaken_ms(self) -> int | None:
+        """Return the end of the oldest window that is held here for its readers. Called with the lock held."""
+
     def told(self) -> str:
         """Return what EXPLAIN and why() say of it."""
 
@@ -194,6 +197,8 @@ class ContinuousQuery:
         self._is_replaced = False
         self._is_firing = False
         """A firing was picked, and has not been reported yet."""
+        self._picked_ms = -LAST_MS
+        """The last that was picked."""
         if on_result is not None:
             self._readers.call(schedule.callbacks, on_result)
 
@@ -572,6 +577,11 @@ class ContinuousQuery:
         """The period at whose multiples it fires: of one whose windows all count, what divides its stream batches."""
         return firing_period(self.step_ms, self._states.values())
 
+    @property
+    def history_ms(self) -> int:
+        """How long slices of all its streams are kept."""
+        return min((state.history_ms for state in self._states.values()), default=0)
+
     def reads(self, stream_iri: str) -> bool:
         """Tell whether one of its windows is over a stream."""
         return stream_iri in self._states
@@ -580,6 +590,16 @@ class ContinuousQuery:
         """Return a time before which all firings were picked, None if it has none yet. Called with the lock held."""
         self.next_firing()
         return None if self._next_ms is None else self._next_ms - 1
+
+    def delivered_ms(self) -> int | None:
+        """Return the time up to which its readers have all windows, None if it has not fired yet. Called with the lock
+        held."""
+        if self._next_ms is None:
+            return None
+        fired_ms = self._picked_ms if self._is_firing else self._next_ms
+        untaken_ms = self._readers.untaken_ms(is_stream=self.is_stream)
+        in_group_ms = None if self.group is None else self.group.untaken_ms()
+        return min(ms for ms in (fired_ms, untaken_ms, in_group_ms) if ms is not None) - 1
 
     def decided_ms(self) -> int | None:
         """Do as Producer.decided_ms."""
@@ -775,7 +795,7 @@ class ContinuousQuery:
         if is_compared and self.step_ms is not None and self.windows.has_lost_of(at_ms - self.step_ms):
             self.reporter.go_on_no_more()
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
-        self._is_firing = True
+        self._is_firing, self._picked_ms = True, at_ms
         plans = self.compiled if reading.dataset is None and reading.error is None else None
         deltas = None
         twin = None if plans is None else picked.twins.get(self._twins)
@@ -794,7 +814,7 @@ class ContinuousQuery:
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
         self.skip_to(at_ms)
-        self._last_ms = at_ms
+        self._last_ms = self._picked_ms = at_ms
         self._is_firing = True
 
     def go_on_from(self, other: ContinuousQuery, since_ms: int) -> None:

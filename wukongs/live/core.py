@@ -67,6 +67,9 @@ class QueryLog(Protocol):
     def close_query(self, name: str) -> None:
         """Note that a query that ran here was closed. Called with the lock held; nobody waits."""
 
+    def name_readers(self, name: str, group: str) -> None:
+        """Note that a query has a group of readers, wherever it runs later. Called with the lock held; nobody waits."""
+
     def catch_up(self) -> None:
         """Wait, but not for ever, until what was pushed is seen and has fired. Called without the lock."""
 

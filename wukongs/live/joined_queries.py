@@ -380,6 +380,14 @@ class JoinedGroup:
         later = self._since_ms[: len(self.members)]
         return int(np.min(later[later > at_ms], initial=_GONE_MS)) - 1
 
+    def untaken_ms(self) -> int | None:
+        """Do as continuous.Rows.untaken_ms."""
+        with self._core.unread.lock:
+            found = [ms for blocks in (*self._before, self.blocks) if (ms := blocks.untaken_ms()) is not None]
+            read = (one for one in self.members if one is not None and one.is_read)
+            found += [ms for one in read if (ms := one.readers.untaken_ms(is_stream=False)) is not None]
+            return min(found, default=None)
+
     def told(self) -> str:
         """Do as continuous.Rows.told."""
         return f"each firing answers {self.count} queries of one shape together"

@@ -114,6 +114,10 @@ class QueryGroup:
         return False
 
     @staticmethod
+    def untaken_ms() -> None:
+        """The windows of the queries of a table are held as one query's."""
+
+    @staticmethod
     def alike_to_ms(at_ms: int) -> int:
         """They are always the same."""
         return FOREVER_MS

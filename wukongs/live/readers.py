@@ -62,6 +62,8 @@ class Readers:
                     if not self.log.is_closed:
                         change = {"op": "cursor", "query": self.log.query, "of": self._lsn, "group": name}
                         self._core.journal.commit({**change, "come": [come.through_ms]})
+                        if self._core.query_log is not None:
+                            self._core.query_log.name_readers(self.log.query, name)
                 except BaseException:
                     found.close()
                     raise
@@ -86,6 +88,12 @@ class Readers:
         """The time up to which all have read the windows before a restart, or have them."""
         had_ms = min(cursor.had_ms for cursor in (self.own, *self._groups.values()))
         return max(had_ms, self.returned_ms)
+
+    def untaken_ms(self, *, is_stream: bool) -> int | None:
+        """Return the end of the oldest window that some reader may not have, None if there is none. is_stream: what the
+        query makes is read by others. Where all is read by these, or by groups, nobody may ever ask for the rest."""
+        is_unused = not self.own.is_asked and (is_stream or bool(self._groups))
+        return self.log.untaken_ms(self.own if is_unused else None)
 
     def close(self) -> None:
         """End the log: nobody is called any more, and what waits can still be read."""

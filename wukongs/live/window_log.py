@@ -373,6 +373,13 @@ class WindowLog:
                 found.append(entry if entry.stretch is None else entry.part(entry.stretch.after(begin_ms - 1)))
             return found
 
+    def untaken_ms(self, but: Cursor | None) -> int | None:
+        """Return the end of the oldest window with which some cursor has not done, None if there is none. but: a cursor
+        that does not matter."""
+        with self.changed:
+            found = (one.untaken_ms() for one in self._cursors if one is not but)
+            return min((ms for ms in found if ms is not None), default=None)
+
     def detach(self) -> None:
         """Take what the source has, and nothing more: from now on windows are put. Called with the lock held."""
         self.draw()
@@ -437,6 +444,8 @@ class Cursor:
         """The newest window, until it is confirmed."""
         self._through_ms = None if come is None else come.through_ms
         """Up to where windows were confirmed; acknowledged is what comes before all of those in _fetched."""
+        self.is_asked = False
+        """Whether somebody has asked for a window."""
         self.had_ms = -LAST_MS if self._through_ms is None else self._through_ms
         """Windows up to there were read before a restart, and are not read again."""
         if come is not None and come.gap is not None:
@@ -451,6 +460,12 @@ class Cursor:
     def has_more(self) -> bool:
         """Whether something that was put waits to be read. Called with the lock held."""
         return bool(self._waiting)
+
+    def untaken_ms(self) -> int | None:
+        """Return the end of the oldest window that is not confirmed. Called with the lock held."""
+        waiting = next((one.begin_ms for one in self._waiting if one.gap is None), None)
+        known = (waiting, *(one.begin_ms for one in self._fetched if one.gap is None))
+        return min((ms for ms in known if ms is not None), default=None)
 
     def had(self, end_ms: int) -> bool:
         """Tell whether a window was read before a restart."""
@@ -563,6 +578,7 @@ class Cursor:
         all behind it that are alike, as they stand in the log."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
+            self.is_asked = True
             self.log.draw()
             while not self._waiting:
                 left = None if deadline is None else deadline - time.monotonic()

@@ -26,6 +26,7 @@ from wukongs.protocol.records import (
     LateJoin,
     Membership,
     MoveQuery,
+    NameReaders,
     OpenPartition,
     Position,
     Record,
@@ -99,13 +100,17 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Registered:
     """A registered query. nodes: those that keep slices for it, complete from the first stream batch after this SN
-    on. changes: how many there were."""
+    on. changes: how many there were. placed: the index of the record that brought it to these nodes; come: as in that
+    MoveQuery; groups: the named ones of its readers."""
 
     streams: tuple[str, ...]
     nodes: Mapping[Int64, Sn]
     payload: str
     since: Sn
     changes: Int64 = 0
+    placed: Int64 = 0
+    come: Int64 | None = None
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,8 @@ class Control:
     each once.
 
     life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
-    declared under it last. exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
+    declared under it last. homeless: the queries of which no node is IN; moved: the index of the last MoveQuery.
+    exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
     "tick" and "minor" of its SN, and "index" of its record; view: the index of the last membership record; marks,
     updates, advances and joins are in order. floor: records before this SN may have been forgotten here (`forget`); the
     rest is the same on every node at one index."""
@@ -154,6 +160,8 @@ class Control:
     keys: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Int64] = field(default_factory=dict)
     queries: Mapping[str, Registered] = field(default_factory=dict)
+    homeless: frozenset[str] = frozenset()
+    moved: Int64 = 0
     exceptions: Mapping[str, Int64] = field(default_factory=dict)
     outcomes: Outcomes = field(default_factory=Outcomes)
     marks: tuple[Mark, ...] = ()
@@ -283,6 +291,9 @@ def is_news(control: Control, record: Record) -> bool:
             query = control.queries.get(name)
             is_it = query is not None and (not before or before == tuple(sorted(query.nodes)))
             return is_it and set(nodes) != control.queries[name].nodes.keys() and set(nodes) <= control.members.keys()
+        case NameReaders(query=name, group=group, since=since):
+            query = control.queries.get(name)
+            return query is not None and since == query.since and group not in query.groups
         case AlterQuery(query=name, streams=streams, number=number, since=since):
             query = control.queries.get(name)
             is_it = query is not None and since in (None, query.since)
@@ -372,7 +383,7 @@ def _with(control: Control, record: Record) -> Control:
             old = control.members[node]
             since = index if role is Role.JOINING else old.since
             member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held)
-            return replace(control, members={**control.members, node: member}, view=index)
+            return _with_homes(replace(control, members={**control.members, node: member}, view=index), control.queries)
         case DeclareStream(stream=name):
             key = f"{name} {index}" if name in control.keys else name
             stream = DeclaredStream(
@@ -408,11 +419,16 @@ def _with(control: Control, record: Record) -> Control:
         case RegisterQuery(query=name, streams=streams, nodes=nodes, payload=payload):
             if record.makes:
                 control = _with_stream(control, replace(control.streams[record.makes], is_made=True))
-            query = Registered(streams, dict.fromkeys(nodes, sn), payload, sn)
-            return replace(control, queries={**control.queries, name: query})
-        case MoveQuery(query=name, nodes=nodes):
+            query = Registered(streams, dict.fromkeys(nodes, sn), payload, sn, placed=index)
+            return _with_homes(replace(control, queries={**control.queries, name: query}), [name])
+        case MoveQuery(query=name, nodes=nodes, come=come):
             query = control.queries[name]
-            query = replace(query, nodes={node: query.nodes.get(node, sn) for node in nodes})
+            nodes_since = {node: query.nodes.get(node, sn) for node in nodes}
+            query = replace(query, nodes=nodes_since, placed=index, come=come)
+            return _with_homes(replace(control, queries={**control.queries, name: query}, moved=index), [name])
+        case NameReaders(query=name, group=group):
+            query = control.queries[name]
+            query = replace(query, groups=(*query.groups, group))
             return replace(control, queries={**control.queries, name: query})
         case AlterQuery(query=name, streams=streams, payload=payload, number=number):
             query = control.queries[name]
@@ -420,7 +436,8 @@ def _with(control: Control, record: Record) -> Control:
             query = replace(query, streams=streams, nodes=keeps, payload=payload, changes=number)
             return replace(control, queries={**control.queries, name: query})
         case DropQuery(query=name):
-            return replace(control, queries={key: query for key, query in control.queries.items() if key != name})
+            left = {key: query for key, query in control.queries.items() if key != name}
+            return _with_homes(replace(control, queries=left), [name])
         case Change(after=after):
             updates = control.updates if after is None else (*control.updates, Mark(sn, index))
             found = {"tick": sn.tick, "minor": sn.minor, "index": index}
@@ -428,6 +445,17 @@ def _with(control: Control, record: Record) -> Control:
         case ReEncode(text=text):
             return replace(control, exceptions={**control.exceptions, text: len(control.exceptions) + 1})
     return control
+
+
+def _with_homes(control: Control, names: Iterable[str]) -> Control:
+    """Note which of some queries have no home."""
+    synced, queries, homeless = control.with_role(Role.IN), control.queries, set(control.homeless)
+    for name in names:
+        if name in queries and synced.isdisjoint(queries[name].nodes):
+            homeless.add(name)
+        else:
+            homeless.discard(name)
+    return control if homeless == control.homeless else replace(control, homeless=frozenset(homeless))
 
 
 def _with_stream(control: Control, stream: DeclaredStream) -> Control:

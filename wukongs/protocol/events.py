@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wukongs.protocol.messages import Message, State
+from wukongs.protocol.messages import Delivered, Message, State
 from wukongs.protocol.records import Record, Sn, Vts
 
 
@@ -165,10 +165,12 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class HeldReads:
-    """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held."""
+    """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held. delivered:
+    as in Report."""
 
     oldest_sn: Sn | None
     oldest_firing: int | None
+    delivered: Delivered | None = None
 
 
 Event = (

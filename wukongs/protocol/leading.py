@@ -6,19 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from zlib import crc32
 
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import Action
 from wukongs.protocol.control import Control, apply, is_valid
 from wukongs.protocol.dropping import cuts
 from wukongs.protocol.log import Log, LogRole
-from wukongs.protocol.progress import Progress
+from wukongs.protocol.progress import Progress, knows
 from wukongs.protocol.records import (
     LIVE,
     TICKED,
     AdvanceGroup,
     Entry,
     LateJoin,
+    MoveQuery,
     Record,
     Role,
     Voter,
@@ -28,6 +30,8 @@ from wukongs.protocol.records import (
 from wukongs.protocol.snapshots import late_batches, tick_for, tick_in
 
 Outcome = tuple[Log, list[Action]]
+MOVES_MAX = 256
+"""Queries that move at one pulse: each record costs time in proportion to all of them."""
 
 
 def admit(log: Log, control: Control, vts: Vts, records: Iterable[Record]) -> Outcome:
@@ -62,6 +66,7 @@ def lead(log: Log, control: Control, progress: Progress, first: Iterable[Record]
     records: list[Record] = [AdvanceGroup(group, tick_in(control, group, progress.stable)) for group in groups]
     records += late_joins(log, control, progress, vts)
     records += cuts(held_control(log, control), progress)
+    records += moves(held_control(log, control), progress)
     log, actions = admit(log, control, vts, [*first, *records])
     log, more = _change_voters(log, control)
     return log, actions + more
@@ -75,6 +80,34 @@ def late_joins(log: Log, control: Control, progress: Progress, vts: Vts) -> list
     held = held_control(log, control)
     found = late_batches(held, progress.stable, tick_for(held, vts))
     return [LateJoin(key, batch) for key, batch in found.items() if held.streams[key] == control.streams[key]]
+
+
+def moves(control: Control, progress: Progress) -> list[MoveQuery]:
+    """Return the records that bring queries whose homes are gone to nodes that are IN, each to the one with the highest
+    hash of its number and the query's name."""
+    synced = sorted(control.with_role(Role.IN))
+    return [
+        MoveQuery(
+            name,
+            (max(synced, key=lambda node: crc32(f"{node} {name}".encode())),),
+            tuple(sorted(control.queries[name].nodes)),
+            come_of(control, progress, name),
+        )
+        for name in sorted(control.homeless)[: MOVES_MAX if synced else 0]
+    ]
+
+
+def come_of(control: Control, progress: Progress, name: str) -> int:
+    """Return the tick up to which readers have the windows of a query, by what its homes have last said: 0 if they have
+    said nothing since it came to them, and nothing was known then."""
+    query = control.queries[name]
+    told = []
+    for node in query.nodes:
+        report, has_stayed = progress.latest.get(node), control.members[node].since <= query.placed
+        if report is None or report.delivered is None or not (has_stayed and knows(report, query.placed)):
+            return query.come or 0
+        told.append(report.delivered.tick)
+    return max(min(told), query.come or 0)
 
 
 def has_voters_to_change(log: Log, control: Control) -> bool:

@@ -27,6 +27,13 @@ class Incarnation(NamedTuple):
         return Voter(self.node, self.disk)
 
 
+class Delivered(NamedTuple):
+    """known: the index of the log."""
+
+    tick: Int64
+    known: Int64
+
+
 class RequestVote(Tagged, frozen=True):
     term: Int64
     last_index: Int64
@@ -79,7 +86,8 @@ class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     log position that this node has ever held; a node that uses this report must have committed as much. frozen: the
     dropped streams whose place in vts is final. committed: how far this node has applied the log; these entries are on
     its disk. oldest_sn: the oldest SN at which readers on this node are or may begin; oldest_firing: the oldest firing
-    that they hold, None: none."""
+    that they hold, None: none. delivered: up to this tick, readers have the windows of all queries that run here by the
+    log up to this index."""
 
     incarnation: Incarnation
     counter: Int64
@@ -87,6 +95,7 @@ class Report(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     required: Position
     oldest_sn: Sn | None = None
     oldest_firing: Int64 | None = None
+    delivered: Delivered | None = None
     frozen: frozenset[str] = frozenset()
     committed: Int64 = 0
     since: Int64 = 0

@@ -120,6 +120,7 @@ def _report(node: Node, draw: int, make: Callable[[Talk, Progress, Report], tupl
         node.log.high,
         node.exposed if reading.oldest_sn is None else reading.oldest_sn,
         reading.oldest_firing,
+        reading.delivered,
         dropping.frozen(node.control, node.intakes),
         node.control.index,
     )

@@ -179,13 +179,24 @@ def _is_members(report: Report, control: Control) -> bool:
     return report.incarnation.disk == control.members[report.incarnation.node].disk
 
 
+def knows(report: Report, index: int) -> bool:
+    """Whether what a report says of the queries of its node counts those that came to it by a record."""
+    return report.delivered is not None and report.delivered.known >= index
+
+
 def oldest_held(progress: Progress, control: Control) -> tuple[Sn | None, int | None]:
     """Return the oldest SN at which readers are or may begin on any node that takes part, and the oldest firing that
     they hold; None: there is none.
 
-    Merging and expiry stay behind them. A silent node's hold ends when it is taken out of the members."""
-    reports = [progress.latest[node] for node in control.members if node in progress.latest]
-    reports = [report for report in reports if control.role_of(report.incarnation.voter) is not Role.OUT]
+    Merging and expiry stay behind them. A silent node's hold ends when it is taken out of the members, but lasts until
+    other nodes hold what its queries need."""
+    found = [progress.latest[node] for node in control.members if node in progress.latest]
+    reports = [report for report in found if control.role_of(report.incarnation.voter) is not Role.OUT]
+    synced = control.with_role(Role.IN)
+    if control.homeless or any(
+        one.incarnation.node in synced and control.moved and not knows(one, control.moved) for one in reports
+    ):
+        reports = found
     sns = [report.oldest_sn for report in reports if report.oldest_sn is not None]
     firings = [report.oldest_firing for report in reports if report.oldest_firing is not None]
     return min(sns, default=None), min(firings, default=None)

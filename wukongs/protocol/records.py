@@ -183,12 +183,23 @@ class RegisterQuery(Tagged, frozen=True):
 
 
 class MoveQuery(Tagged, frozen=True):
-    """Other nodes keep slices for a query from here on; its node may be gone. before: those that have kept them, in
-    order (none: whichever), so that of two who move it at the same time one does."""
+    """Other nodes keep slices for a query from here on. before: those that have kept them, in order (none: whichever),
+    so that of two who move it at the same time one does. come: its nodes are gone, and up to this tick readers have its
+    windows: from there on it fires again. None: its nodes are there, and it goes on behind what they have fired."""
 
     query: str
     nodes: tuple[Int64, ...]
     before: tuple[Int64, ...] = ()
+    come: Int64 | None = None
+
+
+class NameReaders(Tagged, frozen=True):
+    """A group of readers of a query has a name, by which its node, and each that comes after it, keeps its windows.
+    since: the SN of the registration."""
+
+    query: str
+    group: str
+    since: tuple[Int64, Int64]
 
 
 class AlterQuery(Tagged, frozen=True):
@@ -255,6 +266,7 @@ Record = (
     | AdvanceGroup
     | RegisterQuery
     | MoveQuery
+    | NameReaders
     | AlterQuery
     | DropQuery
     | Change

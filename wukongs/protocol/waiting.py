@@ -44,6 +44,7 @@ def _has_to_lead(node: Node) -> bool:
         log.last > log.commit
         or not control.life
         or has_voters_to_change(log, control)
+        or bool(control.homeless)
         or bool(late_joins(log, control, node.progress, node.vts))
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,13 +59,13 @@ class Host:
 
 
 class Store:
-    """running: the queries that run here."""
+    """running: the queries that run here; is_recovered: they were left by nodes that are gone."""
 
-    def __init__(self, *running: str) -> None:
-        self._running = running
+    def __init__(self, *running: str, is_recovered: bool = False) -> None:
+        self._running, self._found = running, SimpleNamespace(is_recovered=is_recovered)
 
     def query(self, name: str) -> object:
-        return name if name in self._running else None
+        return self._found if name in self._running else None
 
 
 def without(node: Node) -> Node:
@@ -84,31 +85,51 @@ def same(node: Node) -> Node:
     return replace(node)
 
 
-def free(host: Host, *running: str, text: str = "text") -> Registered | None:
-    return free_name(host, Store(*running), "q", QuerySource(text))  # type: ignore[arg-type]
+def free(host: Host, *running: str, text: str = "text", is_recovered: bool = False) -> bool:
+    return free_name(host, Store(*running, is_recovered=is_recovered), "q", QuerySource(text))  # type: ignore[arg-type]
 
 
 def test_a_name_that_nobody_has_is_free() -> None:
-    assert free(Host({"other": query(1)})) is None
+    assert not free(Host({"other": query(1)}))
 
 
-def test_a_query_of_a_node_that_is_out_goes_on_if_it_is_the_same() -> None:
-    host = Host({"q": query(1)})
+def moved(node: Node) -> Node:
+    return replace(node, control=replace(node.control, queries={"q": query(0)}))
+
+
+def test_a_query_of_a_node_that_is_out_goes_on_here_if_it_is_the_same_and_has_come_here() -> None:
+    host = Host({"q": query(1)}, moved)
     host.node = out(host.node)
-    assert free(host) == query(1)
+    assert free(host, "q", is_recovered=True)
     assert not host.records
+
+
+def test_a_query_that_another_node_has_taken_over_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host({"q": query(2)})
+    host.node = out(host.node)
+    monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
+    with pytest.raises(StreamError, match="a query named q is registered already"):
+        free(host)
+
+
+def test_a_query_that_nobody_takes_over_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host({"q": query(1)})
+    host.node = silent(out(host.node))
+    monkeypatch.setattr(homes_module, "OUT_S", -1.0)
+    with pytest.raises(StreamError, match="a query named q is registered already"):
+        free(host)
 
 
 @pytest.mark.parametrize("is_superseded", [False, True])
 def test_another_query_of_a_node_that_is_out_is_dropped(is_superseded: bool) -> None:
     host = Host({"q": query(1)})
     host.node, host.is_superseded = out(host.node), is_superseded
-    assert free(host, text="another text") is None
+    assert not free(host, text="another text")
     assert host.records == [DropQuery("q", SINCE)]
 
 
 def test_a_query_of_a_node_that_answers_is_waited_for_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert free(Host({"q": query(1)}, same, without)) is None
+    assert not free(Host({"q": query(1)}, same, without))
     monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
     with pytest.raises(StreamError, match="a query named q is registered already: close it first"):
         free(Host({"q": query(1)}))
@@ -118,7 +139,7 @@ def test_a_query_of_a_node_that_answers_is_waited_for_a_little(monkeypatch: pyte
 
 def test_a_query_that_was_closed_here_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
-    assert free(Host({"q": query(0)}, same, without)) is None
+    assert not free(Host({"q": query(0)}, same, without))
     monkeypatch.setattr(homes_module, "OUT_S", -1.0)
     with pytest.raises(StreamError, match="a query named q is registered already"):
         free(Host({"q": query(0)}))
@@ -126,9 +147,9 @@ def test_a_query_that_was_closed_here_is_waited_for_longer(monkeypatch: pytest.M
 
 def test_a_query_of_a_silent_node_is_taken_over_when_that_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(homes_module, "PATIENCE_S", -1.0)
-    host = Host({"q": query(1)}, out)
+    host = Host({"q": query(1)}, out, moved)
     host.node = silent(host.node)
-    assert free(host) == query(1)
+    assert free(host, "q", is_recovered=True)
     monkeypatch.setattr(homes_module, "OUT_S", -1.0)
     host = Host({"q": query(1)})
     host.node = silent(host.node)
