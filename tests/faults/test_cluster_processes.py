@@ -8,9 +8,11 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,6 +141,74 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path
                     break
                 except (wukongs.NodeUnavailable, wukongs.QueryTimeout):
                     assert time.monotonic() < deadline
+
+
+@pytest.mark.slow
+def test_readers_miss_no_window_when_the_homes_of_their_queries_are_killed(tmp_path: Path) -> None:
+    """A plain reader, one of a group, and on_result, each of a client of its own, while time goes on. The oracle is an
+    embedded engine."""
+    names = ["q", "g", "r"]
+    texts = {name: QUERY.replace("QUERY q", f"QUERY {name}") for name in names}
+    with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack, wukongs.Engine() as engine:
+        beginning_with_2 = [nodes.clients[2], nodes.clients[0], nodes.clients[1]]
+        writer = stack.enter_context(wukongs.connect(nodes.clients[:2], silence_s=4))
+        clients = {name: stack.enter_context(wukongs.connect(beginning_with_2, silence_s=20)) for name in names}
+        streams = [one.stream(EX + "s", batch_ms=100) for one in (writer, engine)]
+        found: dict[str, dict[int, list[str]]] = {name: {} for name in names}
+        twice: list[tuple[str, int]] = []
+
+        def note(name: str, window: wukongs.WindowResult) -> None:
+            if window.end_ms in found[name]:
+                twice.append((name, window.end_ms))
+            found[name][window.end_ms] = sorted(str(row[1]) for row in window)
+
+        def read(query: wukongs.RemoteQuery, group: str | None) -> None:
+            for window in query.results(timeout_s=30, group=group):
+                note(query.name, window)
+
+        queries = {name: clients[name].register(texts[name]) for name in "qg"}
+        clients["r"].register(texts["r"], partial(note, "r"))
+        threads = [
+            threading.Thread(target=read, args=(queries[name], group), daemon=True)
+            for name, group in (("q", None), ("g", "readers"))
+        ]
+        for thread in threads:
+            thread.start()
+        beside = engine.register(QUERY)
+
+        def push(seconds: float) -> None:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                at_ms[0] += 100
+                row = (f"<{EX}a>", f"<{EX}p>", f"<{EX}b{at_ms[0]}>", at_ms[0] - 50)
+                for stream in streams:
+                    stream.push([row])
+                    stream.advance(at_ms[0])
+                time.sleep(0.01)
+
+        at_ms = [1000]
+        push(3)
+        os.kill(nodes.processes[2].pid, signal.SIGKILL)
+        push(6)
+        nodes.processes[2].wait(END_S)
+        again = stack.enter_context(child([*NODE, nodes.file(2)]))
+        assert again.stdout is not None
+        assert again.stdout.readline().strip() == nodes.clients[2]
+        push(2)
+        home = writer.stats()["registered"]["q"][0]
+        os.kill((again if home == 2 else nodes.processes[home]).pid, signal.SIGKILL)
+        push(8)
+        engine.settle()
+        expected = {window.end_ms: sorted(str(row[1]) for row in window) for window in beside.results(timeout_s=0)}
+        assert len(expected) > 100
+        deadline = time.monotonic() + END_S
+        while any(len(found[name]) < len(expected) for name in names) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for name in names:
+            first_ms = min(found[name])
+            assert first_ms <= 1600
+            assert found[name] == {end_ms: rows for end_ms, rows in expected.items() if end_ms >= first_ms}
+        assert not twice
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.made_feeds import is_declared_for_readers
+from wukongs.cluster.members import is_silent
 from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushing import ClusterSink, Writers
@@ -54,7 +55,16 @@ from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
-from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, NameReaders, RegisterQuery, Sn
+from wukongs.protocol.records import (
+    AlterQuery,
+    DeclareStream,
+    DropQuery,
+    DropStream,
+    NameReaders,
+    RegisterQuery,
+    Role,
+    Sn,
+)
 from wukongs.query.limits import Limits, current
 from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
@@ -411,6 +421,27 @@ class ClusterBackend:
                     found.append(known)
         self._distant = distant
         return found
+
+    def home_of(self, name: str, source: QuerySource | None, wait_s: float) -> str | None:
+        """Do as wukongs.remote.calls.InCluster.home_of."""
+        host, deadline = self._host, time.monotonic() + wait_s
+        while (known := (seen := host.node).control.queries.get(name)) is not None:
+            if source is not None and read_registration(known.payload, name).source != source:
+                return None
+            home = min(known.nodes)
+            is_here, left_s = host.me.node in known.nodes, deadline - time.monotonic()
+            is_away = seen.control.members[home].role is not Role.IN or is_silent(seen, home)
+            if is_here and (left_s <= 0 or self._store.query(name) is not None):
+                return None
+            if not is_here and (wait_s <= 0 or not is_away):
+                return self.ingest_addresses[home] if home < len(self.ingest_addresses) else None
+            if left_s <= 0:
+                raise NodeUnavailable(
+                    f"query {name} is registered at node {home}, which does not answer, and no other node has taken it "
+                    "over yet: ask again later, or start the node anew"
+                )
+            host.wait_until(lambda node, seen=seen: node is not seen, left_s, "a pulse")  # type: ignore[misc]
+        return None
 
     def _distant_query(self, name: str, node: int, registered: Registered) -> DistantQuery:
         source, is_stream = _text_of(name, registered)

@@ -29,6 +29,7 @@ from wukongs.live.injector import not_settled
 from wukongs.live.prepared_query import PreparedQuery
 from wukongs.live.query_group import bindings_table, bindings_text
 from wukongs.live.stream import Stream, push_many
+from wukongs.live.windows import makes_stream
 from wukongs.query.limits import waiting
 from wukongs.query.output.results import Result
 from wukongs.query.terms.names import graph_term
@@ -91,6 +92,10 @@ class InCluster(Protocol):
     def declared(self, name: str) -> Stream:
         """Return a stream that somebody has declared, at any node. Raises StreamError (unknown)."""
 
+    def home_of(self, name: str, source: QuerySource | None, wait_s: float) -> str | None:
+        """Return where clients find the node that runs a query with this source (None: any), None if that is this one,
+        or if there is none. wait_s: so long it may be away. Raises NodeUnavailable (it is away)."""
+
 
 _PLAIN = {
     "explain": ("text", "base", "analyze", "timeout_s"),
@@ -124,6 +129,8 @@ _NOT_GIVEN = {
     "on_late": None,
     "idle_timeout_ms": None,
 }
+AWAY_S = 30.0
+"""How long the home of a query may be away: until it is taken out, and another node has taken the query over."""
 _DECLARED = ("stream_iri", *_NOT_GIVEN)
 
 
@@ -362,6 +369,8 @@ class Calls:
         parsed = parse_continuous(source)
         assert parsed.registration is not None
         name = parsed.registration.name
+        if (at := self._home_of(name, source)) is not None:
+            return _value({"at": at, "name": name, "is_stream": makes_stream(parsed), "life": self._life})
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._registered.get(name)
@@ -393,6 +402,9 @@ class Calls:
                 raise
             return here
 
+    def _home_of(self, name: str, source: QuerySource | None = None, wait_s: float = AWAY_S) -> str | None:
+        return None if self._node is None else self._node.home_of(name, source, wait_s)
+
     @staticmethod
     def _is_alike(query: RegisteredQuery, source: QuerySource) -> bool:
         return query.source == source and not query.is_closed
@@ -402,18 +414,23 @@ class Calls:
             del self._registered[name]
 
     def _attach(self, session: Session, args: Args) -> Packet:
+        at = self._home_of(args["name"])
         found = next((query for query in self._engine.queries() if query.name == args["name"]), None)
         if found is None:
             raise StreamError(f"there is no query named {args['name']}: it was closed, or the node has begun anew")
-        return _value(self._described(session, found, args))
+        return _value(self._described(session, found, args, at=at))
 
     def _queries(self, session: Session, args: Args) -> Packet:
-        return _value([self._described(session, query, args) for query in self._engine.queries()])
+        found = [(query, self._home_of(query.name, None, 0)) for query in self._engine.queries()]
+        return _value([self._described(session, query, args, at=at) for query, at in found])
 
     def _described(
-        self, session: Session, query: RegisteredQuery, args: Args, *, is_owner: bool = False
+        self, session: Session, query: RegisteredQuery, args: Args, *, is_owner: bool = False, at: str | None = None
     ) -> dict[str, Any]:
-        """Return how the client is to call a query. Each reader of a group has a number of its own for it."""
+        """Return how the client is to call a query. Each reader of a group has a number of its own for it. at: where it
+        is to do that, if another node runs it."""
+        if at is not None:
+            return {"at": at, "name": query.name, "is_stream": query.is_stream, "life": self._life}
         group = args.get("group")
         cursor = None if group is None else query.cursor(group)  # it may have to be logged first
         with session.lock:

@@ -352,6 +352,7 @@ class RemoteEngine:
         asked, limit_s = {**args, "timeout_s": timeout_s}, answer_limit(timeout_s)
         answer, joined = self._connection.call("register", asked, is_write=True, limit_s=limit_s)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
+        query.find()
         self._use(query)
         if on_result is not None:
             query.errors = self._listener.add(query, on_result).errors

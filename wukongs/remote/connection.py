@@ -85,6 +85,11 @@ class SessionLost(Exception):
         self.may_be_done = may_be_done
 
 
+class Moved(Exception):
+    """What a call names is at another node, and by now so is the connection of whoever has called. Only this package
+    sees this error."""
+
+
 Args = Mapping[str, Any]
 
 
@@ -117,6 +122,8 @@ class Connection:
         self._finished: list[int] = []
         """Calls that are over, of which the node has not been told."""
         self._is_closed = False
+        self._beside: dict[str, Connection] = {}
+        """Connections that begin with other nodes, by these."""
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -181,6 +188,19 @@ class Connection:
         self._life = life if isinstance(life, str) else None
         return Joined(token, memory, timeout_s, address, channel)  # type: ignore[arg-type]
 
+    def beside(self, address: str) -> Connection:
+        """Return a connection that begins with another node, and is closed with this one."""
+        with self._joining:
+            found = self._beside.get(address)
+            if found is None:
+                others = [one for one in self.addresses if one != address]
+                found = self._beside[address] = Connection([address, *others], self._open_channel, self.silence_s)
+                found._life, found._is_closed = self._life, self._is_closed
+        with found._joining:
+            if found._joined is not None and found._joined.address != address:
+                found._joined, found._place = None, 0
+        return found
+
     def lose(self, joined: Joined, *, is_silent: bool) -> None:
         """Note that a session is lost; after silence the next node is tried first."""
         with self._joining:
@@ -211,6 +231,8 @@ class Connection:
                 return
             self._is_closed = True
             joined, self._joined = self._joined, None
+        for one in self._beside.values():
+            one.close()
         if joined is not None:
             with contextlib.suppress(WukongsError):
                 joined.channel.ask(Packet(LEAVE, {"session": joined.token}), 1.0)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-from wukongs.errors import StreamError, WukongsError
+from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.window_log import LAST_MS, Cursor, LoggedWindow
 from wukongs.remote.columns import Outgoing
@@ -82,9 +83,21 @@ class Feed:
         if self._is_over:
             cursor.give_back(fetched)
             return
+        if isinstance(fetched.item, GapError):
+            fetched.item = self._untaken(fetched.item)
         self._told, self.number = fetched, self.number + 1
         if not isinstance(fetched.item, WukongsError):
             self.outgoing = Outgoing(fetched.item)
+
+    def _untaken(self, lost: GapError) -> GapError:
+        """Return a gap without the windows at its beginning that the client has."""
+        step_ms = (lost.to_ms - lost.from_ms) // max(lost.count - 1, 1)
+        ends = range(lost.from_ms, lost.to_ms + 1, max(step_ms, 1))
+        had = bisect_left(ends, True, key=lambda end_ms: not self._is_taken(end_ms))
+        if not 0 < had < len(ends):
+            return lost
+        count = lost.count - had
+        return GapError(lost.query, ends[had], lost.to_ms, count, min(lost.gone, count))
 
     @property
     def is_ended(self) -> bool:

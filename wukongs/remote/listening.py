@@ -15,7 +15,7 @@ from functools import partial
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.query.output.results import WindowResult
-from wukongs.remote.connection import Connection
+from wukongs.remote.connection import Connection, Moved
 from wukongs.remote.kinds import POLL_S
 from wukongs.remote.query import RemoteQuery, fetch_any
 
@@ -161,23 +161,32 @@ class Listener:
             return [one for one in self._listened if not one.is_busy]
 
     def _fetch(self, live: list[Listened]) -> tuple[Listened, WindowResult | WukongsError] | None:
-        try:
-            by_query = {listened.query: listened for listened in live if self._is_named(listened)}
-            is_free = len(by_query) == len(self._listened)
-            found = fetch_any(self._connection, list(by_query), _WAIT_S if is_free else _WAIT_BESIDE_S)
-        except WukongsError as error:
-            if not self._connection.is_closed:
-                for listened in live:
-                    listened.fail(error)
-                with self._changed:
-                    self._changed.wait(_BETWEEN_S)
-            return None
-        return None if found is None else (by_query[found[0]], found[1])
+        """Ask each node that runs some of the queries in turn."""
+        by_node: dict[Connection, dict[RemoteQuery, Listened]] = {}
+        for listened in live:
+            by_node.setdefault(listened.query.connection, {})[listened.query] = listened
+        for connection, by_query in by_node.items():
+            try:
+                named = [query for query, listened in by_query.items() if self._is_named(listened)]
+                is_free = len(named) == len(self._listened)
+                found = fetch_any(connection, named, _WAIT_S if is_free else _WAIT_BESIDE_S) if named else None
+            except WukongsError as error:
+                if not self._connection.is_closed:
+                    for listened in by_query.values():
+                        listened.fail(error)
+                    with self._changed:
+                        self._changed.wait(_BETWEEN_S)
+                return None
+            if found is not None:
+                return by_query[found[0]], found[1]
+        return None
 
     def _is_named(self, listened: Listened) -> bool:
         """Have a query named to the session; one that cannot be ends here, and the others go on."""
         try:
-            listened.query.number_in(self._connection.joined())
+            listened.query.number_in(listened.query.connection.joined())
+        except Moved:
+            return False
         except NodeUnavailable:
             raise
         except WukongsError as error:

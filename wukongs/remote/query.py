@@ -17,11 +17,12 @@ from typing import Any
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, GapError, WukongsError
 from wukongs.query.output.results import WindowResult
-from wukongs.remote.connection import Connection, Joined, SessionLost, raise_failure
+from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
 from wukongs.wire.packets import Packet
 
+_BETWEEN_S = 0.02
 _HAD_MAX = 1000
 """Windows that one reader of a group remembers."""
 
@@ -42,10 +43,13 @@ class RemoteQuery:
         reader of a group."""
         self.name: str = described["name"]
         self.is_stream: bool = described["is_stream"]
-        self._connection = connection
+        self.connection = self._main = connection
+        """To the node that runs it, as far as is known."""
         self._again = again
         self._life: str = described["life"]
-        self._number: tuple[Joined, int] = joined, described["query"]
+        self._number: tuple[Joined, int] = joined, described.get("query", -1)
+        self._is_new = "at" in described
+        """No session has it yet."""
         self._fetching = threading.Lock()
         self.taken = 0
         """Number of the last window of this session that has come."""
@@ -57,6 +61,8 @@ class RemoteQuery:
         self._is_ended = self._is_closed = False
         self.errors: Callable[[float | None], Iterator[WindowResult]] | None = None
         """How results() reads of a query with on_result: it raises the errors of firings, one at a time."""
+        if self._is_new:
+            self.connection = self._main.beside(described["at"])
 
     def __repr__(self) -> str:
         return f"<RemoteQuery {self.name}>"
@@ -87,13 +93,13 @@ class RemoteQuery:
     def _reader(self, group: str) -> RemoteQuery:
         """Return one more reader of a group."""
         told = {"name": self.name, "group": group}
-        answer, joined = self._connection.call("attach", told)
-        return RemoteQuery(self._connection, joined, answer.fields["value"], ("attach", told), is_of_group=True)
+        answer, joined = self._main.call("attach", told)
+        return RemoteQuery(self._main, joined, answer.fields["value"], ("attach", told), is_of_group=True)
 
     def leave(self) -> None:
         """End this reader of a group: a window that was not confirmed goes to another one."""
         with contextlib.suppress(WukongsError):
-            if not self._connection.is_closed:
+            if not self.connection.is_closed:
                 self.call("leave")
 
     async def aresults(
@@ -148,15 +154,15 @@ class RemoteQuery:
                 raise item
             if item is not None:
                 return item
-            if self._is_ended or self._connection.is_closed or (left is not None and left <= 0):
+            if self._is_ended or self.connection.is_closed or (left is not None and left <= 0):
                 return None
 
     def _fetch(self, wait_s: float) -> WindowResult | WukongsError | None:
         """Ask for the next window; None if none comes within wait_s. Raises NodeUnavailable."""
         try:
-            found = fetch_any(self._connection, [self], wait_s)
+            found = fetch_any(self.connection, [self], wait_s)
         except WukongsError:
-            if self._connection.is_closed:
+            if self.connection.is_closed:
                 return None
             raise
         if found is None:
@@ -182,13 +188,13 @@ class RemoteQuery:
     def confirm(self) -> None:
         """Say that the last window was read, without asking for the next: else it waits for another reader when the
         connection is closed."""
-        if self._connection.is_closed:
+        if self.connection.is_closed:
             return
-        joined = self._connection.joined()
+        joined = self.connection.joined()
         with self._fetching, contextlib.suppress(SessionLost):
             if self._number[0].token == joined.token:
                 asked = {"queries": [[self._number[1], self.taken]], "wait_s": None}
-                raise_failure(self._connection.ask(joined, WINDOW, asked), joined.address)
+                raise_failure(self.connection.ask(joined, WINDOW, asked), joined.address)
 
     # --- the query ----------------------------------------------------------------------------------------------------
 
@@ -225,35 +231,50 @@ class RemoteQuery:
 
     def close(self) -> None:
         """Do the same as ContinuousQuery.close."""
-        if not self._connection.is_closed:
+        if not self.connection.is_closed:
             self.call("close")
             self._is_closed = True
 
     @property
     def is_over(self) -> bool:
         """Whether there is no window to read any more, and none will come."""
-        return self._is_ended or self._connection.is_closed
+        return self._is_ended or self.connection.is_closed
 
     def call(self, method: str, *, is_write: bool = False, **args: Any) -> Any:
-        answer, _ = self._connection.call(
-            f"query.{method}", lambda joined: {**args, "query": self.number_in(joined)}, is_write=is_write
-        )
-        return answer.fields.get("value")
+        while True:
+            with contextlib.suppress(Moved):
+                answer, _ = self.connection.call(
+                    f"query.{method}", lambda joined: {**args, "query": self.number_in(joined)}, is_write=is_write
+                )
+                return answer.fields.get("value")
 
     def name_again(self, joined: Joined) -> None:
-        """Register the query in a session that does not have it, unless it was closed."""
-        if not self._is_closed and not self._is_ended:
-            self.number_in(joined)
+        """Register the query in a session that does not have it, unless it was closed, or is read at another node."""
+        if not self._is_closed and not self._is_ended and self.connection is self._main:
+            with contextlib.suppress(Moved):
+                self.number_in(joined)
+
+    def find(self) -> None:
+        """Have the node that runs it know that this client reads it."""
+        while True:
+            with contextlib.suppress(Moved):
+                self.number_in(self.connection.joined())
+                return
 
     def number_in(self, joined: Joined) -> int:
-        """Return how a session calls the query; a new one has to be told of it, and of the last window taken."""
+        """Return how a session calls the query; a new one has to be told of it, and of the last window taken. Raises
+        Moved."""
         known, number = self._number
         if known.token != joined.token:
             method, args = ("attach", {"name": self.name}) if self._is_closed else self._again
-            told = {**args, "is_again": True, "taken_ms": self._taken_ms, "life": self._life}
-            answer, joined = self._connection.call(method, told)
+            told = {**args, "is_again": not self._is_new, "taken_ms": self._taken_ms, "life": self._life}
+            answer, joined = self.connection.call(method, told)
             described = answer.fields["value"]
-            number, self._life, self.taken = described["query"], described["life"], 0
+            if (at := described.get("at")) is not None:
+                time.sleep(_BETWEEN_S)
+                self.connection = self._main.beside(at)
+                raise Moved(at)
+            number, self._life, self.taken, self._is_new = described["query"], described["life"], 0, False
             self._number = joined, number
         return number
 
@@ -282,7 +303,7 @@ def fetch_any(
         item = _item_of(connection, joined, answer)
         query.note(item)
         return query, item
-    except SessionLost:
+    except (SessionLost, Moved):
         return None
 
 

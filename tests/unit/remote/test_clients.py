@@ -55,6 +55,10 @@ class Node:
         assert name == self.stream.iri
         return self.stream
 
+    @staticmethod
+    def home_of(name: str, source: object, wait_s: float) -> None:
+        """It runs all queries."""
+
 
 def test_streams_and_queries_of_another_node_are_found(embedded: wukongs.Engine) -> None:
     """The engine knows streams and queries that were declared elsewhere, as in a cluster; this service does not."""
