@@ -8,8 +8,6 @@ import json
 import os
 import queue
 import random
-import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
+from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.wire.keys import SECRET_FILE, make_keys
 
 NODES_MAX = 64
@@ -36,16 +35,17 @@ LOOK_S = 0.1
 FREE_PORTS = range(10_000, 30_000)
 """Systems hand out higher ones to whoever asks for any: one of these might be taken until a node binds it."""
 
-_FOLDER = "wukongs-cluster-"
-
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
   wukongs cluster --nodes 3 --replicas 2
   wukongs cluster --nodes 3 --replicas 2 --data-dir data
   wukongs cluster --nodes 5 --data-dir other --restore backups/monday
 
+while it runs:
+  wukongs cluster start 1      bring node 1 back, which has died
+
 Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C or SIGTERM ends the nodes. Of one that
-has died it says how it is started again: that takes another replica of what it held, or --data-dir. What nodes with
+has died it says so: to come back it needs another replica of what it held, or --data-dir. What nodes with
 --data-dir have acknowledged outlives them: the same command goes on with it. Node i listens to clients at port
 P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free. The nodes have a secret key in
 common, made anew each time: nobody else can reach the ports that are for other nodes.
@@ -99,6 +99,8 @@ def _seconds(text: str) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
+    if argv and argv[0] == "start":
+        return start_again(argv[1:])
     parser = make_parser()
     options = parser.parse_args(list(argv))
     if options.replicas > options.nodes:
@@ -110,7 +112,7 @@ def main(argv: Sequence[str]) -> int:
     count = 2 * options.nodes
     ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
     remove_folders_of_the_dead()
-    with tempfile.TemporaryDirectory(prefix=f"{_FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
         key_file = Path(folder) / SECRET_FILE
         make_keys(folder)
         for number in range(options.nodes):
@@ -122,8 +124,9 @@ def main(argv: Sequence[str]) -> int:
             first, folder_restored = addresses[0], options.restore.absolute()
             cluster.until_done(lambda: _restore(first, folder_restored))
         if addresses is not None and not cluster.is_stopping:
-            say("".join(address + "\n" for address in addresses))
-            cluster.wait()
+            with Desk(folder, cluster.start_again):
+                say("".join(address + "\n" for address in addresses))
+                cluster.wait()
     return cluster.status
 
 
@@ -139,25 +142,6 @@ def _restore(address: str, folder: Path) -> None:
 
     with connect(address) as node:
         node.restore(folder)
-
-
-def remove_folders_of_the_dead() -> None:
-    """Remove the folders that processes of this command have left behind when they were killed."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        pid = path.name.removeprefix(_FOLDER).partition("-")[0]
-        with contextlib.suppress(OSError):
-            if pid.isdecimal() and path.stat().st_uid == os.getuid() and not _is_there(int(pid)):
-                shutil.rmtree(path)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def free_ports(count: int) -> list[int]:
@@ -190,12 +174,16 @@ class _Cluster:
 
     def __init__(self) -> None:
         self.status = DONE
-        self._processes: list[subprocess.Popen[str]] = []
-        self._files: list[Path] = []
-        self._news: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
-        """(number of a node, its address, or None once it has ended); (-1, None): a signal."""
-        self._before: dict[int, Any] = {}
         self.is_stopping = False
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[str]] = []
+        """The newest of each node, by their numbers."""
+        self._files: list[Path] = []
+        self._coming_back: dict[int, Future[str]] = {}
+        """Nodes that are started again -> their addresses, once they serve."""
+        self._news: queue.SimpleQueue[tuple[subprocess.Popen[str] | None, int, str | None]] = queue.SimpleQueue()
+        """(process, number of its node, its address, or None once it has ended); no process: a signal."""
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> _Cluster:
         if threading.current_thread() is threading.main_thread():
@@ -205,6 +193,8 @@ class _Cluster:
 
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + STOP_S
+        with self._lock:
+            self.is_stopping = True  # from now on nobody starts one
         for process in self._processes:
             process.terminate()
         for process in self._processes:
@@ -217,15 +207,37 @@ class _Cluster:
             signal.signal(number, handler)
 
     def start(self, number: int, file: Path) -> None:
+        """Start the next node for the first time."""
+        assert number == len(self._processes), number
+        self._files.append(file)
+        self._processes.append(self._run(number))
+
+    def start_again(self, number: int) -> str:
+        """Start a node that has ended, wait until it serves, and return its address; called by the desk's threads.
+
+        Raises SettingsError (there is no such node), NodeUnavailable (it runs; it has ended again)."""
+        if number >= len(self._processes):
+            raise SettingsError(f"node {number}: the nodes of this cluster are 0 to {len(self._processes) - 1}")
+        with self._lock:
+            process = self._processes[number]
+            if self.is_stopping:
+                raise NodeUnavailable("the cluster is ending: start it anew")
+            if process.poll() is None:
+                raise NodeUnavailable(f"node {number} still runs, as process {process.pid}: nothing was started")
+            coming_back = self._coming_back[number] = Future()
+            self._processes[number] = self._run(number)
+        return coming_back.result()
+
+    def _run(self, number: int) -> subprocess.Popen[str]:
         # -P: a folder that is named like the package, in the one where this is called, is not it.
-        command = [sys.executable, "-P", "-m", "wukongs", "node", "--config", str(file), "--until-stdin-ends"]
+        config = str(self._files[number])
+        command = [sys.executable, "-P", "-m", "wukongs", "node", "--config", config, "--until-stdin-ends"]
         # In a session of its own: Ctrl-C at a terminal is for this process, which ends the nodes one way only.
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        self._processes.append(process)
-        self._files.append(file)
         threading.Thread(target=self._watch, args=(number, process), daemon=True).start()
+        return process
 
     def wait_until_ready(self, timeout_s: float) -> list[str] | None:
         """Return the addresses of the nodes; None if it is to stop, or one of them has ended before.
@@ -235,28 +247,37 @@ class _Cluster:
         deadline = time.monotonic() + timeout_s
         while len(addresses) < len(self._processes):
             try:
-                number, address = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
+                process, number, address = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 missing = sorted(set(range(len(self._processes))) - set(addresses))
                 raise NodeUnavailable(
                     f"node {missing[0]} does not serve after {timeout_s:g} s: see what it says above, or start it "
                     "alone with `wukongs node`"
                 ) from None
+            if process is None:
+                return None
             if address is None:
-                self._note_end(number)
+                self._note_end(process, number)
                 return None
             addresses[number] = address
         return [addresses[number] for number in sorted(addresses)]
 
     def wait(self) -> None:
         """Wait until it is to stop, or no node is left."""
-        left = len(self._processes)
-        while left:
-            number, _ = self._news.get()
-            left -= 1
-            self._note_end(number, goes_on=left > 0)
-            if self.is_stopping:
+        while not self.is_stopping and any(process.poll() is None for process in self._processes):
+            process, number, address = self._news.get()
+            if process is None:
                 return
+            is_newest = process is self._processes[number]
+            coming_back = self._coming_back.pop(number, None) if is_newest else None
+            if address is None:
+                said = self._note_end(process, number)
+                if coming_back is not None:
+                    coming_back.set_exception(NodeUnavailable(f"{said} before it served: see what it says"))
+            else:
+                assert coming_back is not None, number
+                coming_back.set_result(address)
+                print(f"wukongs: node {number} is back at {address}", file=sys.stderr)
 
     def until_done(self, work: Callable[[], object]) -> None:
         """Return once some work is done, or it is to stop. Raises as the work."""
@@ -274,26 +295,28 @@ class _Cluster:
                 done.result(LOOK_S)
                 return
 
-    def _note_end(self, number: int, goes_on: bool = False) -> None:
-        """goes_on: others are left."""
-        if number < 0 or self.is_stopping:
-            return
-        status = self._processes[number].wait()
-        said = f"was ended by signal {-status}" if status < 0 else f"has ended with status {status}"
-        if goes_on:
-            said += f": start it again with `wukongs node --config {shlex.quote(str(self._files[number]))}`"
-        self.status = complain(f"node {number} {said}", REFUSED)
+    def _note_end(self, process: subprocess.Popen[str], number: int) -> str:
+        """Say that a node has ended, unless it was to; return what was said."""
+        status = process.wait()
+        said = f"node {number} " + (
+            f"was ended by signal {-status}" if status < 0 else f"has ended with status {status}"
+        )
+        if not self.is_stopping:
+            is_one_left = any(other.poll() is None for other in self._processes)
+            advice = f": start it again with `wukongs cluster start {number}`" if is_one_left else ""
+            self.status = complain(said + advice, REFUSED)
+        return said
 
     def _stop(self, number: int, _: Any) -> None:
         self.is_stopping = True
         self.status = INTERRUPTED if number == signal.SIGINT else DONE
-        self._news.put((-1, None))
+        self._news.put((None, -1, None))
 
     def _watch(self, number: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         first = process.stdout.readline().strip()
         if first:
-            self._news.put((number, first))
+            self._news.put((process, number, first))
             process.stdout.read()
         process.wait()
-        self._news.put((number, None))
+        self._news.put((process, number, None))

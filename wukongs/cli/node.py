@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,14 +31,17 @@ the file, of a node that is alone (all other keys are in docs/api.md):
   [[node]]
   clients = "tcp://127.0.0.1:7411"
 
-It prints the address that clients use once it takes them, and ends with Ctrl-C or SIGTERM.
+Once it serves it prints the address that clients use, and below it where it listens for whom, one a line. It ends with
+Ctrl-C or SIGTERM.
 """
 
 
 class Running(Protocol):
-    """A node that serves. address: where clients find it."""
+    """A node that serves. address: where it listens for clients; listens: the same of all its sockets, by whom they are
+    for."""
 
     address: str
+    listens: Mapping[str, str]
 
     def on_failure(self, tell: Callable[[BaseException], object]) -> None: ...
 
@@ -72,7 +76,8 @@ def main(argv: Sequence[str]) -> int:
         if options.until_stdin_ends:
             stopped.watch_stdin()
         node.on_failure(stopped.fail)
-        say(f"{node.address}\n")
+        say(f"{node.address}\n{_told_of(node, config)}")
+        tell_systemd("READY=1")
         return stopped.wait()
     finally:
         node.close()
@@ -89,6 +94,25 @@ def start(config: NodeConfig) -> Running:
     from wukongs.cluster.node import run
 
     return run(config)
+
+
+def _told_of(node: Running, config: NodeConfig) -> str:
+    """Return where a node listens, and where others find it if that is another address, one a line."""
+    found = {"clients": config.me.clients, "other nodes": config.me.peers}
+    lines = [f"node {config.number} of {len(config.nodes)}"] if len(config.nodes) > 1 else []
+    for name, address in node.listens.items():
+        elsewhere = found[name]
+        is_named = elsewhere not in (None, address) and not str(elsewhere).endswith((":0", ":*"))
+        lines.append(f"{name}: {address}" + (f", who find it at {elsewhere}" if is_named else ""))
+    return "".join(line + "\n" for line in lines)
+
+
+def tell_systemd(state: str) -> None:
+    """Tell the process that has started this one something of its state, if it listens (Type=notify of systemd)."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if place[:1] in ("/", "@"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
 
 
 class _Stopped:

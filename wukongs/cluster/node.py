@@ -59,6 +59,7 @@ class ServedNode:
             )
             stack.callback(self._socket.close)
             self.address = self._socket.address
+            self.listens = {"clients": self.address, "other nodes": node.address}
             self._host = node.host
             self._stack = stack.pop_all()
 

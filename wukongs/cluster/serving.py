@@ -42,6 +42,7 @@ class ServedEngine:
             self._engine.close()
             raise
         self.address = self._socket.address
+        self.listens = {"clients": self.address}
 
     def on_failure(self, tell: Callable[[BaseException], object]) -> None:
         """Let somebody be told when clients cannot be answered any more. An engine that has failed tells each asker

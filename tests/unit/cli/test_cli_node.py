@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ import wukongs
 from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.conftest import Ran
-from wukongs.cli import cluster, node
+from wukongs.cli import cluster, cluster_desk, node
 from wukongs.errors import NodeUnavailable
 from wukongs.wire.keys import SECRET_FILE, make_keys
 
@@ -46,7 +48,8 @@ def running(*arguments: str, lines: int = 1) -> Iterator[tuple[subprocess.Popen[
     ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 0, marks=pytest.mark.slow)]
 )
 def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, status: int) -> None:
-    with running("node", "--config", config(tmp_path, 'data_dir = "db"')) as (process, (address,)):
+    with running("node", "--config", config(tmp_path, 'data_dir = "db"'), lines=2) as (process, (address, named)):
+        assert named == f"clients: {address}"
         with wukongs.connect(address) as client:
             assert client.update(INSERT) == 1
         process.send_signal(number)
@@ -232,6 +235,87 @@ def test_a_node_that_ends_is_reported() -> None:
         assert process.returncode == 1
 
 
+@pytest.mark.slow
+def test_a_node_of_a_cluster_that_has_died_is_brought_back(tmp_path: Path, ran: Ran) -> None:
+    started = ("cluster", "--nodes", "2", "--replicas", "1", "--data-dir", str(tmp_path / "db"))
+    with running(*started, lines=2) as (process, addresses):
+        of_this = ("--server", addresses[0])
+        with wukongs.connect(addresses[0]) as client:
+            client.update(INSERT)
+        status, out, err = ran("cluster", "start", "1", *of_this)
+        assert (status, out, err.count("wukongs: node 1 still runs, as process ")) == (1, "", 1)
+        status, out, err = ran("cluster", "start", "2", *of_this)
+        assert (status, out, err) == (1, "", "wukongs: node 2: the nodes of this cluster are 0 to 1\n")
+        dead = next(pid for pid in nodes_of(process) if b"node1.toml" in Path(f"/proc/{pid}/cmdline").read_bytes())
+        os.kill(dead, signal.SIGKILL)
+        assert process.stderr is not None
+        said = "wukongs: node 1 was ended by signal 9: start it again with `wukongs cluster start 1`\n"
+        assert process.stderr.readline() == said
+        assert ran("cluster", "start", "1", *of_this) == (0, f"{addresses[1]}\n", "")
+        assert process.stderr.readline() == f"wukongs: node 1 is back at {addresses[1]}\n"
+        with wukongs.connect(addresses[1]) as client:
+            assert client.query("ASK { ?s ?p ?o }")
+        (tmp_path / "db" / "node1").rename(tmp_path / "away")
+        (tmp_path / "db" / "node1").write_text("no folder")
+        os.kill(next(pid for pid in nodes_of(process) if b"node1.toml" in Path(f"/proc/{pid}/cmdline").read_bytes()), 9)
+        assert process.stderr.readline() == said
+        status, out, err = ran("cluster", "start", "1", *of_this)
+        assert (status, out) == (1, "")
+        assert re.fullmatch(r"wukongs: node 1 has ended with status \d before it served: see what it says\n", err)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        status, out, err = ran("cluster", "start", "1", *of_this)
+        assert (status, out, addresses[0] in err or "no cluster of yours runs" in err) == (1, "", True)
+
+
+def test_a_cluster_that_is_not_there_starts_no_node(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    status, out, err = ran("cluster", "start", "0")
+    assert (status, out) == (1, "")
+    assert err.startswith("wukongs: no cluster of yours runs on this machine")
+    status, out, err = ran("cluster", "start", "first")
+    assert (status, "expected the number of a node, from 0 on, found 'first'" in err) == (2, True)
+
+
+def test_the_desk_of_a_cluster_with_a_long_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two clusters: one of them has to be named, by an address."""
+    place = tmp_path / ("long" * 30)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    started: list[tuple[str, int]] = []
+
+    def start_node(name: str, number: int) -> str:
+        if number > 1:
+            raise NodeUnavailable(f"no node {number}")
+        started.append((name, number))
+        return f"tcp://{name}:{number}"
+
+    with ExitStack() as stack:
+        for port, name in ((7411, "a"), (7511, "b")):
+            folder = place / f"{cluster_desk.FOLDER}{os.getpid()}-{name}"
+            folder.mkdir(parents=True)
+            (folder / "node0.toml").write_text(f'[[node]]\nclients = "tcp://127.0.0.1:{port}"\n')
+            stack.enter_context(cluster_desk.Desk(folder, partial(start_node, name)))
+        with pytest.raises(NodeUnavailable, match="2 clusters run: name one with --server"):
+            cluster_desk.ask_to_start(0)
+        with pytest.raises(NodeUnavailable, match="no cluster on this machine has this address"):
+            cluster_desk.ask_to_start(0, "tcp://127.0.0.1:7400")
+        assert cluster_desk.ask_to_start(1, "tcp://127.0.0.1:7511") == "tcp://b:1"
+        with pytest.raises(NodeUnavailable, match="no node 7"):
+            cluster_desk.ask_to_start(7, "tcp://127.0.0.1:7411")
+    assert started == [("b", 1)]
+
+
+def test_a_node_tells_systemd_that_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        monkeypatch.chdir(tmp_path)
+        listening.bind("notify")
+        listening.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", "/proc/self/cwd/notify")
+        node.tell_systemd("READY=1")
+        assert listening.recv(100) == b"READY=1"
+    node.tell_systemd("READY=1")  # nobody listens any more
+
+
 def test_a_node_that_does_not_start_is_reported(ran: Ran) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -297,7 +381,7 @@ def test_what_a_killed_cluster_has_left_is_removed_by_the_next(tmp_path: Path, m
     for folder in (left, of_another, no_pid):
         folder.mkdir()
         (folder / "node0.toml").write_text("")
-    cluster.remove_folders_of_the_dead()
+    cluster_desk.remove_folders_of_the_dead()
     assert [folder.exists() for folder in (left, of_another, no_pid)] == [False, True, True]
 
 
