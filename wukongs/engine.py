@@ -416,7 +416,7 @@ class Engine:
     def streams(self) -> list[str]:
         """Return the IRIs of the declared streams."""
         with self._core.lock:
-            return list(self._core.streams)
+            return list(self._core.declared)
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes (bytes) of the stored graph, streams and queries, and who holds whom."""

@@ -48,7 +48,11 @@ class Counting:
         store = self._store
         with store.core.lock:
             entries = [(entry.batch, entry.tombstones) for entry in store.core.arrangement.trace.entries()]
-            streams = {one.state.iri: one.counts_by_shard() for one in store.exposure.streams.values()}
+            streams = {
+                one.state.iri: one.counts_by_shard()
+                for one in store.exposure.streams.values()
+                if not one.state.is_dropped
+            }
             updated = store.records.updated
             deleted, inserted = updated.deleted.copy(), updated.inserted.copy()
             requests, operations = updated.requests, updated.operations

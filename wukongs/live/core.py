@@ -322,9 +322,14 @@ class Core:
         """Return a declared stream. Raises StreamError (unknown; names the known ones)."""
         found = self.streams.get(stream_iri)
         if found is None:
-            known = ", ".join(sorted(self.streams)) or "none"
+            known = ", ".join(sorted(self.declared)) or "none"
             raise StreamError(f"unknown stream {stream_iri}: declare it with Engine.stream first. Declared: {known}")
         return found
+
+    @property
+    def declared(self) -> dict[str, StreamState]:
+        """The streams by their IRIs, without those that were dropped and whose tuples are still sealed."""
+        return {name: state for name, state in self.streams.items() if not state.is_dropped}
 
     @property
     def moving(self) -> list[StreamState]:
@@ -339,7 +344,9 @@ class Core:
         """Name the streams that hold others back, which are further: stream IRI -> the time up to which it is closed;
         None: it has closed nothing."""
         closed_ms = self.progress.closed_ms(self)
-        running = {name: ms for name, ms in closed_ms.items() if not self.streams[name].is_made}
+        running = {
+            name: closed_ms[name] for name, one in self.declared.items() if name in closed_ms and not one.is_made
+        }
         if len(set(running.values())) < 2:
             return {}
         silent: dict[str, int | None] = {name: None for name, ms in running.items() if ms is None}

@@ -251,7 +251,7 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
                     "dropped": state.dropped_count,
                     "is_idle": state.is_idle,
                 }
-                for state in core.streams.values()
+                for state in core.declared.values()
             },
             "updates": asdict(core.updated),
             "queries": {query.name: query.stats() for query in joined.registered()},

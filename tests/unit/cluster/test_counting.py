@@ -106,6 +106,23 @@ def test_a_node_that_is_away_is_named_and_its_replicas_count() -> None:
             assert stats["streams"][EX + "s"]["tuples"] == 40
 
 
+def test_a_stream_that_was_dropped_is_not_counted_while_its_tuples_are_still_sealed() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        one, two = (node.engine for node in nodes)
+        other = one.stream(EX + "other", batch_ms=100)
+        other.advance(1000)
+        for turn in range(3):
+            stream = one.stream(EX + "s", batch_ms=100)
+            stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
+            stream.advance(2000)
+            two.settle(20)
+            two.drop_stream(EX + "s")
+            assert two.streams() == [EX + "other"], turn
+            stats = two.stats()
+            assert list(stats["streams"]) == [EX + "other"], turn
+            assert stats["held_back_by"].keys() <= {EX + "other"}, turn
+
+
 def test_queries_of_all_nodes_are_there_at_each_and_do_what_they_are_told() -> None:
     with cluster(2, silence_pulses_max=PATIENT) as nodes:
         one, two = (node.engine for node in nodes)
