@@ -1,45 +1,148 @@
-"""`wukongs queries`, `wukongs streams` and `wukongs stats`: what a running node says of itself."""
+"""`wukongs queries`, `wukongs streams` and `wukongs stats`: what a running node has, says of itself, and gives up."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from wukongs.cli import DONE, say
 from wukongs.cli.server import connect_to, elsewhere, parser_of
+from wukongs.errors import DataError, StreamError
+
+if TYPE_CHECKING:
+    from wukongs.remote.client import RemoteEngine
 
 _QUERIES_EPILOG = """examples:
   wukongs queries --server tcp://127.0.0.1:7411
-  wukongs queries --server tcp://127.0.0.1:7411 --why
+  wukongs queries list --server tcp://127.0.0.1:7411 --why
+  wukongs queries list --server tcp://127.0.0.1:7411 --format json
+  wukongs queries pause --server tcp://127.0.0.1:7411 traffic
+  wukongs queries close --server tcp://127.0.0.1:7411 traffic
 
-Of a cluster: also those at other nodes, with the address at which to watch them.
+list is done if nothing else is said. A query that is closed is gone, whoever has registered it; its readers are told
+the end. A paused one keeps its window, and fires no more until it is resumed. Of a cluster: also those at other nodes,
+with the address at which to watch them.
 """
 _STREAMS_EPILOG = """examples:
   wukongs streams --server tcp://127.0.0.1:7411
+  wukongs streams list --server tcp://127.0.0.1:7411 --format json
+  wukongs streams declare --server tcp://127.0.0.1:7411 http://ex/traffic --batch-ms 100 --timing http://ex/speed
+  wukongs streams drop --server tcp://127.0.0.1:7411 http://ex/traffic
+
+list is done if nothing else is said. A stream is declared once: with the same options nothing happens, with others it
+is refused. What a dropped stream has added to the stored graph stays; one that a registered query reads is not dropped.
 """
 _STATS_EPILOG = """examples:
   wukongs stats --server tcp://127.0.0.1:7411
 """
 
+_OF_QUERIES = {
+    "list": "print their names (--why: what each waits for)",
+    "close": "end queries, by their names",
+    "pause": "let queries fire no more until they are resumed",
+    "resume": "let paused queries fire again",
+}
+_OF_STREAMS = {
+    "list": "print their IRIs",
+    "declare": "declare one, by its IRI",
+    "drop": "forget streams, by their IRIs, and their slices",
+}
+
 
 def queries(argv: Sequence[str]) -> int:
-    about = "Print the names of the queries that are registered with a running node."
-    parser = parser_of("queries", about, _QUERIES_EPILOG)
-    parser.add_argument("--why", action="store_true", help="print what each of them waits for, and what empties it")
-    options = parser.parse_args(list(argv))
+    """The command. Raises StreamError (no such query)."""
+    action, rest = _action_of(argv, _OF_QUERIES)
+    parser = _parser_of("queries", action, "List, close, pause or resume the registered queries of a running node.")
+    if action == "list":
+        _add_format(parser)
+        parser.add_argument("--why", action="store_true", help="what each of them waits for, and what empties it")
+    else:
+        parser.add_argument("names", nargs="+", metavar="NAME", help="the name of a registered query")
+    options = parser.parse_args(rest)
     with connect_to(options) as node:
-        away = elsewhere(node)
-        for query in node.queries():
-            at = f" at {away[query.name]}" if query.name in away else ""
-            say((query.why() if options.why else query.name) + at + "\n")
+        if action == "list":
+            return _list_queries(node, options)
+        found = {query.name: query for query in node.queries()}
+        _check_all(options.names, found, "query", "registered")
+        for name in options.names:
+            getattr(found[name], action)()
+    return DONE
+
+
+def _list_queries(node: RemoteEngine, options: argparse.Namespace) -> int:
+    away, found = elsewhere(node), node.queries()
+    if options.format == "json":
+        facts = node.stats()["queries"]
+        rows = [{"name": query.name, "server": away.get(query.name), **facts.get(query.name, {})} for query in found]
+        for row, query in zip(rows, found, strict=True):
+            row.update({"why": query.why()} if options.why else {})
+        return _say_json(rows)
+    for query in found:
+        at = f" at {away[query.name]}" if query.name in away else ""
+        say((query.why() if options.why else query.name) + at + "\n")
     return DONE
 
 
 def streams(argv: Sequence[str]) -> int:
-    parser = parser_of("streams", "Print the IRIs of the streams that a running node takes.", _STREAMS_EPILOG)
-    with connect_to(parser.parse_args(list(argv))) as node:
-        say("".join(iri + "\n" for iri in node.streams()))
+    """The command. Raises StreamError (no such stream; one that is there with other options, or is read)."""
+    action, rest = _action_of(argv, _OF_STREAMS)
+    parser = _parser_of("streams", action, "List, declare or drop the streams of a running node.")
+    if action == "list":
+        _add_format(parser)
+    elif action == "drop":
+        parser.add_argument("iris", nargs="+", type=_iri, metavar="IRI", help="the IRI of a stream")
+    else:
+        _add_declaration(parser)
+    options = parser.parse_args(rest)
+    with connect_to(options) as node:
+        if action == "declare":
+            names = ("batch_ms", "into", "history_ms", "slice_bytes_max", "index", "lateness_ms", "on_late")
+            given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms")}
+            node.stream(options.iri, options.all_timing or options.timing, **given)
+            return DONE
+        found = node.streams()
+        if action == "drop":
+            _check_all(options.iris, found, "stream", "declared")
+            for iri in options.iris:
+                node.drop_stream(iri)
+        elif options.format == "json":
+            facts = node.stats()["streams"]
+            return _say_json([{"iri": iri, **facts.get(iri, {})} for iri in found])
+        else:
+            say("".join(iri + "\n" for iri in found))
     return DONE
+
+
+def _add_declaration(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("iri", type=_iri, metavar="IRI", help="the IRI of the stream")
+    parser.add_argument("--batch-ms", type=_count, metavar="MS", help="how long a stream batch is")
+    timing = parser.add_mutually_exclusive_group()
+    timing.add_argument(
+        "--timing",
+        action="append",
+        default=[],
+        type=_iri,
+        metavar="IRI",
+        help="a predicate whose triples live in windows only; may be given several times",
+    )
+    timing.add_argument("--all-timing", action="store_true", help="all triples live in windows only")
+    parser.add_argument("--into", type=_iri, metavar="IRI", help="the stored graph that the other triples join")
+    parser.add_argument("--history-ms", type=_count, metavar="MS", help="how long slices are kept at least")
+    parser.add_argument("--slice-bytes-max", type=_count, metavar="BYTES", help="what the slices may take")
+    parser.add_argument(
+        "--index", choices=("all", "matching"), default="all", help="which triples slices keep (default: all)"
+    )
+    parser.add_argument(
+        "--lateness-ms", type=_count, default=0, metavar="MS", help="how far behind the newest tuple one may come"
+    )
+    parser.add_argument(
+        "--on-late", metavar="FILE|count", help="a file of the node for tuples later than that, or count"
+    )
+    parser.add_argument(
+        "--idle-timeout-ms", type=_count, metavar="MS", help="after so long without a tuple it holds no other stream up"
+    )
 
 
 def stats(argv: Sequence[str]) -> int:
@@ -47,3 +150,54 @@ def stats(argv: Sequence[str]) -> int:
     with connect_to(parser_of("stats", about, _STATS_EPILOG).parse_args(list(argv))) as node:
         say(json.dumps(node.stats(), indent=2) + "\n")
     return DONE
+
+
+def _action_of(argv: Sequence[str], actions: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return what is to be done, the first word if there is one, and the other arguments."""
+    if argv and not argv[0].startswith("-"):
+        return argv[0], list(argv[1:])
+    return "list", list(argv)
+
+
+def _parser_of(command: str, action: str, about: str) -> argparse.ArgumentParser:
+    actions = _OF_QUERIES if command == "queries" else _OF_STREAMS
+    epilog = _QUERIES_EPILOG if command == "queries" else _STREAMS_EPILOG
+    what = "".join(f"  wukongs {command} {name:<8}{text}\n" for name, text in actions.items())
+    is_known = action in actions
+    parser = parser_of(f"{command} {action}" if is_known else command, about, f"commands:\n{what}\n{epilog}")
+    if not is_known:
+        parser.error(f"{action!r} is nothing to do: expected one of {', '.join(actions)}")
+    return parser
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="of the list; json: with the counts of each"
+    )
+
+
+def _say_json(rows: list[dict[str, Any]]) -> int:
+    say(json.dumps(rows, indent=2) + "\n")
+    return DONE
+
+
+def _check_all(names: Sequence[str], found: Collection[str], what: str, done: str) -> None:
+    """Refuse all of it if one is not there."""
+    for name in names:
+        if name not in found:
+            raise StreamError(f"no {what} {name} is {done}: there is {', '.join(found) or 'none'}")
+
+
+def _iri(text: str) -> str:
+    from wukongs.query.terms.names import graph_term
+
+    try:
+        return graph_term(text).text[1:-1]
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    raise argparse.ArgumentTypeError(f"expected an integer from 0 on, found {text!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -214,6 +215,14 @@ def test_clients_of_several_nodes_work_on_one_graph_and_one_stream(ran: Ran) -> 
             assert ran("queries", "--server", addresses[1]) == (0, "q\n", "")
             found = f"wukongs: query q is at another node: watch it with --server {addresses[1]}\n"
             assert ran("watch", "--server", addresses[0], "q") == (1, "", found)
+            (row,) = json.loads(ran("queries", "--server", addresses[0], "--format", "json")[1])
+            assert (row["name"], row["server"], row["windows"]) == ("q", addresses[1], 2)
+            assert ran("queries", "pause", "--server", addresses[0], "q") == (0, "", "")
+            assert ran("queries", "close", "--server", addresses[0], "q") == (0, "", "")
+            assert ran("queries", "--server", addresses[1]) == (0, "", "")
+            assert ran("streams", "drop", "--server", addresses[1], A) == (0, "", "")
+            assert ran("streams", "declare", "--server", addresses[1], "http://ex/t", "--batch-ms", "50") == (0, "", "")
+            assert ran("streams", "--server", addresses[1]) == (0, "http://ex/t\n", "")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         for node in nodes:

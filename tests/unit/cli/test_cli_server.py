@@ -103,6 +103,76 @@ def test_register_and_watch(ran: Ran, server: str, tmp_path: Path) -> None:
     assert err == "wukongs: no query named q is registered: register it first. Registered: none\n"
 
 
+def test_streams_are_declared_and_dropped(ran: Ran, server: str) -> None:
+    of = ("--server", server)
+    declared = ("http://ex/s", "--batch-ms", "100", "--timing", "http://ex/p", "--timing", "http://ex/q")
+    assert ran("streams", "declare", *of, *declared) == (0, "", "")
+    assert ran("streams", "declare", *of, *declared) == (0, "", "")
+    status, out, err = ran("streams", "declare", *of, "http://ex/s", "--batch-ms", "200")
+    assert (status, out) == (1, "")
+    assert err.startswith("wukongs: ")
+    given = ("--all-timing", "--lateness-ms", "5", "--on-late", "count", "--slice-bytes-max", "1000000")
+    assert ran("streams", "declare", *of, "<http://ex/t>", "--batch-ms", "50", *given) == (0, "", "")
+    assert ran("streams", "list", *of) == ran("streams", *of) == (0, "http://ex/s\nhttp://ex/t\n", "")
+    with wukongs.connect(server) as client:
+        query = client.register(register_text("RANGE 100ms STEP 100ms", stream="http://ex/s"))
+        first, second = json.loads(ran("streams", *of, "--format", "json")[1])
+        assert (first["iri"], first["tuples"], second["slice_bytes_max"]) == ("http://ex/s", 0, 1_000_000)
+        status, out, err = ran("streams", "drop", *of, "http://ex/s")
+        assert (status, out, "q" in err) == (1, "", True)  # a query reads it
+        query.close()
+    found = "no stream http://ex/u is declared: there is http://ex/s, http://ex/t"
+    assert ran("streams", "drop", *of, "http://ex/s", "http://ex/u") == (1, "", f"wukongs: {found}\n")
+    assert ran("streams", "drop", *of, "http://ex/s", "<http://ex/t>") == (0, "", "")
+    assert ran("streams", *of, "--format", "json") == (0, "[]\n", "")
+
+
+def test_queries_are_paused_resumed_and_closed(ran: Ran, server: str) -> None:
+    of = ("--server", server)
+    with wukongs.connect(server) as client:
+        stream = client.stream(A, batch_ms=100)
+        query = client.register(register_text("RANGE 100ms STEP 100ms"))
+        assert ran("queries", "pause", *of, "q") == (0, "", "")
+        stream.push([at("a", 50), at("b", 150)])
+        stream.advance(200)
+        client.settle(60)
+        assert query.stats()["windows"] == 0
+        assert ran("queries", "resume", *of, "q") == (0, "", "")
+        stream.push([at("c", 250)])
+        stream.advance(300)
+        client.settle(60)
+        (row,) = json.loads(ran("queries", "list", *of, "--format", "json", "--why")[1])
+        assert (row["name"], row["server"], row["windows"]) == ("q", None, query.stats()["windows"])
+        assert row["windows"] > 0
+        assert row["why"] == query.why()
+        assert ran("queries", "close", *of, "q", "r")[::2] == (
+            1,
+            "wukongs: no query r is registered: there is q\n",
+        )
+        assert ran("queries", *of) == (0, "q\n", "")
+        assert ran("queries", "close", *of, "q") == (0, "", "")
+        assert ran("queries", *of) == (0, "", "")
+        assert ran("queries", "close", *of, "q")[2] == "wukongs: no query q is registered: there is none\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("queries", "kill"), "'kill' is nothing to do: expected one of list, close, pause, resume"),
+        (("queries", "close"), "the following arguments are required: NAME"),
+        (("streams", "make"), "'make' is nothing to do: expected one of list, declare, drop"),
+        (("streams", "declare", "a b"), "expected an IRI, without spaces"),
+        (("streams", "declare", "a", "--batch-ms", "-1"), "--batch-ms"),
+        (("streams", "declare", "a", "--batch-ms", "1s"), "expected an integer from 0 on, found '1s'"),
+        (("streams", "declare", "a", "--timing", "b", "--all-timing"), "not allowed with"),
+        (("streams", "--format", "csv"), "invalid choice: 'csv'"),
+    ],
+)
+def test_what_the_commands_for_queries_and_streams_refuse(ran: Ran, given: tuple[str, ...], said: str) -> None:
+    status, out, err = ran(*given, "--server", "tcp://127.0.0.1:1")
+    assert (status, out, said in err) == (2, "", True), err
+
+
 def test_watch_goes_on_after_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
     class Query:
         calls = 0
