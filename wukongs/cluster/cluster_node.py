@@ -209,7 +209,9 @@ class ClusterNode:
         self._health = Health(me.node, self.health_parts, host.end)
         settling = self._settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
-        counting = Counting(host, store, network, network.is_connected, partial(stats_of, store.joined, prepared, disk))
+        counting = self.counting = Counting(
+            host, store, network, network.is_connected, partial(stats_of, store.joined, prepared, disk), network.stats
+        )
         backups = self.backups = Backups(host, store, network, self.checkpoints)
         self.backend = ClusterBackend(
             host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats

@@ -30,15 +30,25 @@ ROUND_S = 0.6
 ALONE_S = 0.5
 """How long each node may take once one has not answered in time."""
 Facts = dict[str, Any]
+_OF_A_DISK = ("folder_bytes", "log_bytes", "disk_free_bytes", "failure")
 
 
 class Counting:
     """Asks the other nodes for one node, and answers them. is_reached: whether there is a connection to a node; facts:
-    the node's own engine's, as JSON."""
+    the node's own engine's, as JSON; traffic: counts of the socket for other nodes."""
 
     def __init__(
-        self, host: Host, store: NodeStore, peers: Peers, is_reached: Callable[[int], bool], facts: Callable[[], Facts]
+        self,
+        host: Host,
+        store: NodeStore,
+        peers: Peers,
+        is_reached: Callable[[int], bool],
+        facts: Callable[[], Facts],
+        traffic: Callable[[], Facts],
     ) -> None:
+        self._traffic = traffic
+        self.clients_traffic: Callable[[], Facts] = dict
+        """Of the socket for clients, once there is one."""
         self._is_reached = is_reached
         self._host, self._store, self._peers, self.own = host, store, peers, facts
         self._counting = threading.Lock()
@@ -63,6 +73,7 @@ class Counting:
                 stored -= by_shard(tombstones)
         mine = store.shard_map.shards(store.me)
         fields = {"facts": self.own(), "streams": list(streams), "requests": requests, "operations": operations}
+        fields |= {"network": dict(self._traffic()), "clients": dict(self.clients_traffic())}
         arrays = {"stored": stored * mine, "deleted": deleted * mine, "inserted": inserted * mine}
         with self._counting:
             arrays["terms"] = store.claims.counts_by_shard() * mine
@@ -123,8 +134,29 @@ def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
             **{name: once(name) for name in ("deleted", "inserted")},
         },
         "queries": dict(sorted(queries.items())),
+        "nodes": {str(node): _of_node(one, facts, answers[node]) for node, one in facts.items()},
         "durability": {str(node): one["durability"] for node, one in facts.items() if one["durability"]},
         "prepared_queries": {name: total("prepared_queries", name) for name in ("kept", "hits")},
+    }
+
+
+def _of_node(own: Facts, facts: Mapping[int, Facts], answer: Packet) -> Facts:
+    """Return what one node takes and does. behind_ms: per stream, how far others have closed it beyond this node."""
+    newest = {
+        name: max(one["streams"][name]["closed_ms"] or 0 for one in facts.values() if name in one["streams"])
+        for name in own["streams"]
+    }
+    return {
+        **own.get("process", {}),
+        **{name: own[name] for name in ("sn", "stored_triples", "stored_bytes", "term_bytes")},
+        "slice_bytes": sum(stream["slice_bytes"] for stream in own["streams"].values()),
+        "waiting_bytes": sum(stream["waiting_bytes"] for stream in own["streams"].values()),
+        "behind_ms": {name: newest[name] - (stream["closed_ms"] or 0) for name, stream in own["streams"].items()},
+        "queries": len(own["queries"]),
+        "network": answer.fields.get("network", {}),
+        "clients": answer.fields.get("clients", {}),
+        "reads_of_other_nodes": own.get("reads_of_other_nodes", {}),
+        "disk": {name: own["durability"][name] for name in _OF_A_DISK if name in own["durability"]},
     }
 
 

@@ -58,6 +58,7 @@ class ServedNode:
                 failed=node.host.fail,
             )
             stack.callback(self._socket.close)
+            node.counting.clients_traffic = self._socket.stats
             self.address = self._socket.address
             self.listens = {"clients": self.address, "other nodes": node.address}
             self._host = node.host

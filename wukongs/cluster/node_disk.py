@@ -30,6 +30,7 @@ from wukongs.durable.backup import LOG_FOLDER, NODE_FILE
 from wukongs.durable.log_records import framed, frames_in
 from wukongs.errors import CorruptionError, DataError, NodeUnavailable, SettingsError
 from wukongs.live.pieces import Piece
+from wukongs.live.usage import folder_usage
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control, apply
@@ -295,6 +296,7 @@ class NodeDisk:
         """Return counts and sizes of the log and the checkpoints."""
         failure = self._wal.failure or self._wal.lack
         return {
+            **folder_usage(self.folder.path),
             "lsn": self._wal.next_lsn - 1,
             "durable_lsn": self._wal.durable_lsn,
             "log_start_lsn": self.start,

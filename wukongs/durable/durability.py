@@ -37,6 +37,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import Change, NoDeliveries
 from wukongs.live.pieces import Chunk, Pushed, Told
+from wukongs.live.usage import folder_usage
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.encoded import Encoded
 from wukongs.store.trace import TraceEntry
@@ -388,6 +389,7 @@ class DurableJournal:
         oldest, _ = self.delivery.oldest()
         failure = self.wal.failure or self.wal.lack
         return {
+            **folder_usage(self.store.folder),
             "lsn": self.wal.next_lsn - 1,
             "durable_lsn": self.wal.durable_lsn,
             "log_start_lsn": self._marks[0].lsn if self._marks else None,

@@ -32,6 +32,7 @@ from wukongs.live.lateness import LateTuples
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.table_change import Change
+from wukongs.live.usage import process_usage
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
@@ -222,6 +223,7 @@ class EmbeddedBackend:
 def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats | None = None) -> dict[str, Any]:
     """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
     core = joined.core
+    process, durability = process_usage(), {} if folder is None else folder.stats()
     with core.lock:
         core.finish_tick()
         trace = core.arrangement.trace
@@ -256,6 +258,7 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
             "updates": asdict(core.updated),
             "queries": {query.name: query.stats() for query in joined.registered()},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
-            "durability": {} if folder is None else folder.stats(),
+            "durability": durability,
+            "process": process,
             **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
         }

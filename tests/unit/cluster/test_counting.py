@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,7 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, cluster, start_again
 from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.cluster.counting import COUNTS
+from wukongs.cluster.counting import COUNTS, _of_node
 from wukongs.cluster.distant_query import OF_QUERY, DistantQuery
 from wukongs.cluster.node_records import by_shard
 from wukongs.errors import DataError, NodeUnavailable, StreamError
@@ -74,7 +75,19 @@ def test_each_thing_counts_once_at_every_node_as_in_an_engine(node_count: int, r
             assert abs(stats["terms"] - expected["terms"]) <= 3, "names of graphs and predicates that only one knows"
             assert (stats["node"], stats["silent_nodes"]) == (node.me.node, [])
             assert stats["this_node"]["stored_triples"] == node.store.stats()["triples"]
+            mine = stats["nodes"][str(node.me.node)]
+            assert mine["stored_triples"] == stats["this_node"]["stored_triples"]
+            assert (mine["pid"], mine["behind_ms"].keys(), mine["queries"], mine["disk"]) == (
+                os.getpid(),
+                {EX + "s"},
+                0,
+                {},
+            )
+            assert 0 < mine["open_files"] < mine["open_files_max"]
+            assert mine["memory_bytes"] > 1 << 20
+            assert list(stats["nodes"]) == [str(number) for number in range(node_count)]
         if node_count > 1:
+            assert all(one["network"]["requests"] > 0 for one in nodes[0].engine.stats()["nodes"].values())
             copies = [node.engine.stats()["this_node"]["stored_triples"] for node in nodes]
             assert sum(copies) > expected["stored_triples"] > max(copies) or replica_count > 1
 
@@ -96,6 +109,7 @@ def test_a_node_that_is_away_is_named_and_its_replicas_count() -> None:
         nodes[2].close()
         stats = nodes[0].engine.stats()
         assert stats["silent_nodes"] == [2]
+        assert list(stats["nodes"]) == ["0", "1"]
         names = ("stored_triples", "updates", "terms", "streams")
         assert [stats[name] for name in names[:3]] == [before[name] for name in names[:3]]
         assert stats["streams"][EX + "s"]["tuples"] == 40
@@ -104,6 +118,23 @@ def test_a_node_that_is_away_is_named_and_its_replicas_count() -> None:
             stats = node.engine.stats()
             assert [stats[name] for name in names[:3]] == [before[name] for name in names[:3]]
             assert stats["streams"][EX + "s"]["tuples"] == 40
+
+
+def test_what_one_node_lacks_of_a_stream_is_its_own() -> None:
+    """The other node has closed more of it."""
+    facts = {
+        node: {
+            **dict.fromkeys(("sn", "stored_triples", "stored_bytes", "term_bytes"), 1),
+            "streams": {EX + "s": {"closed_ms": closed_ms, "slice_bytes": 5, "waiting_bytes": 7}},
+            "queries": {"q": {}} if node else {},
+            "durability": {"log_bytes": 9, "lsn": 3} if node else {},
+        }
+        for node, closed_ms in enumerate([None, 700])
+    }
+    first, second = (_of_node(facts[node], facts, Packet(COUNTS)) for node in (0, 1))
+    assert (first["behind_ms"], second["behind_ms"]) == ({EX + "s": 700}, {EX + "s": 0})
+    assert (first["queries"], second["queries"]) == (0, 1)
+    assert (first["disk"], second["disk"]) == ({}, {"log_bytes": 9})
 
 
 def test_a_stream_that_was_dropped_is_not_counted_while_its_tuples_are_still_sealed() -> None:
