@@ -28,13 +28,22 @@ def cluster(
     silence_pulses_max: int = SILENCE_PULSES_MAX,
     pulse_s: float | None = None,
     folder: Path | None = None,
+    spare_count: int = 0,
+    replace_pulses_max: int | None = None,
 ) -> Iterator[list[ClusterNode]]:
     """Give the nodes of a new cluster, all of them ready. Those that are patient agree on their leader sooner.
 
-    folder: where they have data folders; of nodes that had them before, which go on."""
+    spare_count: so many of them, the last ones, hold nothing at first, and are not ready. folder: where they have data
+    folders; of nodes that had them before, which go on."""
     if pulse_s is None:
         pulse_s = QUICK_PULSE_S if silence_pulses_max == PATIENT else PULSE_S
-    shape = ClusterShape(node_count, replica_count, silence_pulses_max=silence_pulses_max)
+    shape = ClusterShape(
+        node_count,
+        replica_count,
+        silence_pulses_max=silence_pulses_max,
+        spare_count=spare_count,
+        replace_pulses_max=replace_pulses_max,
+    )
     boot = time.time_ns() // 1_000_000
     with ExitStack() as stack:
         nodes = []
@@ -47,7 +56,7 @@ def cluster(
         addresses = {node.me.node: node.address for node in nodes}
         for node in nodes:
             node.start(addresses)
-        for node in nodes:
+        for node in nodes[: node_count - spare_count]:
             node.wait_until_ready(READY_S)
         yield nodes
 
@@ -68,12 +77,15 @@ def cut_off(nodes: list[ClusterNode]) -> None:
         node.close()
 
 
-def start_again(nodes: list[ClusterNode], number: int, *, replica_count: int, wait_s: float = READY_S) -> ClusterNode:
+def start_again(
+    nodes: list[ClusterNode], number: int, *, replica_count: int, wait_s: float = READY_S, spare_count: int = 0
+) -> ClusterNode:
     """Start a node anew whose last life was closed, in its place in `nodes`; return it once it is in sync (unless
     wait_s is 0)."""
     me = Incarnation(number, new_boot(), new_boot())
     settings = nodes[number].store.core.settings
-    node = ClusterNode(me, ClusterShape(len(nodes), replica_count), "tcp://127.0.0.1:0", settings, pulse_s=PULSE_S)
+    shape = ClusterShape(len(nodes), replica_count, spare_count=spare_count)
+    node = ClusterNode(me, shape, "tcp://127.0.0.1:0", settings, pulse_s=PULSE_S)
     nodes[number] = node
     addresses = {one.me.node: one.address for one in nodes}
     for one in nodes:

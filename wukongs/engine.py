@@ -436,6 +436,14 @@ class Engine:
         StorageError (an engine in memory, a folder with files, no room), NodeUnavailable."""
         self._backend.backup(Path(folder))
 
+    def drain(self, node: int, to: Sequence[int] | None = None, timeout_s: float | None = None) -> None:
+        """Let spare nodes of the cluster take a node's place (None: the first that is heard) while everything goes on;
+        return when it holds nothing any more: it may be stopped then. Said again, it waits for what is under way.
+
+        Raises SettingsError (an engine of its own, no such node), StreamError (a pipeline is open), NodeUnavailable (no
+        spare node; not within timeout_s seconds: it goes on)."""
+        self._backend.drain(node, to, timeout_s)
+
     def restore(self, folder: str | PathLike[str]) -> None:
         """Fill this engine, or the cluster of this node, with the content of a data folder or of what backup has
         written: stored triples, streams and registered queries, which begin with what is pushed from now on. It has to

@@ -16,6 +16,8 @@ from tests.sim.machine import Machine
 from wukongs.protocol.records import (
     Change,
     DeclareStream,
+    Drain,
+    Drained,
     DropStream,
     EndStream,
     LateJoin,
@@ -53,11 +55,20 @@ class Checkers:
         self.reads: list[Any] = []
         self.acknowledged: list[Any] = []
         self.shards: tuple[tuple[int, ...], ...] = ()
+        self.drains: dict[int, tuple[int, ...]] = {}
+        self.had: dict[int, set[int]] = {}
+        """The shards that each node has ever held."""
         self.exceptions: set[str] = set()
 
     def start(self) -> None:
-        self.roles = {host.number: (Role.IN, 0) for host in self.hosts}
-        self.shards = self.hosts[0].control.shards
+        self.roles = {host.number: (host.control.members[host.number].role, 0) for host in self.hosts}
+        self._place(self.hosts[0].control.shards)
+
+    def _place(self, shards: Iterable[tuple[int, ...]]) -> None:
+        self.shards = tuple(shards)
+        for shard, nodes in enumerate(self.shards):
+            for node in nodes:
+                self.had.setdefault(node, set()).add(shard)
 
     def tell(self, node: int, kind: str, details: dict[str, Any]) -> None:
         if check := getattr(self, f"on_{kind}", None):
@@ -83,6 +94,16 @@ class Checkers:
                 self.exceptions.add(text)
             case Membership():
                 self._on_membership(record)
+            case Drain(node=node, to=to):
+                gone = self.drains.pop(node, ())
+                shards = [tuple(one for one in nodes if one not in gone) for nodes in self.shards]
+                mine = [shard for shard, nodes in enumerate(shards) if node in nodes]
+                for place, shard in enumerate(mine):
+                    shards[shard] += (to[place % len(to)],)
+                self.drains[node] = to
+                self._place(shards)
+            case Drained(node=node):
+                self._on_drained(node, self.drains.pop(node))
             case DeclareStream(stream=name, payload=options):
                 data = next(data for data in self.declared if data.options == options)
                 data.index = index
@@ -124,6 +145,13 @@ class Checkers:
             if record.node in shard and not any(self.roles[node][0] is Role.IN for node in shard):
                 raise Violation(f"node {record.node} goes, and no in-sync replica of {shard} stays", shard)
 
+    def _on_drained(self, node: int, to: tuple[int, ...]) -> None:
+        """Check that others are in sync in the place of a node that gives up its shards."""
+        for nodes in self.shards:
+            if node in nodes and not any(one in to and self.roles[one][0] is Role.IN for one in nodes):
+                raise Violation(f"node {node} gives up a shard of {nodes}, and none of {to} is in sync", nodes)
+        self._place(tuple(one for one in nodes if one != node) for nodes in self.shards)
+
     def on_stable(self, node: int, vts: dict[str, int]) -> None:
         vts = {stream: batch for stream, batch in vts.items() if stream not in self.gone}
         before = self.stable.get(node, {})
@@ -147,7 +175,7 @@ class Checkers:
         are members as far as this node knows the log. Until it knows of a loss, the lost disk counts for what it had:
         its reports were true, and one used a moment before the loss could not be told from one used now."""
         members = self.hosts[node].control.members
-        for shard in self.shards:
+        for shard in self.hosts[node].control.shards:
             if not any(self._disk(replica, members[replica].disk).get(stream, 0) >= batch for replica in shard):
                 raise Violation(f"stable on node {node} is {stream} {batch}, no disk of {shard} has it", [node, *shard])
 
@@ -202,7 +230,8 @@ class Checkers:
         for number in sorted({*data.batches(after, batch), *edges}):
             mine = {e for e in data.edges(number) if host.mine(hash16(e[0])) or host.mine(hash16(e[2]))}
             found = edges.get(number, set())
-            if found != mine or not after < number <= batch:
+            before = {e for e in found - mine if {host.shard(hash16(end)) for end in (e[0], e[2])} & self.had[node]}
+            if found - before != mine or not after < number <= batch:
                 told = f"seals {stream} {number} in {after + 1} to {batch}"
                 raise Violation(f"node {node} {told} with {sorted(found)}, not {sorted(mine)}", [node])
             for text in {text for edge in found for text in edge} - self.exceptions:
@@ -238,11 +267,26 @@ class Checkers:
                         f"have {sorted(found - wanted)} too much",
                         [node],
                     )
+        self._check_holders(model)
         for client, number, sn in self.acknowledged:
             if model.changes.get((client, number)) != sn:
                 raise Violation(f"change {number} of {client} was acknowledged at {sn}, and is not there", [])
         if model.lost_update:
             raise Violation(f"an update has not seen the one before it: {model.lost_update}", [])
+
+    def _check_holders(self, model: Model) -> None:
+        """Check that every replica of a shard has all of it."""
+        for host in self.hosts:
+            sn = host.node.exposed
+            shards = [shard for shard, nodes in enumerate(self.shards) if host.number in nodes]
+            if not shards or sn is None:
+                continue
+            found = host.read(sn, host.control.vts_at(sn), shards)
+            wanted = model.at(sn)
+            for end, side in ((0, 0), (2, 1)):
+                mine = {tuple(map(host.encode, edge)) for edge in wanted if host.shard(hash16(edge[end])) in shards}
+                if found is None or found[side] != mine:
+                    raise Violation(f"node {host.number} does not have all of its shards at {sn}", [host.number])
 
 
 class Model:

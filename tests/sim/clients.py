@@ -10,9 +10,11 @@ from tests.sim.agenda import Agenda, Network
 from tests.sim.data import Edge, edges_of, payload_of, random_edge
 from tests.sim.machine import Machine
 from wukongs.protocol.events import Submitted
-from wukongs.protocol.records import Change, Record, Role, Sn
+from wukongs.protocol.records import Change, Drain, Record, Role, Sn
 
 POLL = 9.0
+HOPES = 10.0
+"""How often an operator asks for what may be possible now."""
 PATIENCE = 90.0
 """How long a client waits for a node before it tries another one."""
 
@@ -167,18 +169,42 @@ class Client:
 
 
 class Operator:
-    """Asks for control records, of any node, until they are in the log."""
+    """Asks for control records, of any node, until they are in the log. hopes: for those that may never be valid it
+    asks until some time."""
 
-    def __init__(self, records: list[tuple[float, Record]], world: Any, agenda: Agenda, rng: random.Random):
+    def __init__(
+        self,
+        records: list[tuple[float, Record]],
+        world: Any,
+        agenda: Agenda,
+        rng: random.Random,
+        hopes: list[Record],
+        until: float,
+    ) -> None:
+        self.until = until
         self.world, self.agenda, self.rng = world, agenda, rng
         self.left = len(records)
         for delay, record in records:
             agenda.after(delay, lambda record=record: self._ask(record))  # type: ignore[misc]
+        for record in hopes:
+            agenda.after(HOPES, lambda record=record: self._hope(record))  # type: ignore[misc]
 
     def _ask(self, record: Record) -> None:
-        if record in (entry.record for entry, _ in self.world.checkers.entries.values()):
+        records = [entry.record for entry, _ in self.world.checkers.entries.values()]
+        if record in records or any(_is_instead(record, other) for other in records):
             self.left -= 1
             return
         host = self.rng.choice(self.world.hosts)
         host.handle(Submitted(record))
         self.agenda.after(60, lambda: self._ask(record))
+
+    def _hope(self, record: Record) -> None:
+        if self.agenda.now < self.until:
+            self.world.hosts[0].handle(Submitted(record))
+            self.agenda.after(HOPES, lambda: self._hope(record))
+
+
+def _is_instead(record: Record, other: Record) -> bool:
+    """Whether a record can never be in the log, since a leader has used its spare nodes, or drained its node."""
+    is_drain = isinstance(record, Drain) and isinstance(other, Drain)
+    return is_drain and (record.node == other.node or bool(set(record.to) & set(other.to)))  # type: ignore[union-attr]

@@ -18,9 +18,9 @@ from tests.sim.data import Edge, Id, IdEdge, edges_of, hash16
 from wukongs.cluster.host import Applied, Dropped, Errand, Host
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import THE_FIRST, Control, DeclaredStream, apply, genesis
+from wukongs.protocol.control import THE_FIRST, Control, DeclaredStream, apply
 from wukongs.protocol.messages import Body, Incarnation, Message, State
-from wukongs.protocol.records import LIVE, Change, DropStream, EndStream, Record, Role, Sn, Vts
+from wukongs.protocol.records import LIVE, Change, Drained, DropStream, EndStream, Record, Role, Sn, Vts
 from wukongs.protocol.sealing import position
 from wukongs.protocol.state import Cluster, Kept, Node, with_saved
 from wukongs.wire.packets import Packet
@@ -58,7 +58,7 @@ class SavedChange(NamedTuple):
 class Disk:
     """kept: of the protocol's log; visible: the first SN of stream batches, as far as it is known; changes: by index of
     their records; is_installed: whether it has what came before this generation of it, and what the records did that it
-    has skipped."""
+    has skipped; joined: the index of the record by which the stay began whose data it took over last."""
 
     generation: int
     boots: int = 0
@@ -69,6 +69,7 @@ class Disk:
     visible: dict[tuple[str, int], Sn] = field(default_factory=dict)
     changes: dict[int, SavedChange] = field(default_factory=dict)
     is_installed: bool = True
+    joined: int = 0
     claims: dict[int, str] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
 
@@ -97,7 +98,7 @@ class Machine:
         self.number, self.cluster = number, cluster
         self.agenda, self.network, self.rng, self.tell = agenda, network, rng, tell
         self.peers: list[Machine] = []
-        self.disk = Disk(0)
+        self.disk = Disk(0, is_installed=number < cluster.node_count - cluster.spare_count)
         self.drift = rng.uniform(0.75, 1.3)
         self.crash_share = 0.0
         self.is_alive = False
@@ -127,14 +128,14 @@ class Machine:
         if not self.disk.is_installed and self.node.role is Role.OUT:
             self.host.fetch_first()
             self.agenda.after(FETCHING, self._alive(lambda: self.handle(ev.Fetched())))
-        self.stored: Control = self.log.control or genesis(
-            self.cluster.node_count, self.cluster.replica_count, self.cluster.shard_count
-        )
+        self.stored: Control = self.log.control or self.cluster.genesis
         self.known = set(self.disk.known)
         self.staged: dict[tuple[str, int], set[Edge]] = {}
         self.sn_of = {change.key: change.sn for change in self.disk.changes.values()}
         self.dropped: set[tuple[str, int]] = set()
         self.exposed: Sn | None = None
+        self.left_at: Sn | None = None
+        """What was exposed here when this node gave up its shards."""
         self.told: list[tuple[Sn, Vts]] = []
         self.fuse: int | None = None
         self.offered: set[ev.PieceOffered | ev.Marker] = set()
@@ -158,6 +159,11 @@ class Machine:
     @property
     def control(self) -> Control:
         return self.host.node.control
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether anybody is to wait for this node: it is no spare one."""
+        return self.node.role is not Role.OUT or self.control.holds(self.number)
 
     def handle(self, event: ev.Event) -> None:
         """Let the host take in an event."""
@@ -234,7 +240,8 @@ class Machine:
             self._burn()
             if isinstance(errand, act.AskClaim):
                 for node in errand.nodes:
-                    self._ask(errand, node, [text for text in new if self.mine(hash16(text), node)])
+                    texts = [text for text in new if node in errand.shards[self.shard(hash16(text))]]
+                    self._ask(errand, node, texts)
             elif isinstance(errand, act.SettleClaim):
                 is_settled, view = True, errand.view
                 self.known |= {text for text in new if text not in self.stored.exceptions}
@@ -314,11 +321,17 @@ class Machine:
         event: ev.PieceOffered | ev.Marker,
         edges: Iterable[Edge],
         answer: Callable[[Incarnation, int, tuple[int, int, bool]], None],
+        divided: Control,
     ) -> None:
-        """Take in what a source sends, and acknowledge it; each acknowledgement has a number of its own."""
-        if not self.host.is_installed or event in self.offered:
+        """Take in what a source sends, and acknowledge it; each acknowledgement has a number of its own. divided: the
+        control state by which the source knows which edges this node is to have."""
+        if not self.host.is_installed or event in self.offered or not self._may_take(divided):
             return  # It sends again.
-        mine = frozenset(edge for edge in edges if self.mine(hash16(edge[0])) or self.mine(hash16(edge[2])))
+
+        def goes_here(text: str) -> bool:
+            return self.number in divided.shards[self.shard(hash16(text))]
+
+        mine = frozenset(edge for edge in edges if goes_here(edge[0]) or goes_here(edge[2]))
 
         def take_in(view: int | None) -> None:
             self.offered.discard(event)
@@ -332,10 +345,18 @@ class Machine:
         self.offered.add(event)
         self.agree({text for edge in mine for text in edge}, take_in, lambda: self.offered.discard(event))
 
+    def _may_take(self, divided: Control) -> bool:
+        """Whether this node knows all that was known where rows were divided, and the other way round its joining."""
+        return max(self.control.members[self.number].since, self.disk.joined) <= divided.index <= self.control.index
+
     def read(self, sn: Sn, vts: Vts, shards: list[int]) -> Any:
         """Return the edges of some shards at an SN and the texts of their hashes; None while this node has not come to
         the SN."""
         streams = self.stored.streams
+        if self.left_at is None or sn > self.left_at:
+            for shard in shards:
+                if self.number not in self.stored.shards[shard]:
+                    return None
         has_all = (
             all(self.disk.vts.get(key, 0) >= batch for key, batch in vts.items() if streams[key].gone is None)
             if self.exposed is not None and self.exposed >= sn
@@ -483,12 +504,18 @@ class Machine:
         self.tell(self.number, "apply", index=index, entry=entry, sn=sn)
         if isinstance(record, EndStream | DropStream):
             self._forget_gone(record.stream)
+        if isinstance(record, Drained) and record.node == self.number:
+            self.left_at = self.exposed
         if isinstance(record, Change):
             assert sn is not None, record
             self._change(index, record, sn)
 
     def pass_over(self, record: Record) -> None:
         pass  # Changes are taken over by their indexes.
+
+    def place(self, control: Control) -> None:
+        if not self.host.is_installed and not control.holds(self.number):
+            self.stored = control
 
     def _change(self, index: int, record: Change, sn: Sn) -> None:
         gone, come = edges_of(record.payload)
@@ -583,7 +610,7 @@ class Machine:
             self.disk.offsets[stream] = action.offsets[stream]
             self.staged = {key: edges for key, edges in self.staged.items() if key[0] != stream}
         self.tell(self.number, "install", vts=action.vts, claims=len(claims))
-        self.disk.is_installed = True
+        self.disk.is_installed, self.disk.joined = True, action.since
         installed = ev.StateInstalled(action.since, action.vts, action.offsets)
         self._run(lambda: self.host.go_on(THE_FIRST, [installed]))
 

@@ -37,6 +37,8 @@ class Source:
         self.epoch = 1
         self.drift = rng.uniform(0.8, 1.25)
         self.positions: dict[int, tuple[Any, tuple[int, int, bool]]] = {}
+        self.dividers: random.Random | None = None
+        """Chooses the node by whose knowledge rows are divided; None: the one that gets them."""
         agenda.after(data.starts + rng.uniform(0, 5), self._tick)
 
     @property
@@ -45,7 +47,8 @@ class Source:
         key, index = self.data.key, self.data.index
         if key and any(host.control.index >= index and not host.control.takes_in(key) for host in self.hosts):
             return True
-        return all(self.positions.get(host.number, (None, (0, 0, False)))[1][2] for host in self.hosts)
+        hosts = [host for host in self.hosts if host.takes_part]
+        return all(self.positions.get(host.number, (None, (0, 0, False)))[1][2] for host in hosts)
 
     def _tick(self) -> None:
         for host in self.hosts if self.data.key else ():
@@ -124,6 +127,8 @@ class Source:
     def _offer(self, host: Machine, event: PieceOffered | Marker, edges: set[Any], to: Any = None) -> None:
         """to: the life of the node that is meant, if it may be no other."""
 
+        known = None if self.dividers is None else self.dividers.choice(self.hosts).control
+
         def answer(life: Any, number: int, where: tuple[int, int, bool]) -> None:
             self.network.send(host.number, self, lambda: self._acknowledged(host, (life, number), where))
 
@@ -132,7 +137,7 @@ class Source:
                 host.acks += 1  # It says how far this life of it is.
                 answer(host.me, host.acks, position(host.node.intakes.get(event.stream), event.partition))
             elif host.is_alive:
-                host.offer(event, edges, answer)
+                host.offer(event, edges, answer, known or host.control)
 
         self.network.send(self, host.number, arrive)
 
@@ -173,7 +178,7 @@ class LateSource:
         elif all(host.is_alive for host in self.hosts) and all(
             one is not None and self.partition in one.partitions for one in streams
         ):
-            intakes = [host.node.intakes.get(self.data.key) for host in self.hosts]
+            intakes = [host.node.intakes.get(self.data.key) for host in self.hosts if host.takes_part]
             self.source = self.begin(max(intake.sealed if intake else 0 for intake in intakes))
         else:
             if self.data.key:

@@ -15,12 +15,23 @@ from tests.sim.clients import Client, Operator
 from tests.sim.data import StreamData, join, mix, random_stream, random_streams, random_terms
 from tests.sim.machine import Machine
 from tests.sim.sources import LateSource, Source
-from wukongs.protocol.records import AlterQuery, DeclareStream, DropQuery, DropStream, Record, RegisterQuery, Role
+from wukongs.protocol.records import (
+    AlterQuery,
+    DeclareStream,
+    Drain,
+    DropQuery,
+    DropStream,
+    Record,
+    RegisterQuery,
+    Role,
+)
 from wukongs.protocol.state import Cluster
 
 DURATION = 260.0
 MIXED_FROM = 1000
 """From this seed on rows may come out of order; the lives before are those that mutants and rare failures name."""
+GROWING_FROM = 2000
+"""From this seed on there are spare nodes that take others' places."""
 """How long things may go wrong."""
 HEALING = 4000.0
 """How long a healed cluster has to agree, at most."""
@@ -70,7 +81,10 @@ class World:
         rng = self.rng = random.Random(seed)
         count = node_count or rng.choice((1, 2, 3, 3, 3, 3, 4, 4, 5, 5))
         self.weather = rng.choice(WEATHERS)
+        self.growing = random.Random(f"spares {seed}")
+        self.spares = self.growing.choice((1, 1, 2, 3)) if seed >= GROWING_FROM else 0
         self.cluster = self._cluster(count)
+        count += self.spares
         self.agenda = Agenda()
         self.network = Network(self.agenda, rng)
         self.events: deque[tuple[float, int, str, dict[str, Any]]] = deque(maxlen=5000)
@@ -90,11 +104,16 @@ class World:
             for name in stream.partitions
         ]
         self._plan_late_sources()
+        for source in self.sources if self.spares else ():
+            if isinstance(source, Source):
+                source.dividers = random.Random(f"dividers {seed} {source.data.name} {source.partition}")
         self.clients = [
             Client(f"client {n}", rng.randint(2, 6), self, self.agenda, self.network, rng)
             for n in range(rng.randint(1, 3))
         ]
-        self.operator = Operator(self._records() + dropping, self, self.agenda, rng)
+        records, drains = self._records() + dropping, self._drains()
+        hopes = self._hopes([record for _, record in drains])
+        self.operator = Operator([*records, *drains], self, self.agenda, rng, hopes, DURATION)
         self._plan_faults()
 
     def _cluster(self, count: int) -> Cluster:
@@ -106,9 +125,36 @@ class World:
         entries_max = rng.choice((3, 8, 1000)) if self.loses_nothing else 1000
         quiet = random.Random(f"pulses {self.seed}").choice((1, 2, 3))
         shards, voters = rng.choice((count, 8)), rng.choice((3, 5))
+        replace_pulses_max = self.growing.choice((None, 24)) if self.spares else None
         return Cluster(
-            count, replicas, shards, voters, 12, entries_max, election_pulses=3 + 2 * quiet, quiet_pulses=quiet
+            count + self.spares,
+            replicas,
+            shards,
+            voters,
+            12,
+            entries_max,
+            election_pulses=3 + 2 * quiet,
+            quiet_pulses=quiet,
+            spare_count=self.spares,
+            replace_pulses_max=replace_pulses_max,
         )
+
+    def _hopes(self, drains: list[Drain]) -> list[Record]:
+        """Return what may be possible later: that a node that was drained takes the place of another one."""
+        used = {node for record in drains for node in (record.node, *record.to)}
+        left = [host.number for host in self.hosts if host.number not in used] or sorted(used)
+        return [Drain(self.growing.choice(left), (record.node,)) for record in drains]
+
+    def _drains(self) -> list[tuple[float, Drain]]:
+        """Return when nodes are drained: each to other spare ones."""
+        if not self.spares:
+            return []
+        rng, count = self.growing, len(self.hosts)
+        first = count - self.spares
+        spares = rng.sample(range(first, count), self.spares)
+        drained = rng.sample(range(first), min(rng.choice((1, 1, 2)), first, self.spares))
+        shares = [tuple(sorted(spares[place :: len(drained)])) for place in range(len(drained))]
+        return [(rng.uniform(20, DURATION), Drain(node, to)) for node, to in zip(drained, shares, strict=True)]
 
     def _mix(self) -> None:
         """Let the rows of some partitions come out of order."""
@@ -199,12 +245,14 @@ class World:
         if self.operator.left or not all(done.is_done for done in (*self.clients, *self.sources)):
             return False
         last = {stream.key: stream.last for stream in self.streams if stream.key not in self.checkers.gone}
-        sns = {host.node.exposed for host in self.hosts}
+        hosts = [host for host in self.hosts if host.takes_part]
+        sns = {host.node.exposed for host in hosts}
         return len(sns) == 1 and all(
             host.node.role is Role.IN
+            and not host.control.drains
             and host.node.progress.stable == last
             and self.checkers.meaning[host.node.exposed] == last
-            for host in self.hosts
+            for host in hosts
         )
 
     def _state(self) -> str:
@@ -260,7 +308,8 @@ class World:
         host = self.rng.choice(self.hosts)
         voters = self.cluster.first_voters
         lost = [h for h in self.hosts if self.checkers.roles[h.number][1] != h.disk.generation]
-        others_in = all(self.checkers.roles[h.number][0] is Role.IN for h in self.hosts if h is not host)
+        others = [h for h in self.hosts if h is not host and h.takes_part]
+        others_in = all(self.checkers.roles[h.number][0] is Role.IN for h in others)
         if lost or not others_in or (len(voters) < 3 and host.number < len(voters)) or len(self.hosts) == 1:
             return
         if any(len(h.node.log.voters) < len(voters) for h in self.hosts):

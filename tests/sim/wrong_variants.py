@@ -131,8 +131,8 @@ MUTANTS = (
     Mutant(
         "whoever asks for it brings a late stream",
         "node",
-        "isinstance(record, Nothing | Founded | Voters | LateJoin)",
-        "isinstance(record, Nothing | Founded | Voters)",
+        "isinstance(record, Nothing | Founded | Voters | LateJoin | Drained)",
+        "isinstance(record, Nothing | Founded | Voters | Drained)",
         first=5,
         simulator="late_stories",
     ),
@@ -575,6 +575,27 @@ MUTANTS = (
         "if False:",
         first=11,
         simulator="stories",
+    ),
+    Mutant(
+        "a node gives its shards up before others are in sync",
+        "control",
+        "all(takers.intersection(nodes) for nodes in theirs)",
+        "all(len(nodes) > 1 for nodes in theirs)",
+        first=2000,
+    ),
+    Mutant(
+        "a node gives its shards up while another one takes them over of it",
+        "control",
+        "and not is_anyone_coming and",
+        "and",
+        first=2000,
+    ),
+    Mutant(
+        "a node takes shards again while it is in",
+        "control",
+        "member.role is Role.OUT and member.disk > member.left and",
+        "True and",
+        first=2000,
     ),
     *WRONG_LOGS,
     Mutant(

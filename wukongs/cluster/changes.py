@@ -22,13 +22,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wukongs.cluster.claims import Claims
+from wukongs.cluster.feeding import index_of
 from wukongs.cluster.host import Applied, Dropped, Host
-from wukongs.cluster.members import VIEW, ask_members, is_silent, members_of
+from wukongs.cluster.members import VIEW, ask_members, check_joined, is_silent, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.outcomes import Asked, asked
 from wukongs.protocol import events as ev
-from wukongs.protocol.control import Mark
+from wukongs.protocol.control import Control, Mark
 from wukongs.protocol.records import Change, Sn
 from wukongs.query.limits import current
 from wukongs.store.dtypes import Int64Array
@@ -41,6 +42,8 @@ log = logging.getLogger("wukongs")
 STAGE = "stage"
 TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change, unless its deadline comes first."""
+LOG_S = 10.0
+"""How far behind a node's log may be."""
 ABANDON_S = 2.0
 """How long each other node may take to forget a change."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
@@ -99,6 +102,9 @@ class Changes:
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of STAGE: keep a chunk of a change, or forget what there is of one."""
+        if not packet.fields.get("is_abandoned"):
+            self._host.wait_for_record(index_of(packet), LOG_S)
+            check_joined(self._host.node, index_of(packet))
         stage(self._store, packet, self._hold)
         is_last = bool(packet.fields.get("is_last"))
         self._host.disk.add(packet, is_awaited=is_last)
@@ -209,14 +215,17 @@ class Staged:
             return
         self._claims.settle([self._store.new_terms(encoded)], TIMEOUT_S)
         cutter = TermCutter(encoded)
-        shares = [(node, cutter.cut(rows)) for node, rows in split(encoded, self._store.shard_map) if len(rows)]
+
+        def shares(control: Control) -> dict[int, Encoded]:
+            divided = split(encoded, self._store.map_of(control.shards))
+            return {node: cutter.cut(rows) for node, rows in divided if len(rows)}
+
         self._send(shares, {"goes": goes})
 
     def finish(self) -> None:
         """Say that nothing more comes."""
-        nothing = [(node, NOTHING) for node in range(len(self._counts))]
         held = {} if self._read is None else dict(zip(("read_sn", "cleared"), self._read, strict=True))
-        self._send(nothing, {"is_last": True, **held})
+        self._send(lambda control: dict.fromkeys(control.members, NOTHING), {"is_last": True, **held})
 
     def abandon(self) -> None:
         """Let the nodes forget it, as far as they can be reached: the others do so after a while."""
@@ -230,13 +239,23 @@ class Staged:
             except WukongsError as error:
                 log.debug("change %s: %s", self.name, error)
 
-    def _send(self, shares: Sequence[tuple[int, Encoded]], fields: Mapping[str, Any]) -> None:
-        asked = {}
-        for node, share in shares:
-            numbered = {"change": self.name, "number": self._counts[node], **fields}
-            asked[node] = tuples_packet(STAGE, [share] if len(share) else [], **numbered)
-            self._counts[node] += 1
+    def _send(self, shares: Callable[[Control], Mapping[int, Encoded]], fields: Mapping[str, Any]) -> None:
+        """Send each node its share of a chunk. A node that was to get one gets it, though it may be empty by now."""
+        told = set[int]()
+
+        def asked(control: Control) -> dict[int, Packet]:
+            found = shares(control)
+            told.update(found)
+            packets = {}
+            for node in sorted(told):
+                share = found.get(node, NOTHING)
+                numbered = {"change": self.name, "number": self._counts[node], "index": control.index, **fields}
+                packets[node] = tuples_packet(STAGE, [share] if len(share) else [], **numbered)
+            return packets
+
         ask_members(self._host, self._peers, asked, current().within(TIMEOUT_S))
+        for node in told:
+            self._counts[node] += 1
 
 
 def _tuples(packet: Packet) -> Encoded:

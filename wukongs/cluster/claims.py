@@ -76,8 +76,8 @@ class Claims:
         self._host, self._store, self._peers = host, store, peers
         self._lock = threading.Lock()
         self._agreed = AgreedTerms()
-        self._masks: dict[int, BoolArray] = {}
-        """Node -> the shards that it replicates."""
+        self._masks: tuple[object, dict[int, BoolArray]] = None, {}
+        """Where claims were asked last; node -> the shards that it replicates there."""
 
     def settle(self, tables: Sequence[TermTable], timeout_s: float = TIMEOUT_S) -> int:
         """Return when every term is agreed on by all replicas of its shard, or re-encoded; return the view under which
@@ -111,12 +111,12 @@ class Claims:
         """Have a claim settled; return the view under which it was."""
         errands: SimpleQueue[Errand | None] = SimpleQueue()
         shards, me = shards_of(table.ids), self._peers.me
-        mine = np.flatnonzero(self._mask(me)[shards])
         why = "nodes come and go"
 
         def carry_out(errand: Errand | None) -> None:
             """In the protocol's thread: agree to a few terms at once, which saves turns."""
             if isinstance(errand, act.AskClaim) and me in errand.nodes:
+                mine = np.flatnonzero(self._mask(errand, me)[shards])
                 equal = self._compared_at_once(table.take(mine))
                 if equal is not None:
                     refused = frozenset(table.take(mine[~equal]).texts())
@@ -166,7 +166,7 @@ class Claims:
 
     def _ask(self, asked: act.AskClaim, table: TermTable, shards: Int64Array, deadline: float) -> None:
         """Carry out AskClaim. Raises NodeUnavailable."""
-        rows = [np.flatnonzero(self._mask(node)[shards]) for node in asked.nodes]
+        rows = [np.flatnonzero(self._mask(asked, node)[shards]) for node in asked.nodes]
         packets = [
             (node, _packet(table.take(of_node), asked.view)) for node, of_node in zip(asked.nodes, rows, strict=True)
         ]
@@ -205,10 +205,14 @@ class Claims:
             self._host.disk.add(Packet(AGREED, {}, term_arrays(table.take(np.flatnonzero(equal)))))
         return equal
 
-    def _mask(self, node: int) -> BoolArray:
-        if node not in self._masks:
-            self._masks[node] = self._store.shard_map.shards(node)
-        return self._masks[node]
+    def _mask(self, asked: act.AskClaim, node: int) -> BoolArray:
+        """Tell which shards a node replicates where a claim is asked."""
+        known = self._masks
+        if known[0] is not asked.shards:
+            known = self._masks = asked.shards, {}
+        if node not in known[1]:
+            known[1][node] = self._store.map_of(asked.shards).shards(node)
+        return known[1][node]
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of CLAIM: compare terms with what is held here under their hashes, and keep new ones."""

@@ -16,6 +16,7 @@ from wukongs.cluster.changes import Changes, ahead
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
+from wukongs.cluster.draining import drain
 from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name
 from wukongs.cluster.host import Dropped, Host
@@ -489,6 +490,10 @@ class ClusterBackend:
     def backup(self, folder: Path) -> None:
         self._core.check_is_open()
         self._backups.write(folder)
+
+    def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
+        self._core.check_is_open()
+        drain(self._host, node, to, timeout_s)
 
     def close(self) -> None:
         """Nothing: whoever runs the node ends it."""

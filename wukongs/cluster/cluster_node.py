@@ -107,6 +107,12 @@ class ClusterShape:
     starting_pulses_max: int | None = None
     """None: the same."""
 
+    spare_count: int = 0
+    """So many of the nodes, the last ones, hold nothing at first."""
+
+    replace_pulses_max: int | None = None
+    """A spare node takes the place of one that is gone for longer; None: it does not by itself."""
+
     def told(self, settings: Settings) -> str:
         """Return what has to be the same on all nodes, in words."""
         return f"version {PROTOCOL_VERSION}, {self.told_of_data(settings)}, peers {list(self.peers)}"
@@ -116,6 +122,7 @@ class ClusterShape:
         parts = {
             "nodes": self.node_count,
             "replicas": self.replica_count,
+            **({"spares": self.spare_count} if self.spare_count else {}),
             "split_predicates": sorted(self.split),
             "hash_bits": settings.hash_bits,
         }
@@ -124,7 +131,7 @@ class ClusterShape:
     @property
     def genesis(self) -> Control:
         """The control state before the first record."""
-        return genesis(self.node_count, self.replica_count, SHARD_COUNT)
+        return genesis(self.node_count, self.replica_count, SHARD_COUNT, self.spare_count)
 
     @property
     def cluster(self) -> Cluster:
@@ -135,6 +142,8 @@ class ClusterShape:
             starting_pulses_max=self.starting_pulses_max,
             election_pulses=ELECTION_PULSES,
             quiet_pulses=QUIET_PULSES,
+            spare_count=self.spare_count,
+            replace_pulses_max=self.replace_pulses_max,
         )
 
 
@@ -157,7 +166,7 @@ class ClusterNode:
         self.me = me
         self._shape = shape.told(settings)
         self._disk, self._recorded = disk, None if disk is None else disk.scan(shape.genesis)
-        shard_map = ShardMap.even(shape.node_count, shape.replica_count, shape.split)
+        shard_map = ShardMap.placed(shape.genesis.shards, shape.node_count, shape.split)
         store = self.store = NodeStore(settings, me.node, shard_map)
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.
         store.core.load_count = (me.boot << 10 | me.node) << 24
@@ -170,7 +179,8 @@ class ClusterNode:
             pulse_s,
             disk,
             Kept() if recorded is None else recorded.first,
-            is_installed=me.disk == FIRST_DISK if recorded is None else not recorded.facts,
+            is_installed=shape.genesis.holds(me.node)
+            and (me.disk == FIRST_DISK if recorded is None else not recorded.facts),
         )
         handlers: dict[str, Handler] = {}
         quick: dict[str, Quick] = {}
@@ -217,7 +227,7 @@ class ClusterNode:
             host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats
         )
         self.engine = engine_over(store.core, store.injector, prepared, self.backend)
-        reads, quick_reads = owner.handlers(store.core, self._wait_for_sn)
+        reads, quick_reads = owner.handlers(store.core, partial(self._wait_for_sn, is_asked=True))
         quick.update(quick_reads)
         handlers.update(  # they ask by the network that serves them
             {
@@ -275,7 +285,7 @@ class ClusterNode:
             node = self._wait_until(
                 lambda node: node.exposed is not None and node.control.life != "", deadline, "a majority of the nodes"
             )
-            if self.me.disk:
+            if self.me.disk or not node.control.holds(self.me.node):
                 node = self._wait_until(
                     lambda node: node.role is Role.IN and _has_vote(node),
                     deadline,
@@ -392,9 +402,12 @@ class ClusterNode:
                 NodeUnavailable(f"node {self.me.node}: {error}: it ends, so that the others go on without it")
             )
 
-    def _wait_for_sn(self, sn: int, timeout_s: float) -> None:
+    def _wait_for_sn(self, sn: int, timeout_s: float, is_asked: bool = False) -> None:
+        """is_asked: another node reads here."""
         try:
             self.store.wait_for(unpacked(sn), timeout_s)
+            if is_asked:
+                self.store.check_holds(unpacked(sn))
         except Exception as error:
             raise NodeUnavailable(f"node {self.me.node} has not come to SN {sn}: {error}") from error
 

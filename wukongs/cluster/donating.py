@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from wukongs.cluster.collecting import END, NO_BASE, STATE, Base, Collected, Wanted, collect, collect_stored
+from wukongs.cluster.feeding import index_of
 from wukongs.cluster.host import Host
 from wukongs.cluster.intake import LOG_S, Intake
 from wukongs.cluster.node_store import NodeStore
@@ -181,7 +182,9 @@ class Donor:
             self._go_on()
 
     def _answer_lend(self, packet: Packet) -> Packet:
-        """node: who is going to join; shards: what it asks this node for; base: the lease of what it was given."""
+        """node: who is going to join; shards: what it asks this node for; index: how far the log has to be known; base:
+        the lease of what it was given."""
+        self._host.wait_for_record(index_of(packet), LOG_S)
         wanted, base = self._wanted(packet, LEND), self._base(packet)
         if base is None:
             raise self._not_kept(packet.fields.get("base"))

@@ -63,6 +63,8 @@ class Fed:
     dropped_count: int = 0
     push: Push | None = None
     torn: Asked | None = None
+    divided: object = None
+    """The nodes of the shards (Control.shards) by which the pieces of a share were divided."""
 
     @property
     def is_opening(self) -> bool:
@@ -72,7 +74,7 @@ class Fed:
     def parts(self, pieces_max: int) -> list[Fed]:
         """Return the same in messages with at most so many pieces."""
         starts = range(0, len(self.pieces), pieces_max)
-        who = {"push": self.push, "torn": self.torn}
+        who = {"push": self.push, "torn": self.torn, "divided": self.divided}
         found = [
             Fed(self.stream, self.partition, self.epoch, self.pieces[at : at + pieces_max], **who)  # type: ignore[arg-type]
             for at in starts

@@ -90,15 +90,16 @@ def nodes_of(node: Node, wanted: int | None = None) -> Int32Array:
 
 
 class Placing:
-    """Keeps the assignment until the members change."""
+    """Keeps the assignment until the members or their shards change."""
 
     def __init__(self, host: Host, store: NodeStore) -> None:
         self._host, self._store = host, store
-        self._known: tuple[object, Assignment] | None = None
+        self._known: tuple[object, object, Assignment] | None = None
 
     def now(self) -> Assignment:
         """Return the assignment by the members of now. Raises as assignment_of."""
         node, known = self._host.node, self._known
-        if known is None or known[0] is not node.control.members:
-            known = self._known = node.control.members, assignment_of(node, self._store)
-        return known[1]
+        members, shards = node.control.members, node.control.shards
+        if known is None or known[0] is not members or known[1] is not shards:
+            known = self._known = members, shards, assignment_of(node, self._store)
+        return known[2]

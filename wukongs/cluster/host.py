@@ -82,6 +82,9 @@ class Store(Protocol):
     def pass_over(self, record: Record) -> object:
         """Note a record whose effect has come by InstallState."""
 
+    def place(self, control: Control) -> object:
+        """Note which nodes hold which shards, before anything else is done in this placement."""
+
     def expose(self, sn: Sn, vts: Vts) -> object:
         """Carry out Expose."""
 
@@ -210,6 +213,12 @@ class CatchingUp:
             self._store.pass_over(record)  # It is before that state.
         self._records = []
         self.least_sn = control.last_sn
+
+    def wait_on(self, control: Control) -> None:
+        """Let go of the records so far: this node holds nothing, and will get their effects from others."""
+        if not self.is_installed and self._records:
+            self.jump(control)
+            self._store.place(control)
 
     def go_on(self, sn: Sn) -> None:
         """The store has taken over what came up to an SN: hand on the records behind it."""
@@ -606,6 +615,8 @@ class Host:
             raise self._store.failure  # nothing is brought forward here any more: let others answer instead
         for part in self._on_pulse:
             part()
+        if not self.is_installed and not self.node.control.holds(self.me.node):
+            self.catching_up.wait_on(self.node.control)
         if self.is_installed:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
@@ -647,6 +658,8 @@ class Host:
                 self.disk.taken(event)
             elif node.heard is not before.heard:
                 self._note_heard(before, node)
+            if node.control.shards is not before.control.shards:
+                self._store.place(node.control)
             for action in actions:
                 self._do(action, node)
         if self.node is not node:

@@ -16,7 +16,7 @@ from wukongs.cluster.claims import TIMEOUT_S as CLAIM_S
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.feeding import FEED, Fed, feds_in, index_of, view_of
 from wukongs.cluster.host import Dropped, Host
-from wukongs.cluster.members import VIEW
+from wukongs.cluster.members import VIEW, check_joined
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushes import Push, Pushes, PushesHere
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
@@ -195,6 +195,7 @@ class Intake:
         feds, index, view = feds_in(packet), index_of(packet), view_of(packet)
         self._host.wait_for_record(index, LOG_S)
         self._host.wait_until_installed(INSTALLED_S)
+        check_joined(self._host.node, index)
         standings = [self._answered(fed, view) for fed in feds]
         self._host.disk.sync()  # a repeated message may have found what the first one has not made safe yet
         told: dict[str, Any] = {VIEW: self._host.node.control.view, "standings": standings}

@@ -19,6 +19,7 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,6 +48,8 @@ GIVE_UP_S = 60.0
 """How long nothing may come of the donors."""
 AHEAD_S = 30.0
 """How long nothing may come of them before this node joins without."""
+SPARE_S = 1.0
+"""How often a node that holds nothing looks whether it is closed."""
 LEND_S = 10.0
 LITTLE_ROWS = 1 << 12
 """So many changed triples and new terms are fetched when the node has joined."""
@@ -116,6 +119,9 @@ class Joiner:
         while not self._is_closed and self._host.failure is None and time.monotonic() - self._heard_s < AHEAD_S:
             try:
                 node = self._host.wait_until(_may_fetch, LEND_S, "a majority of the nodes")
+                if not node.control.holds(node.me.node):
+                    self._wait_for_shards()
+                    continue
                 ahead = Ahead(donors_of(node))
                 while len(ahead.differences) < ROUNDS_MAX:
                     taken = self._fetch_changes(ahead)
@@ -129,9 +135,16 @@ class Joiner:
                 time.sleep(RETRY_S)
         return None
 
+    def _wait_for_shards(self) -> None:
+        """Wait a while until this node, a spare one, is to take another's place."""
+        with suppress(NodeUnavailable):
+            self._host.wait_until(lambda node: node.control.holds(node.me.node), SPARE_S, "the place of another node")
+        self._heard_s = time.monotonic()
+
     def _fetch_changes(self, ahead: Ahead) -> Taken:
+        fields = {"node": self._peers.me, "index": self._host.node.control.index}
         asked = [
-            (donor, Packet(LEND, {"node": self._peers.me, "base": ahead.leases.get(donor)}, {"shards": shards}))
+            (donor, Packet(LEND, {**fields, "base": ahead.leases.get(donor)}, {"shards": shards}))
             for donor, shards in ahead.donors.items()
         ]
         ahead.leases.update(self._leases_in(asked, LEND_S))
@@ -188,7 +201,7 @@ class Joiner:
         """Let the donors halt and collect what they hold, or what is new of it, and fetch that. Raises NodeUnavailable,
         and what a donor answers."""
         node = self._host.node
-        if self._ahead is not None and not self._ahead.donors.keys() <= node.control.with_role(Role.IN):
+        if self._ahead is not None and not _hold_still(node, self._ahead.donors):
             self._ahead = None
         donors = donors_of(node) if self._ahead is None else self._ahead.donors
         bases = {} if self._ahead is None else self._ahead.leases
@@ -238,6 +251,15 @@ def _may_fetch(node: Node) -> bool:
     is_told = node.control.members[node.me.node].disk == node.me.disk
     is_voter = any(voter.node == node.me.node and voter != node.me.voter for voter in node.log.voters)
     return (is_told and not is_voter) or not node.control.is_covered_without(node.me.node)
+
+
+def _hold_still(node: Node, donors: Mapping[int, BoolArray]) -> bool:
+    """Whether donors are in sync, hold what they were asked for, and it is all of this node's shards."""
+    synced, shards = node.control.with_role(Role.IN), node.control.shards
+    mine = np.array([node.me.node in nodes for nodes in shards])
+    asked = {donor: np.flatnonzero(wanted).tolist() for donor, wanted in donors.items()}
+    they_do = all(donor in synced and all(donor in shards[one] for one in asked[donor]) for donor in donors)
+    return they_do and np.array_equal(np.any([np.zeros(SHARD_COUNT, np.bool_), *donors.values()], axis=0), mine)
 
 
 def _sn_in(answer: Packet) -> int:

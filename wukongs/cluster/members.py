@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from wukongs.cluster.host import Host
 from wukongs.errors import NodeUnavailable
+from wukongs.protocol.control import Control
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.wire.packets import Packet, Peers
@@ -48,24 +49,39 @@ def await_word(host: Host, other: int, timeout_s: float) -> None:
         host.wait_until(is_told, timeout_s, f"node {other}, of which nothing is heard")
 
 
-def ask_members(host: Host, peers: Peers, asked: Mapping[int, Packet], timeout_s: float) -> dict[int, Packet]:
+def check_joined(node: Node, index: int) -> None:
+    """Raise NodeUnavailable if shares were divided by who did not know yet that this node joins, or may be given other
+    shards before: they are to come again. index: how far it knew the log."""
+    if index < node.control.members[node.me.node].since:
+        raise NodeUnavailable(f"node {node.me.node} has joined since this was divided: send it again")
+
+
+def ask_members(
+    host: Host,
+    peers: Peers,
+    asked: Mapping[int, Packet] | Callable[[Control], Mapping[int, Packet]],
+    timeout_s: float,
+) -> dict[int, Packet]:
     """Ask all member nodes at the same time, again and again until each has answered. A node that leaves the cluster
     meanwhile is skipped. A question may come more than once.
 
     A node that has begun to join meanwhile is asked as well. A node whose answer shows that it knows of the new one
     (VIEW) may have given its data to the new one before this question came. So the new node gets the question from
-    here.
+    here. asked: of each node, or what says so by the nodes' shards and places of now, and may raise.
 
     Raises NodeUnavailable (one takes part and does not answer within timeout_s), and what a node answers by name."""
     deadline, round_s = time.monotonic() + timeout_s, ROUND_S
     while True:
-        nodes = sorted(members_of(host) & asked.keys())
+        control = host.node.control
+        packets = asked(control) if callable(asked) else asked
+        nodes = sorted(control.with_role(Role.IN, Role.HOLDING, Role.JOINING) & packets.keys())
         try:
-            answers = peers.ask([(node, asked[node]) for node in nodes], min(left_s(deadline), round_s))
+            answers = peers.ask([(node, packets[node]) for node in nodes], min(left_s(deadline), round_s))
             view = max([0, *(found for answer in answers if type(found := answer.fields.get(VIEW)) is int)])
             if view > host.node.control.view:
                 host.wait_for_record(view, left_s(deadline))
-            if members_of(host) & asked.keys() <= set(nodes):
+            is_divided_so = not callable(asked) or host.node.control.shards is control.shards
+            if is_divided_so and members_of(host) & packets.keys() <= set(nodes):
                 return dict(zip(nodes, answers, strict=True))
             continue
         except NodeUnavailable:

@@ -31,7 +31,7 @@ from wukongs.cluster.slice_packets import read_answer, slice_packet, whole_slice
 from wukongs.cluster.staging import Staging
 from wukongs.cluster.times import ms_of, packed, tick_at, unpacked
 from wukongs.csparql.terms import iri
-from wukongs.errors import CompactedError, DataError, StreamError, WukongsError
+from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.injector import Injector
@@ -40,6 +40,7 @@ from wukongs.live.journal import NoJournal
 from wukongs.live.pieces import Close, Piece
 from wukongs.live.stream_state import StreamState
 from wukongs.protocol.actions import SealBatch
+from wukongs.protocol.control import Control
 from wukongs.protocol.records import Record, Sn, Vts
 from wukongs.query.reach import Reach
 from wukongs.query.terms.names import graph_term
@@ -101,7 +102,12 @@ class NodeStore:
         self.joined = JoinedQueries(self.core, self.injector)
         self.me = me
         self.shard_map = shard_map
+        self._placed: tuple[object, ShardMap] | None = None
         self._mine = shard_map.shards(me)
+        self._left_at: Sn | None = None
+        """The SN that was exposed when this node gave up its shards: reads at later ones would miss rows here."""
+        self._left_inserted: dict[str, int] = {}
+        """By key of a stream, the last stream batch that was inserted then."""
         self._is_alone = shard_map.node_count == 1
         self.lacks_slices = threading.Event()
         """Is set when `missing_slices` may have become longer."""
@@ -122,6 +128,30 @@ class NodeStore:
         with self.core.lock:
             self.core.reach, self.core.query_log = reach, query_log
             self.injector.start()
+
+    def map_of(self, shards: Sequence[Sequence[int]]) -> ShardMap:
+        """Return the map of the log's shards (Control.shards). From any thread."""
+        known = self._placed
+        if known is None or known[0] is not shards:
+            made = ShardMap.placed(shards, self.shard_map.node_count, self.shard_map.split)
+            known = self._placed = shards, made
+        return known[1]
+
+    def place(self, control: Control) -> None:
+        """Note which nodes hold which shards."""
+        with self.core.lock:
+            had_some = self._mine.any()
+            self.shard_map = self.map_of(control.shards)
+            self._mine = self.shard_map.shards(self.me)
+            if had_some and not self._mine.any():
+                self._left_at = self.exposure.exposed
+                streams = self.records.streams
+                self._left_inserted = {key: one.inserted_to or 0 for key, one in streams.items()}
+
+    def check_holds(self, sn: Sn) -> None:
+        """Raise NodeUnavailable if this node had given up its shards by an SN."""
+        if not self._mine.any() and (self._left_at is None or sn > self._left_at):
+            raise NodeUnavailable(f"node {self.me} holds no shards any more: ask again, by the nodes of now")
 
     @property
     def split_ids(self) -> frozenset[int]:
@@ -388,6 +418,8 @@ class NodeStore:
                     f"stream {stream}: stream batches up to {last} were asked for, and are inserted here up to "
                     f"{state.inserted_to}. Ask again later"
                 )
+            if shards.any() and not self._mine.any() and last > self._left_inserted.get(state.key, 0):
+                raise NodeUnavailable(f"node {self.me} holds no shards any more: ask again, by the nodes of now")
             return slice_packet(state, self.terms, first, last, shards)
 
     def add_slices(self, missing: MissingSlices, answers: Sequence[Packet], mine: BoolArray) -> None:

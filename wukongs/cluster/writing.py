@@ -30,11 +30,12 @@ from wukongs.live.lateness import late_mask
 from wukongs.live.pieces import Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, batch_number
 from wukongs.outcomes import Asked, Outcomes
+from wukongs.protocol.control import Control
 from wukongs.protocol.records import Role
 from wukongs.protocol.state import Node
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermCutter
-from wukongs.wire.packets import Peers
+from wukongs.wire.packets import Packet, Peers
 from wukongs.wire.sharding import split_piece
 
 log = logging.getLogger("wukongs")
@@ -80,6 +81,10 @@ class Call(NamedTuple):
 
 class Held(NodeUnavailable):
     """A call that has to wait, since the client of an unfinished push may still say that again."""
+
+
+class DividedAnew(NodeUnavailable):
+    """Shares are of an earlier placement of the shards: they are to be divided anew."""
 
 
 class Delivery(NamedTuple):
@@ -135,8 +140,13 @@ class Sender:
         return found
 
     def _ask(self, going: Sequence[tuple[Sent, Shares]], deadline: float, view: int | None) -> None:
-        index, nodes = self._host.node.control.index, range(self._store.shard_map.node_count)
-        asked = {node: feds_packet([parts[node] for _, parts in going], index, view) for node in nodes}
+        def asked(control: Control) -> dict[int, Packet]:
+            shares = [parts for _, parts in going]
+            if any(fed.divided is not control.shards for parts in shares for fed in parts.values() if fed.pieces):
+                raise DividedAnew("shards have gone to other nodes meanwhile")
+            nodes = control.members
+            return {node: feds_packet([parts[node] for parts in shares], control.index, view) for node in nodes}
+
         for node, answer in ask_members(self._host, self._peers, asked, left_s(deadline)).items():
             for (sent, _), standing in zip(going, standings_in(answer, len(going)), strict=True):
                 if isinstance(standing, PartitionAt):
@@ -562,8 +572,11 @@ class StreamWriter:
 
     def _standings(self, deadline: float) -> dict[int, PartitionAt]:
         """Ask how far the nodes are; from here on they take nothing of earlier writers."""
-        asked, nodes = feds_packet([self._told()], self._index), range(self._store.shard_map.node_count)
-        answers = ask_members(self._host, self._peers, dict.fromkeys(nodes, asked), left_s(deadline))
+
+        def asked(control: Control) -> dict[int, Packet]:
+            return dict.fromkeys(control.members, feds_packet([self._told()], control.index))
+
+        answers = ask_members(self._host, self._peers, asked, left_s(deadline))
         found = dict[int, PartitionAt]()
         self._known = [pushes_in(answer) for answer in answers.values()]
         for node, answer in answers.items():
@@ -591,10 +604,6 @@ class StreamWriter:
                     "this call was applied"
                 )
             self._standings(deadline)
-
-    @property
-    def _index(self) -> int:
-        return self._host.node.control.index
 
     def _pieces(self, encoded: Encoded) -> list[Piece]:
         """Cut tuples, sorted by time, at stream batches."""
@@ -624,17 +633,24 @@ class StreamWriter:
 
     def _send(self, shares: Shares, deadline: float) -> None:
         (sent,) = self._sender.send([shares], deadline)
+        while isinstance(sent.error, DividedAnew):
+            (sent,) = self._sender.send([self._shares(shares[self._peers.me])], deadline)
         self._room.update(sent.rooms)
         if sent.error is not None:
             raise sent.error
 
     def _shares(self, told: Fed) -> dict[int, Fed]:
-        shard_map = self._store.shard_map
+        shards = self._host.node.control.shards
+        shard_map = self._store.map_of(shards)
         pieces: dict[int, list[Piece]] = {node: [] for node in range(shard_map.node_count)}
         for piece in told.pieces:
             for node, share in split_piece(piece, shard_map):
                 pieces[node].append(share)
-        return {node: replace(told, pieces=share) for node, share in pieces.items()}
+        return {node: replace(told, pieces=share, divided=shards) for node, share in pieces.items()}
+
+    def divided(self, told: Fed) -> Shares:
+        """Return each node's share by the shards of now."""
+        return self._shares(told)
 
     @property
     def sender(self) -> Sender:
@@ -687,6 +703,9 @@ def deliver(deliveries: Sequence[Delivery], deadline: float) -> list[WukongsErro
         writer, told, call = deliveries[place]
         writer.begin_to_tell(told, call)
     for place, sent in zip(going, sender.send(list(going.values()), deadline, view), strict=True):
+        writer, told, _ = deliveries[place]
+        while isinstance(sent.error, DividedAnew):
+            (sent,) = sender.send([writer.divided(told)], deadline, view)
         found[place] = deliveries[place].writer.have_told(deliveries[place].told, sent, deadline)
     return found
 

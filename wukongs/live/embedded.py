@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Term
-from wukongs.errors import StorageError, StreamError
+from wukongs.errors import SettingsError, StorageError, StreamError
 from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
@@ -206,6 +206,9 @@ class EmbeddedBackend:
                 "this engine is in memory: only one with a data_dir is backed up; dump() writes its graphs"
             )
         self._folder.backup(folder)
+
+    def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
+        raise SettingsError("this engine is no cluster: it has no nodes to drain")
 
     def close(self) -> None:
         with self._core.lock:

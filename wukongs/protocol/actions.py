@@ -78,11 +78,13 @@ class SealBatch:
 @dataclass(frozen=True, slots=True)
 class AskClaim:
     """Ask each of these nodes (this one may be among them) to agree to the terms of a claim that are of its shards,
-    under this view. The host answers ClaimAnswered for each node, or ClaimUnanswered if no answer came."""
+    under this view. The host answers ClaimAnswered for each node, or ClaimUnanswered if no answer came. shards: which
+    nodes replicate each shard."""
 
     claim: int
     view: int
     nodes: tuple[int, ...]
+    shards: tuple[tuple[int, ...], ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,7 @@ Outcome = tuple[Node, list[Action]]
 
 
 def begin(node: Node, event: ClaimBegun) -> Outcome:
-    shards = node.control.shards
-    claim = claims.begun(frozenset(shards[shard] for shard in event.shards), node.control)
-    return ask(_with(node, event.claim, claim))
+    return ask(_with(node, event.claim, claims.begun(event.shards, node.control)))
 
 
 def ask(node: Node) -> Outcome:
@@ -34,7 +32,8 @@ def ask(node: Node) -> Outcome:
     if not found:
         return node, []
     node = replace(node, claims={**node.claims, **{number: claims.asked(claim) for number, claim in found.items()}})
-    return node, [AskClaim(number, claim.view, tuple(sorted(claim.unasked))) for number, claim in found.items()]
+    shards = node.control.shards
+    return node, [AskClaim(number, one.view, tuple(sorted(one.unasked)), shards) for number, one in found.items()]
 
 
 def answered(node: Node, event: ClaimAnswered) -> Outcome:
@@ -74,7 +73,7 @@ def conclude(before: Node, node: Node) -> Outcome:
         return node, []
     control = node.control
     if any(claim.view != control.view for claim in node.claims.values()):
-        anew = {number: claims.begun(claim.replicas, control) for number, claim in node.claims.items()}
+        anew = {number: claims.begun(claim.shards, control) for number, claim in node.claims.items()}
         return replace(node, claims=anew), []
     settled = [number for number, claim in node.claims.items() if claims.is_settled(claim, control)]
     if not settled:

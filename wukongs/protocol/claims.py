@@ -33,10 +33,10 @@ from wukongs.protocol.records import ReEncode
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """replicas: the replica sets of its terms' shards. remaining: the nodes that have not answered yet; unasked: those
+    """shards: those of its terms. remaining: the nodes that have not answered yet; unasked: those
     of them that the host does not ask at the moment; refused: texts that some node has refused. All in this view."""
 
-    replicas: frozenset[tuple[int, ...]]
+    shards: frozenset[int]
     view: int
     remaining: frozenset[int]
     unasked: frozenset[int]
@@ -47,10 +47,10 @@ class Claim:
         return (ReEncode(text, self.view) for text in sorted(self.refused - control.exceptions.keys()))
 
 
-def begun(replicas: frozenset[tuple[int, ...]], control: Control) -> Claim:
-    """Return a claim that nobody has answered. replicas: the replica sets of its terms' shards."""
-    nodes = control.claimers(replicas)
-    return Claim(replicas, control.view, nodes, nodes)
+def begun(shards: frozenset[int], control: Control) -> Claim:
+    """Return a claim that nobody has answered. shards: those of its terms."""
+    nodes = control.claimers({control.shards[shard] for shard in shards})
+    return Claim(shards, control.view, nodes, nodes)
 
 
 def asked(claim: Claim) -> Claim:

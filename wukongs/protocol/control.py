@@ -17,6 +17,8 @@ from wukongs.protocol.records import (
     BeginStream,
     Change,
     DeclareStream,
+    Drain,
+    Drained,
     DropQuery,
     DropStream,
     EndStream,
@@ -89,12 +91,14 @@ class DeclaredStream:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """since: the index of the record that made it JOINING; held: the position of the one that made it HOLDING."""
+    """since: the index of the record that made it JOINING; held: the position of the one that made it HOLDING; left:
+    the last disk with which it gave its shards up, -1: none."""
 
     disk: Int64
     role: Role
     since: Int64 = 0
     held: Position = BEGINNING
+    left: Int64 = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class Join:
 @dataclass(frozen=True, slots=True)
 class Control:
     """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i; replica_sets: these,
-    each once.
+    each once; drains: the nodes whose shards others are taking over, and these.
 
     life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
     declared under it last. homeless: the queries of which no node is IN; moved: the index of the last MoveQuery.
@@ -169,6 +173,7 @@ class Control:
     advances: tuple[Advance, ...] = ()
     joins: tuple[Join, ...] = ()
     floor: Sn = THE_FIRST
+    drains: Mapping[Int64, tuple[Int64, ...]] = field(default_factory=dict)
 
     @property
     def position(self) -> Position:
@@ -205,6 +210,15 @@ class Control:
     def with_role(self, *roles: Role) -> set[int]:
         return {node for node, member in self.members.items() if member.role in roles}
 
+    def holds(self, node: int) -> bool:
+        """Whether a node holds a shard."""
+        return any(node in nodes for nodes in self.replica_sets)
+
+    def is_spare(self, node: int) -> bool:
+        """Whether a node may be given shards: it is OUT, and its disk has never held any."""
+        member = self.members.get(node)
+        return member is not None and member.role is Role.OUT and member.disk > member.left and not self.holds(node)
+
     def claimers(self, replica_sets: Iterable[tuple[int, ...]]) -> frozenset[int]:
         """Return the nodes that must agree to terms of shards with these replica sets."""
         return frozenset[int]().union(*replica_sets) - self.with_role(Role.OUT)
@@ -234,11 +248,14 @@ class Control:
         return {key: batch for key, batch in batches.items() if batch}
 
 
-def genesis(node_count: int, replica_count: int, shard_count: int) -> Control:
-    """Return the state before the first record: all nodes IN, shard s on nodes s, s + 1, ... (modulo node_count)."""
-    replica_count = min(replica_count, node_count)
-    shards = tuple(tuple((shard + i) % node_count for i in range(replica_count)) for shard in range(shard_count))
-    return Control(shards, frozenset(shards), {node: Member(0, Role.IN) for node in range(node_count)})
+def genesis(node_count: int, replica_count: int, shard_count: int, spare_count: int = 0) -> Control:
+    """Return the state before the first record: all nodes IN, shard s on nodes s, s + 1, ... (modulo their number). The
+    last nodes are spare: OUT, without shards."""
+    count = node_count - spare_count
+    replica_count = min(replica_count, count)
+    shards = tuple(tuple((shard + i) % count for i in range(replica_count)) for shard in range(shard_count))
+    members = {node: Member(0, Role.IN if node < count else Role.OUT) for node in range(node_count)}
+    return Control(shards, frozenset(shards), members)
 
 
 def is_valid(control: Control, entry: Entry) -> bool:
@@ -260,6 +277,10 @@ def is_news(control: Control, record: Record) -> bool:
             return not control.life
         case Membership():
             return _may_become(control, record)
+        case Drain():
+            return _may_drain(control, record)
+        case Drained(node=node):
+            return _is_drained(control, node)
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
@@ -363,6 +384,8 @@ def _may_become(control: Control, record: Membership) -> bool:
     member = control.members.get(record.node)
     if member is None:
         return False
+    if record.role is Role.JOINING and not control.holds(record.node):
+        return False
     if record.role is Role.JOINING:
         return record.disk > member.disk or (record.disk == member.disk and member.role is Role.OUT)
     if record.tells_of_a_loss:
@@ -374,6 +397,22 @@ def _may_become(control: Control, record: Membership) -> bool:
     return (member.role, record.role) in ((Role.JOINING, Role.HOLDING), (Role.HOLDING, Role.IN))
 
 
+def _may_drain(control: Control, record: Drain) -> bool:
+    """Whether a node's shards may be given to others. If others were to have them before, these are all OUT."""
+    before = control.drains.get(record.node, ())
+    are_spare = all(control.is_spare(node) for node in record.to) and len(set(record.to)) == len(record.to)
+    are_gone = all(control.members[node].role is Role.OUT for node in before)
+    return bool(record.to) and are_spare and are_gone and control.holds(record.node)
+
+
+def _is_drained(control: Control, node: int) -> bool:
+    """Whether a node may give up its shards: each has an in-sync replica of those that were to take it over."""
+    takers = control.with_role(Role.IN).intersection(control.drains.get(node, ()))
+    is_anyone_coming = bool(control.with_role(Role.JOINING, Role.HOLDING))
+    theirs = [nodes for nodes in control.replica_sets if node in nodes]
+    return node in control.drains and not is_anyone_coming and all(takers.intersection(nodes) for nodes in theirs)
+
+
 def _with(control: Control, record: Record) -> Control:
     index, sn = control.index, control.last_sn
     match record:
@@ -382,8 +421,10 @@ def _with(control: Control, record: Record) -> Control:
         case Membership(node=node, disk=disk, role=role):
             old = control.members[node]
             since = index if role is Role.JOINING else old.since
-            member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held)
+            member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held, old.left)
             return _with_homes(replace(control, members={**control.members, node: member}, view=index), control.queries)
+        case Drain() | Drained():
+            return _placed(control, record)
         case DeclareStream(stream=name):
             key = f"{name} {index}" if name in control.keys else name
             stream = DeclaredStream(
@@ -456,6 +497,34 @@ def _with_homes(control: Control, names: Iterable[str]) -> Control:
         else:
             homeless.discard(name)
     return control if homeless == control.homeless else replace(control, homeless=frozenset(homeless))
+
+
+def _placed(control: Control, record: Drain | Drained) -> Control:
+    """Return the state behind a record that is valid there."""
+    drains = {node: to for node, to in control.drains.items() if node != record.node}
+    if isinstance(record, Drained):
+        return _without(replace(control, drains=drains), [record.node])
+    control = _without(control, control.drains.get(record.node, ()))
+    shards, turn = list[tuple[int, ...]](), 0
+    for nodes in control.shards:
+        if record.node in nodes:
+            nodes, turn = (*nodes, record.to[turn % len(record.to)]), turn + 1
+        shards.append(nodes)
+    return _with_shards(replace(control, drains={**drains, record.node: record.to}), tuple(shards))
+
+
+def _without(control: Control, gone: Iterable[int]) -> Control:
+    """Let nodes hold nothing. Their disks never will again."""
+    nodes = frozenset(gone)
+    members = dict(control.members)
+    for node in nodes:
+        members[node] = replace(members[node], left=members[node].disk)
+    shards = tuple(tuple(one for one in shard if one not in nodes) for shard in control.shards)
+    return _with_shards(replace(control, members=members), shards)
+
+
+def _with_shards(control: Control, shards: tuple[tuple[int, ...], ...]) -> Control:
+    return replace(control, shards=shards, replica_sets=frozenset(shards))
 
 
 def _with_stream(control: Control, stream: DeclaredStream) -> Control:

@@ -9,6 +9,7 @@ from functools import reduce
 from zlib import crc32
 
 from wukongs.protocol import log as raft
+from wukongs.protocol import placement
 from wukongs.protocol.actions import Action
 from wukongs.protocol.control import Control, apply, is_valid
 from wukongs.protocol.dropping import cuts
@@ -67,6 +68,7 @@ def lead(log: Log, control: Control, progress: Progress, first: Iterable[Record]
     records += late_joins(log, control, progress, vts)
     records += cuts(held_control(log, control), progress)
     records += moves(held_control(log, control), progress)
+    records += placement.drained(control)
     log, actions = admit(log, control, vts, [*first, *records])
     log, more = _change_voters(log, control)
     return log, actions + more
@@ -116,16 +118,28 @@ def has_voters_to_change(log: Log, control: Control) -> bool:
 
 
 def _change_voters(log: Log, control: Control) -> Outcome:
-    """Take out a voter whose disk is gone; let its node vote again when it is IN and has the log."""
+    """Take out a voter whose disk is gone; let its node vote again when it is IN and has the log. A node that holds
+    nothing gives its vote to one that does, but for this leader, which gives it up when it is one no more."""
     if not raft.may_change_voters(log):
         return log, []
     for voter in sorted(log.voters):
         if control.members[voter.node].disk != voter.disk and voter != log.me:
             return raft.propose(log, Voters(log.voters - {voter}))
-    nodes = {voter.node for voter in log.voters}
-    for voter in sorted(log.first_voters):
-        member = control.members[voter.node]
-        new = Voter(voter.node, member.disk)
-        if voter.node not in nodes and member.role is Role.IN and log.match.get(new, 0) >= log.commit:
+    nodes, seats = {voter.node for voter in log.voters}, _seats(log, control)
+    for node in seats:
+        new = Voter(node, control.members[node].disk)
+        is_there = control.members[node].role is Role.IN and log.match.get(new, 0) >= log.commit
+        if node not in nodes and is_there:
             return raft.propose(log, Voters(log.voters | {new}))
+    for voter in sorted(log.voters):
+        if voter.node not in seats and nodes.issuperset(seats) and voter != log.me:
+            return raft.propose(log, Voters(log.voters - {voter}))
     return log, []
+
+
+def _seats(log: Log, control: Control) -> list[int]:
+    """Return the nodes that are to vote: those that did at first, or in the place of one that holds nothing another."""
+    first = [voter.node for voter in sorted(log.first_voters)]
+    holding = [node for node in first if control.holds(node)]
+    others = [node for node in sorted(control.members) if node not in first and control.holds(node)]
+    return holding + others[: len(first) - len(holding)]

@@ -83,7 +83,7 @@ def next_role(
             found = Membership(me.node, me.disk, Role.OUT)
             return found if is_news(control, found) else None
         case Role.OUT:
-            return Membership(me.node, me.disk, Role.JOINING)
+            return Membership(me.node, me.disk, Role.JOINING) if control.holds(me.node) else None
         case Role.JOINING if stay.is_installed and _is_near(progress, control, vts):
             return Membership(me.node, me.disk, Role.HOLDING, member.since)
         case Role.HOLDING if has_caught_up(progress, control, me.node, vts):

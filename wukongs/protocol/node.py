@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from wukongs.protocol import asking, compaction, dropping, gossip, membership, progress, sealing
+from wukongs.protocol import asking, compaction, dropping, gossip, membership, placement, progress, sealing
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import (
     Action,
@@ -63,6 +63,7 @@ from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
     LIVE,
     Change,
+    Drained,
     DropStream,
     EndStream,
     Founded,
@@ -102,7 +103,8 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
         actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
     node, more = _propose(node, wanted(node))
     actions += more
-    out = membership.silent(node.overdue, node.control)
+    out: list[Record] = [*membership.silent(node.overdue, node.control)]
+    out += placement.replacements(node.control, *node.lost_and_heard)
     founded = [] if node.control.life else [Founded(f"{node.me.node}-{node.me.boot}")]
     log, more = lead(node.log, node.control, node.progress, [*founded, *out], node.vts)
     actions += more
@@ -180,7 +182,7 @@ def _answer(node: Node, sender: Incarnation, body: Body) -> Outcome:
 
 
 def _is_leaders_own(record: Record) -> bool:
-    is_own = isinstance(record, Nothing | Founded | Voters | LateJoin)
+    is_own = isinstance(record, Nothing | Founded | Voters | LateJoin | Drained)
     return is_own or (isinstance(record, EndStream) and record.is_cut)
 
 

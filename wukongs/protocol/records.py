@@ -97,6 +97,20 @@ class Membership(Tagged, frozen=True):
         return self.role is Role.OUT and self.disk > 0 and not self.since
 
 
+class Drain(Tagged, frozen=True):
+    """Nodes that are OUT and have never held anything become replicas of a node's shards beside it, each of every
+    len(to)-th one (placement.py). Once they are IN, the node is to hold nothing."""
+
+    node: Int64
+    to: tuple[Int64, ...]
+
+
+class Drained(Tagged, frozen=True):
+    """A node holds no shards from here on: others are IN in its place. Only leaders say that."""
+
+    node: Int64
+
+
 class DeclareStream(Tagged, frozen=True):
     """Other records name the stream by its key: this name; or, if it is declared anew after DropStream, the name, a
     space, and the index of this record. (Names have no spaces.) So records about the old stream do not concern the new
@@ -257,6 +271,8 @@ Record = (
     | Founded
     | Voters
     | Membership
+    | Drain
+    | Drained
     | DeclareStream
     | OpenPartition
     | BeginStream

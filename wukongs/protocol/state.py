@@ -24,7 +24,9 @@ class Cluster:
     """The settings that all nodes get at their first start. voter_count: how many of the nodes vote in the majority
     log; silence_pulses_max: a leader that hears nothing new of a node for longer proposes to take it out, or for longer
     than starting_pulses_max (None: the same) if it has heard nothing of it yet;
-    log_entries_max: a longer log is cut as soon as may be.
+    log_entries_max: a longer log is cut as soon as may be. spare_count: so many of the nodes, the last ones, hold
+    nothing at first; replace_pulses_max: one of them takes the place of a node that is out and not heard for longer
+    (None: it does not).
 
     election_pulses: a node that hears no leader for so long, or up to twice as long, stands for election; quiet_pulses:
     the most pulses that a node waits for its next one while nobody waits for it (Pulse), less than half of
@@ -39,13 +41,20 @@ class Cluster:
     election_pulses: int = raft.ELECTION_PULSES
     quiet_pulses: int = 1
     starting_pulses_max: int | None = None
+    spare_count: int = 0
+    replace_pulses_max: int | None = None
 
     def __post_init__(self) -> None:
         assert 0 < 2 * self.quiet_pulses < self.election_pulses, (self.quiet_pulses, self.election_pulses)
 
     @property
+    def genesis(self) -> Control:
+        """The control state before the first record."""
+        return genesis(self.node_count, self.replica_count, self.shard_count, self.spare_count)
+
+    @property
     def first_voters(self) -> frozenset[Voter]:
-        return frozenset(Voter(node, 0) for node in range(min(self.voter_count, self.node_count)))
+        return frozenset(Voter(node, 0) for node in range(min(self.voter_count, self.node_count - self.spare_count)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,18 @@ class Node:
         return self.watch.overdue(pulses_max, pulses_max if starting is None else starting)
 
     @property
+    def lost_and_heard(self) -> tuple[list[int], list[int]]:
+        """The nodes that were silent for so long that a spare one is to take their place, and those that are heard."""
+        lost_after, silent_after = self.cluster.replace_pulses_max, self.cluster.silence_pulses_max
+        if lost_after is None:
+            return [], []
+        silences = {node: self.watch.silence_of(node) for node in self.control.members}
+        return (
+            [node for node, pulses in silences.items() if pulses > lost_after],
+            [node for node, pulses in silences.items() if pulses <= silent_after],
+        )
+
+    @property
     def role(self) -> Role:
         """This node's role, as far as it knows the log."""
         return self.control.role_of(self.me.voter)
@@ -145,6 +166,6 @@ def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
         election_pulses=cluster.election_pulses,
     )
     intakes = {stream: sealing.opened_at(batch, kept.offsets[stream]) for stream, batch in kept.vts.items()}
-    control = kept.control or genesis(cluster.node_count, cluster.replica_count, cluster.shard_count)
+    control = kept.control or cluster.genesis
     stay = Stay(control.members[me.node].since, control.index)
     return Node(cluster, me, log, control, intakes=intakes, stay=stay, settled=control.index)

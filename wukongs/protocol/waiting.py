@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from wukongs.protocol import dropping, gossip, membership
+from wukongs.protocol import dropping, gossip, membership, placement
 from wukongs.protocol.leading import has_voters_to_change, late_joins
 from wukongs.protocol.log import LogRole
 from wukongs.protocol.records import BeginStream, Change, EndStream, Record, Role
@@ -23,7 +23,7 @@ def is_waited_for(node: Node) -> bool:
         or (log.standing is LogRole.LEADER and _has_to_lead(node))
         or bool(node.pending)
         or any(claim.unasked for claim in node.claims.values())
-        or node.role is not Role.IN
+        or (node.role is not Role.IN and node.control.holds(node.me.node))
         or bool(node.control.with_role(Role.JOINING, Role.HOLDING))
         or any(stream.is_dropped for stream in node.control.live_streams)
         or gossip.has_news(
@@ -45,6 +45,7 @@ def _has_to_lead(node: Node) -> bool:
         or not control.life
         or has_voters_to_change(log, control)
         or bool(control.homeless)
+        or bool(placement.drained(control))
         or bool(late_joins(log, control, node.progress, node.vts))
     )
 

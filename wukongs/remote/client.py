@@ -404,6 +404,11 @@ class RemoteEngine:
         """Do the same as Engine.backup: to a folder of the node's machine."""
         self._call("backup", {"folder": os.fspath(folder)}, is_write=True)
 
+    def drain(self, node: int, to: Sequence[int] | None = None, timeout_s: float | None = None) -> None:
+        """Do the same as Engine.drain."""
+        told = {"node": node, "to": None if to is None else list(to), "timeout_s": timeout_s}
+        self._call("drain", told, is_write=True)
+
     def restore(self, folder: str | PathLike[str]) -> None:
         """Do the same as Engine.restore: from a folder of the node's machine."""
         self._call("restore", {"folder": os.fspath(folder)}, is_write=True)

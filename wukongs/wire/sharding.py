@@ -26,11 +26,13 @@ from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.messages import Place
 
 SPLIT_PREDICATES = ("http://www.w3.org/1999/02/22-rdf-syntax-ns#type",)
+NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardMap:
-    """owners : int32[1024, n_replicas], the nodes of each virtual shard, distinct; split: IRIs of split predicates.
+    """owners : int32[1024, n], the nodes of each virtual shard, distinct, NOBODY where it has fewer; split: IRIs of
+    split predicates.
 
     Raises: SettingsError (a map that names no such nodes)."""
 
@@ -43,13 +45,13 @@ class ShardMap:
         if len(shape) != 2 or shape[0] != SHARD_COUNT or not shape[1] or node_count < 1 or self._is_wrong():
             raise SettingsError(
                 f"shard map of {' x '.join(map(str, shape))} over {node_count} nodes: expected {SHARD_COUNT} shards, "
-                "each with the same number of different nodes among 0 to node_count - 1"
+                "each with different nodes among 0 to node_count - 1"
             )
 
     def _is_wrong(self) -> bool:
         ascending = np.sort(self.owners, axis=1)
-        is_outside = ascending[:, 0].min() < 0 or ascending[:, -1].max() >= self.node_count
-        return bool(is_outside or (ascending[:, 1:] == ascending[:, :-1]).any())
+        is_outside = ascending[:, 0].min() < NOBODY or ascending.max() >= self.node_count or ascending[:, -1].min() < 0
+        return bool(is_outside or ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any())
 
     @staticmethod
     def even(node_count: int, replica_count: int = 1, split: Sequence[str] = SPLIT_PREDICATES) -> ShardMap:
@@ -61,6 +63,14 @@ class ShardMap:
             raise SettingsError(f"replica_count = {replica_count}: expected at least 1")
         places = np.arange(SHARD_COUNT)[:, None] + np.arange(min(replica_count, node_count))
         return ShardMap((places % node_count).astype(np.int32), node_count, split)
+
+    @staticmethod
+    def placed(shards: Sequence[Sequence[int]], node_count: int, split: Sequence[str] = SPLIT_PREDICATES) -> ShardMap:
+        """Give each shard to some nodes."""
+        owners = np.full((len(shards), max(map(len, shards))), NOBODY, np.int32)
+        for shard, nodes in enumerate(shards):
+            owners[shard, : len(nodes)] = nodes
+        return ShardMap(owners, node_count, split)
 
     @staticmethod
     def of(place: Place) -> ShardMap:

@@ -226,4 +226,4 @@ def test_a_push_that_is_none_is_refused(orders: Any, groups: list[Encoded], expe
 def test_a_chunk_of_two_groups_is_refused() -> None:
     chunk = replace(encoded(("a", 0)), timestamps=np.empty(0, np.int64))
     with wired(1) as wires, pytest.raises(DataError, match="stage: expected the tuples of one chunk, found 2 groups"):
-        wires.networks[0].handlers[STAGE](tuples_packet(STAGE, [chunk, chunk], change="c", number=0))
+        wires.networks[0].handlers[STAGE](tuples_packet(STAGE, [chunk, chunk], change="c", number=0, index=0))

@@ -76,8 +76,8 @@ def test_a_donor_refuses_what_it_cannot_give(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(DataError, match="collect: expected owner, sn, node and shards, found"):
             ask(nodes, "collect", owner="a")
         with pytest.raises(DataError, match="lend: expected node and shards, found"):
-            ask(nodes, "lend", node="1")
-        for kind, fields in (("state", {"lease": "x", "number": 1}), ("lend", {"node": 1, "base": "x"})):
+            ask(nodes, "lend", node="1", index=0)
+        for kind, fields in (("state", {"lease": "x", "number": 1}), ("lend", {"node": 1, "base": "x", "index": 0})):
             with pytest.raises(
                 NodeUnavailable, match="node 0 keeps nothing under 'x': what a joining node does not ask for"
             ):

@@ -15,7 +15,7 @@ from wukongs.query.limits import current
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_layout import ALL_NAMED
 from wukongs.store.batch import Batch, build_batch
-from wukongs.store.batch_set import BatchSet
+from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import IN, OUT, BoolArray, Int64Array
 from wukongs.store.graph_change import GraphChange
 from wukongs.store.quads import Quads, graph_quads, joined
@@ -27,11 +27,12 @@ class FetchedGraph:
     """The graph of one execution, at one SN. One thread at a time."""
 
     def __init__(self, asking: Asking, own: BatchSet, change: Difference | None = None) -> None:
-        """own: what this node holds at the SN; change: of which nothing is sealed, read on top of all."""
+        """own: what this node holds at the SN; change: of which nothing is sealed, read on top of all. A node that
+        answers for nothing may hold what others have deleted since."""
         self.asking = asking
         self.assignment = asking.assignment
         self.change = change
-        self.base = own
+        self.base = own if self.assignment.shards(self.assignment.me).any() else EMPTY
         self._fetched: list[Batch] = []
         self._known: dict[tuple[int, int | None, Graphs], Int64Array] = {}
         """By direction, predicate and graphs, the keys whose triples have been fetched, sorted."""

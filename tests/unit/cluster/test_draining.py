@@ -1,0 +1,221 @@
+"""Spare nodes that take other nodes' places, while the cluster runs: its answers stay those of an engine."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import wukongs
+from tests.clusters import READY_S, cluster, start_again
+from tests.faults.test_nodes_come_back import QUERY, Told, in_time
+from tests.unit.cluster.test_fetching_ahead import before, held
+from wukongs.cluster.collecting import Wanted
+from wukongs.errors import NodeUnavailable, SettingsError, StreamError
+from wukongs.live.pieces import Open
+from wukongs.protocol.records import Role
+from wukongs.settings import Settings
+
+EX = "http://ex/"
+WAIT_S = 30.0
+
+
+@contextmanager
+def told(
+    node_count: int, replica_count: int, spare_count: int = 1, replace_pulses_max: int | None = None
+) -> Iterator[Told]:
+    with cluster(
+        node_count + spare_count, replica_count, spare_count=spare_count, replace_pulses_max=replace_pulses_max
+    ) as nodes:
+        of = Told(nodes)
+        with of.embedded:
+            yield of
+
+
+def check_replicas(of: Told) -> None:
+    """Check that each node holds what the others hold of its shards, too."""
+    control = of.nodes[2].host.node.control
+    nodes = [of.nodes[number] for number in sorted(control.with_role(Role.IN)) if control.holds(number)]
+    for node in nodes:
+        mine = node.store.shard_map.shards(node.me.node)
+        wanted = Wanted(node.me.node, node.store.shard_map, node.store.split_ids, mine, mine)
+        assert held(node, wanted) == set[tuple[int, ...]]().union(*(held(other, wanted) for other in nodes))
+
+
+def begun(of: Told) -> None:
+    of.declare(1)
+    of.load(0, "x", 40)
+    of.load(1, "y", 20, EX + "graph")
+    of.push(0, "a", 12)
+    of.update(1, f"DELETE WHERE {{ <{EX}x3> ?p ?o }}")
+
+
+@pytest.mark.parametrize(("node_count", "replica_count", "spare_count"), [(3, 2, 1), (3, 2, 2), (2, 1, 1)])
+def test_spares_take_a_nodes_place_and_then_it_may_go(node_count: int, replica_count: int, spare_count: int) -> None:
+    with told(node_count, replica_count, spare_count) as of:
+        begun(of)
+        spares = range(node_count, node_count + spare_count)
+        of.nodes[1].engine.drain(0, list(spares), WAIT_S)
+        assert not of.nodes[0].store.shard_map.shards(0).any()
+        for spare in spares:
+            assert of.nodes[spare].host.node.role is Role.IN
+            of.nodes[spare].wait_until_ready(WAIT_S)
+        check_replicas(of)
+        of.push(0, "b", 12)
+        of.load(0, "z", 20)
+        of.update(spares[0], f"INSERT DATA {{ <{EX}new> <{EX}l> <{EX}o3> }}; DELETE WHERE {{ <{EX}x4> ?p ?o }}")
+        of.check(*range(node_count + spare_count))
+        of.nodes[0].close()
+        of.push(1, "c", 12)
+        of.update(spares[-1], f"DELETE WHERE {{ <{EX}x5> ?p ?o }}")
+        of.check(*range(1, node_count + spare_count))
+        check_replicas(of)
+
+
+def test_everything_goes_on_while_spares_take_places() -> None:
+    """Tuples, loads, updates and windows in the middle of it; then the node that was drained first is used again."""
+    with told(3, 2, 1) as of:
+        nodes = of.nodes
+        begun(of)
+        query, alone = nodes[1].engine.register(QUERY), of.embedded.register(QUERY)
+        is_over, failures = threading.Event(), list[BaseException]()
+
+        def go_on() -> None:
+            round_ = 0
+            try:
+                while not is_over.is_set() or round_ < 12:
+                    of.push(round_ % 3, f"t{round_}", 3)
+                    if round_ % 3 == 0:
+                        of.load(1, f"l{round_}-", 4)
+                    if round_ % 4 == 0:
+                        of.update(round_ % 3, f"DELETE WHERE {{ <{EX}x{round_}> ?p ?o }}")
+                    round_ += 1
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            nodes[0].engine.drain(2, timeout_s=WAIT_S)
+        finally:
+            is_over.set()
+            thread.join(WAIT_S)
+        assert not failures
+        of.check(0, 1, 2, 3)
+        check_replicas(of)
+        windows = [
+            [(window.end_ms, sorted(window.texts())) for window in one.results(timeout_s=1)] for one in (query, alone)
+        ]
+        assert windows[0] == windows[1]
+        assert len(windows[0]) > 5
+
+
+def test_a_node_that_was_drained_is_a_spare_one_when_it_is_started_anew() -> None:
+    with told(3, 2) as of:
+        begun(of)
+        of.nodes[0].engine.drain(2, timeout_s=WAIT_S)
+        of.nodes[2].close()
+        of.push(0, "b", 12)
+        with pytest.raises(NodeUnavailable, match="there is no spare node"):
+            of.nodes[0].engine.drain(1)
+        again = start_again(of.nodes, 2, replica_count=2, spare_count=1, wait_s=0)
+        deadline = time.monotonic() + WAIT_S
+        while not of.nodes[0].host.node.control.is_spare(2):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        of.nodes[0].engine.drain(1, timeout_s=WAIT_S)
+        again.wait_until_ready(READY_S)
+        of.nodes[1].close()
+        of.push(2, "c", 12)
+        of.check(0, 2, 3)
+        check_replicas(of)
+
+
+def test_shards_have_their_replicas_again_after_a_loss() -> None:
+    with told(3, 2, 1, replace_pulses_max=200) as of:
+        begun(of)
+        of.nodes[1].close()
+        of.nodes[3].wait_until_ready(WAIT_S)
+        of.nodes[0].host.wait_until(lambda node: not node.control.holds(1), WAIT_S, "the place of node 1")
+        of.push(0, "b", 12)
+        of.check(0, 2, 3)
+        check_replicas(of)
+        of.nodes[2].close()
+        of.push(3, "c", 12)
+        of.check(0, 3)
+
+
+@pytest.mark.parametrize("kind", ["stage", "feed"])
+def test_rows_that_were_divided_before_a_node_joined_come_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have divided rows by the old shards, and are held up until the spare node has what was there before."""
+    with told(3, 2) as of:
+        begun(of)
+        nodes = of.nodes
+        thread = threading.Thread(target=lambda: nodes[1].engine.drain(0, timeout_s=WAIT_S))
+        happened: list[bool] = []
+
+        def drained() -> None:
+            if not happened:
+                happened.append(True)
+                thread.start()
+            nodes[3].host.wait_until_installed(WAIT_S)
+
+        for node in nodes[:3]:
+            before(node, kind, drained, monkeypatch)
+        if kind == "stage":
+            of.load(1, "late", 40)
+        else:
+            of.push(1, "later", 12)
+        thread.join(WAIT_S)
+        assert happened
+        of.check(0, 1, 2, 3)
+        check_replicas(of)
+
+
+def test_who_cannot_be_drained_is_told_why() -> None:
+    with wukongs.Engine() as engine, pytest.raises(SettingsError, match="no cluster"):
+        engine.drain(0)
+    with cluster(3, 2, spare_count=1) as nodes:
+        engine = nodes[0].engine
+        refused: list[tuple[Callable[[], object], type[Exception], str]] = [
+            (lambda: engine.drain(7), SettingsError, "the nodes are 0 to 2"),
+            (lambda: engine.drain(0, [1]), SettingsError, r"to = \[1\]: expected different spare nodes, of \[2\]"),
+            (lambda: engine.drain(0, []), SettingsError, "expected different spare nodes"),
+        ]
+        for call, error, said in refused:
+            with pytest.raises(error, match=said):
+                call()
+        engine.stream(EX + "s", batch_ms=100)
+        nodes[0].intake.open_partition(Open(EX + "s", "pipeline", 1))
+        with pytest.raises(StreamError, match="Let it end"):
+            engine.drain(0)
+        assert nodes[0].host.node.control.drains == {}
+
+
+def test_a_node_that_holds_nothing_refuses_reads_that_would_miss_rows() -> None:
+    with told(3, 2) as of:
+        begun(of)
+        of.nodes[1].engine.drain(0, timeout_s=WAIT_S)
+        of.push(1, "b", 12)
+        of.check(1)
+        store, at = of.nodes[0].store, of.nodes[1].store.exposure.reached
+        with pytest.raises(NodeUnavailable, match="holds no shards any more"):
+            store.check_holds(at)
+        of.nodes[2].store.check_holds(at)
+        in_time(lambda: of.nodes[0].engine.settle(WAIT_S))
+
+
+def test_a_small_cluster_with_clashing_hashes() -> None:
+    with cluster(3, 1, settings=Settings(hash_bits=11), spare_count=1) as nodes, wukongs.Engine() as engine:
+        for number in range(300):
+            text = f"INSERT DATA {{ <{EX}s{number}> <{EX}p> <{EX}o{number}> }}"
+            if number % 100 == 99:
+                nodes[0].engine.drain(0, timeout_s=WAIT_S)
+            for one in (engine, nodes[number % 2].engine):
+                one.update(text)
+        asked = "SELECT ?s ?o { ?s ?p ?o }"
+        for node in nodes:
+            assert sorted(node.engine.query(asked).texts()) == sorted(engine.query(asked).texts())

@@ -1,0 +1,123 @@
+"""Records by which a node's shards go to spare nodes: when they are valid, and what they do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from wukongs.protocol.control import Control, apply, genesis, is_news
+from wukongs.protocol.leading import lead
+from wukongs.protocol.log import Log, LogRole
+from wukongs.protocol.placement import replacements
+from wukongs.protocol.progress import Progress
+from wukongs.protocol.records import Drain, Drained, Entry, Membership, Nothing, Record, Role, Voter, Voters
+
+FIRST = frozenset(Voter(node, 0) for node in range(3))
+
+
+def after(control: Control, *records: Record) -> Control:
+    for record in records:
+        assert is_news(control, record), record
+        control = apply(control, Entry(1, record))
+    return control
+
+
+def joins(node: int, since: int, disk: int = 0) -> list[Record]:
+    return [Membership(node, disk, role, since) for role in (Role.JOINING, Role.HOLDING, Role.IN)]
+
+
+def drained() -> Control:
+    return after(genesis(5, 2, 6, spare_count=2), Drain(0, (3, 4)), *joins(3, 2), *joins(4, 5), Drained(0))
+
+
+def test_spares_hold_nothing_and_do_not_join() -> None:
+    control = genesis(5, 2, 6, spare_count=2)
+    assert control.shards == ((0, 1), (1, 2), (2, 0)) * 2
+    assert control.with_role(Role.OUT) == {3, 4}
+    assert not is_news(control, Membership(3, 0, Role.JOINING))
+    assert not is_news(control, Membership(3, 1, Role.JOINING))
+
+
+def test_spares_take_a_nodes_shards_in_turns_and_then_it_holds_nothing() -> None:
+    control = after(genesis(5, 2, 6, spare_count=2), Drain(0, (3, 4)))
+    assert control.shards == ((0, 1, 3), (1, 2), (2, 0, 4), (0, 1, 3), (1, 2), (2, 0, 4))
+    control = after(control, *joins(3, 2))
+    assert not is_news(control, Drained(0)), "node 4 is not in sync"
+    control = after(control, *joins(4, 5), Drained(0))
+    assert control.shards == ((1, 3), (1, 2), (2, 4)) * 2
+    assert control.replica_sets == {(1, 3), (1, 2), (2, 4)}
+    assert not control.holds(0)
+    assert control.members[0].role is Role.IN
+    assert not is_news(control, Drained(0))
+
+
+@pytest.mark.parametrize("role", [Role.JOINING, Role.HOLDING])
+def test_nobody_gives_shards_up_while_another_node_is_on_its_way(role: Role) -> None:
+    control = after(genesis(4, 2, 6, spare_count=1), Drain(0, (3,)), *joins(3, 2))
+    coming = replace(control.members[1], role=role)
+    assert not is_news(replace(control, members={**control.members, 1: coming}), Drained(0))
+    assert is_news(control, Drained(0))
+
+
+@pytest.mark.parametrize("to", [(), (1,), (0,), (3, 3), (5,)])
+def test_only_spare_nodes_take_shards(to: tuple[int, ...]) -> None:
+    assert not is_news(genesis(5, 2, 6, spare_count=2), Drain(0, to))
+
+
+def test_a_node_without_shards_has_none_to_give() -> None:
+    assert not is_news(genesis(5, 2, 6, spare_count=2), Drain(3, (4,)))
+
+
+def test_a_disk_that_has_held_shards_takes_none_again() -> None:
+    control = after(drained(), Membership(0, 0, Role.OUT))
+    assert not is_news(control, Drain(1, (0,)))
+    anew = after(control, Membership(0, 7, Role.OUT))
+    assert after(anew, Drain(1, (0,))).shards == ((1, 3, 0), (1, 2, 0), (2, 4)) * 2
+
+
+def test_others_take_the_place_of_spares_that_do_not_come() -> None:
+    control = after(genesis(5, 2, 6, spare_count=2), Drain(0, (3,)), Drain(0, (4,)))
+    assert control.shards == ((0, 1, 4), (1, 2), (2, 0, 4)) * 2
+    assert not is_news(control, Drain(1, (3,))), "it may have begun to fetch"
+    joining = after(control, Membership(4, 0, Role.JOINING))
+    assert not is_news(joining, Drain(0, (3,)))
+
+
+def test_a_leader_has_spare_nodes_take_the_place_of_those_that_are_lost() -> None:
+    control = genesis(5, 2, 6, spare_count=2)
+    assert replacements(control, [0], [1, 2, 3, 4]) == [], "it is not out yet"
+    control = after(control, Membership(0, 0, Role.OUT))
+    assert replacements(control, [0], [1, 2, 4]) == [Drain(0, (4,))]
+    assert replacements(control, [], [1, 2, 3, 4]) == []
+    assert replacements(control, [0, 3, 4], [1, 2]) == []
+    waiting = after(control, Drain(0, (4,)))
+    assert replacements(waiting, [0], [1, 2, 3, 4]) == []
+    assert replacements(waiting, [0, 4], [1, 2, 3]) == [Drain(0, (3,))]
+
+
+def test_nothing_is_replaced_of_which_nobody_has_a_copy() -> None:
+    control = after(genesis(5, 2, 6, spare_count=2), Membership(0, 0, Role.OUT))
+    members = {**control.members, 1: replace(control.members[1], role=Role.OUT)}
+    assert replacements(replace(control, members=members), [0, 1], [2, 3, 4]) == []
+
+
+def voters_proposed(control: Control, leader: int, voters: frozenset[Voter]) -> frozenset[Voter] | None:
+    """Return the voters that a leader proposes, if it does."""
+    me = Voter(leader, control.members[leader].disk)
+    match = {Voter(node, member.disk): 1 for node, member in control.members.items()}
+    entries = (Entry(1, Nothing()),)
+    log = Log(me, 5, FIRST, 1, entries=entries, voters=voters, base_voters=voters, commit=1, standing=LogRole.LEADER)
+    log = replace(log, match=match, next_index=dict.fromkeys(range(5), 2))
+    log, _ = lead(log, replace(control, index=1, term=1), Progress(), [], {})
+    found = [entry.record for entry in log.entries if isinstance(entry.record, Voters)]
+    return found[0].voters if found else None
+
+
+def test_a_node_that_holds_nothing_gives_its_vote_to_one_that_took_its_place() -> None:
+    control = drained()
+    more = FIRST | {Voter(3, 0)}
+    assert voters_proposed(control, 1, FIRST) == more
+    assert voters_proposed(control, 1, more) == more - {Voter(0, 0)}
+    assert voters_proposed(control, 1, more - {Voter(0, 0)}) is None
+    assert voters_proposed(control, 0, more) is None, "a leader stays one"

@@ -1,0 +1,72 @@
+"""Draining: a spare node takes a node's place on a client's word (wukongs/protocol/placement.py)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.members import is_silent, left_s
+from wukongs.errors import NodeUnavailable, SettingsError, StreamError
+from wukongs.live.stream_state import PUSH_PARTITION
+from wukongs.protocol import events as ev
+from wukongs.protocol.records import Drain
+from wukongs.protocol.state import Node
+
+RECORD_S = 30.0
+DRAIN_S = 3600.0
+"""How long the spare nodes may take, unless the caller says otherwise."""
+
+
+def drain(host: Host, number: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
+    """Return when a node holds no shards any more, and does not vote if it is not the log's leader: see Engine.drain.
+
+    Raises SettingsError, StreamError, NodeUnavailable."""
+    deadline = time.monotonic() + (DRAIN_S if timeout_s is None else timeout_s)
+    node = host.node
+    if number not in node.control.members:
+        raise SettingsError(f"node {number}: the nodes are 0 to {len(node.control.members) - 1}")
+    if node.control.holds(number) and number not in node.control.drains:
+        _check_no_pipeline(node)
+        chosen = _spares(node, number, to)
+        with suppress(Dropped):  # somebody else has done so, or a spare node was used meanwhile
+            host.carry_out(ev.Submitted(Drain(number, chosen)), min(left_s(deadline), RECORD_S))
+        if host.node.control.holds(number) and number not in host.node.control.drains:
+            raise NodeUnavailable(f"node {number}: nodes {list(chosen)} are not spare any more. Nothing was changed")
+    host.wait_until(
+        lambda now: _is_drained(now, number),
+        left_s(deadline),
+        f"the nodes that take the place of node {number}, which goes on by itself",
+    )
+
+
+def _is_drained(node: Node, number: int) -> bool:
+    votes = any(voter.node == number for voter in node.log.voters)
+    return not node.control.holds(number) and (not votes or node.log.leader == number)
+
+
+def _spares(node: Node, number: int, to: Sequence[int] | None) -> tuple[int, ...]:
+    """Return who takes over. Raises NodeUnavailable, SettingsError."""
+    spares = [one for one in sorted(node.control.members) if node.control.is_spare(one)]
+    if to is None:
+        heard = [one for one in spares if not is_silent(node, one)]
+        if not heard:
+            raise NodeUnavailable(
+                f"node {number} cannot be drained: there is no spare node (of {spares or 'none'}). Start one, or "
+                "start a node anew that was drained before"
+            )
+        return (heard[0],)
+    if not to or len(set(to)) != len(to) or not set(to) <= set(spares):
+        raise SettingsError(f"to = {list(to)}: expected different spare nodes, of {spares or 'none'}")
+    return tuple(to)
+
+
+def _check_no_pipeline(node: Node) -> None:
+    for stream in node.control.live_streams:
+        names = [name for name in stream.partitions if name != PUSH_PARTITION]
+        if names and stream.last_batch is None:
+            raise StreamError(
+                f"stream {stream.key}: pipeline {names[0]!r} divides its tuples by where the shards are now. Let it "
+                "end, or drop the stream, before a node is drained"
+            )

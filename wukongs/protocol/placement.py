@@ -1,0 +1,40 @@
+"""Placement: how a node's shards go to other nodes while the cluster runs.
+
+    Drain(node, to) --(each of `to` joins: membership.py)--> Drained(node)
+
+Within a stay, from JOINING to OUT, the shards of a node only become fewer. It gets shards while it is OUT, and only
+with a disk that has never held any; then it joins, and takes all of them over from in-sync replicas. So what it takes
+of streams and changes in a stay was divided by a placement in which it held what it holds now, or more. Hosts divide
+rows by the control state of which they say the index, and take a share only between their own JOINING record and
+their place in the log.
+
+`Drained` waits until nobody is JOINING or HOLDING: the donors of such a node are those that hold its shards by its
+JOINING record. Neither record begins a new view (claims.py): by the first one nobody more is asked for terms, since
+nodes that are OUT are not, and the replicas that stay behind the second one were asked with the one that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wukongs.protocol.control import Control, is_news
+from wukongs.protocol.records import Drain, Drained, Role
+
+
+def drained(control: Control) -> list[Drained]:
+    """Return the records that a leader is to propose now."""
+    return [Drained(node) for node in sorted(control.drains) if is_news(control, Drained(node))]
+
+
+def replacements(control: Control, lost: Iterable[int], heard: Iterable[int]) -> list[Drain]:
+    """Return the records by which spare nodes take over the shards of nodes that are lost. lost: those that are not
+    heard for long; heard: those that are."""
+    spares = [node for node in sorted(heard) if control.is_spare(node)]
+    found = []
+    for node in sorted(lost):
+        takers = control.drains.get(node, ())
+        is_waiting = node not in control.drains or set(takers).issubset(lost)
+        is_lost = control.members[node].role is Role.OUT and control.holds(node) and is_waiting
+        if is_lost and spares and control.is_covered_without(node):
+            found.append(Drain(node, (spares.pop(0),)))
+    return found
