@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
@@ -60,7 +60,7 @@ class ServedNode:
             stack.callback(self._socket.close)
             node.counting.clients_traffic = self._socket.stats
             self.address = self._socket.address
-            self.listens = {"clients": self.address, "other nodes": node.address}
+            self.listens: Mapping[str, str] = {"clients": self.address, "other nodes": node.address}
             self._host = node.host
             self._stack = stack.pop_all()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from wukongs.cluster.node_config import NodeConfig
 from wukongs.durable.life import life_of
@@ -42,7 +42,7 @@ class ServedEngine:
             self._engine.close()
             raise
         self.address = self._socket.address
-        self.listens = {"clients": self.address}
+        self.listens: Mapping[str, str] = {"clients": self.address}
 
     def on_failure(self, tell: Callable[[BaseException], object]) -> None:
         """Let somebody be told when clients cannot be answered any more. An engine that has failed tells each asker
