@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.sim.clock import Clock
 from tests.sim.data import Edge, StreamData, edges_of, hash16
+from tests.sim.homes import NAME
 from tests.sim.machine import Machine
 from wukongs.protocol.records import (
     Change,
@@ -22,7 +23,9 @@ from wukongs.protocol.records import (
     EndStream,
     LateJoin,
     Membership,
+    MoveQuery,
     ReEncode,
+    RegisterQuery,
     Role,
 )
 
@@ -59,6 +62,9 @@ class Checkers:
         self.had: dict[int, set[int]] = {}
         """The shards that each node has ever held."""
         self.exceptions: set[str] = set()
+        self.placed: dict[str, list[tuple[Any, tuple[int, ...]]]] = {}
+        """The homes of queries, and from which SN on."""
+        self.taken: dict[str, set[int]] = {}
 
     def start(self) -> None:
         self.roles = {host.number: (host.control.members[host.number].role, 0) for host in self.hosts}
@@ -109,6 +115,12 @@ class Checkers:
                 data.index = index
                 data.key = name if name not in self.streams else f"{name} {index}"
                 self.streams[data.key] = data
+            case RegisterQuery(query=name, nodes=nodes) if name.startswith(NAME):
+                self.placed[name], self.taken[name] = [(sn, nodes)], set()
+            case MoveQuery(query=name, nodes=nodes) if name in self.placed:
+                self.placed[name].append((sn, nodes))
+                if any(self.roles[home][0] is Role.IN for home in self.placed[name][-2][1]):
+                    raise Violation(f"{name} moves to {nodes}, and a home of it is in", nodes)
             case LateJoin(stream=key, batch=batch):
                 self._check_join(before, key, batch, sn)
             case DropStream(stream=key) if not before.course(key).has_begun:
@@ -225,6 +237,25 @@ class Checkers:
         if tuple(sn) != newest:
             raise Violation(f"node {node} exposes {sn}, but {dict(state.progress.stable)} has {newest}", [node])
 
+    def on_fire(self, node: int, query: str, batch: int, sn: Any) -> None:
+        """Check that a node fires only as the home of the time."""
+        homes = [nodes for since, nodes in self.placed[query] if since <= sn]
+        if not homes or homes[-1] != (node,):
+            raise Violation(f"node {node} fires {query} {batch} at {sn}, its homes were {self.placed[query]}", [node])
+
+    def on_take(self, node: int, query: str, after: int, batch: int) -> None:
+        self.taken[query].update(self.declared[0].batches(after, batch))
+
+    def _check_windows(self) -> None:
+        """Check that readers have had every window from the registration of its query on."""
+        clock = self.clocks[-1][1]
+        for query, [(since, _), *_] in self.placed.items():
+            data = self.declared[0]
+            shown = {batch: clock.shown_at(data.key, batch) for batch in data.batches(0, data.last)}
+            due = {batch for batch, sn in shown.items() if sn is not None and sn > tuple(since)}
+            if missing := due - self.taken[query]:
+                raise Violation(f"{query} has lost windows {sorted(missing)}: {self.placed[query]}", [])
+
     def on_seal(self, node: int, stream: str, after: int, batch: int, edges: dict[int, set[Edge]]) -> None:
         host, data = self.hosts[node], self.streams[stream]
         for number in sorted({*data.batches(after, batch), *edges}):
@@ -256,6 +287,7 @@ class Checkers:
 
     def at_end(self, terms: list[str]) -> None:
         """Check what the whole run must add up to."""
+        self._check_windows()
         model = Model(self.entries, self.streams, self.clocks[-1][1])
         for node, client, sn, vts, (outs, ins) in self.reads:
             self._check_meaning(node, sn, vts)

@@ -15,12 +15,25 @@ from typing import Any, NamedTuple
 
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import Edge, Id, IdEdge, edges_of, hash16
+from tests.sim.homes import Homes
 from wukongs.cluster.host import Applied, Dropped, Errand, Host
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import THE_FIRST, Control, DeclaredStream, apply
 from wukongs.protocol.messages import Body, Incarnation, Message, State
-from wukongs.protocol.records import LIVE, Change, Drained, DropStream, EndStream, Record, Role, Sn, Vts
+from wukongs.protocol.records import (
+    LIVE,
+    Change,
+    Drained,
+    DropStream,
+    EndStream,
+    MoveQuery,
+    Record,
+    RegisterQuery,
+    Role,
+    Sn,
+    Vts,
+)
 from wukongs.protocol.sealing import position
 from wukongs.protocol.state import Cluster, Kept, Node, with_saved
 from wukongs.wire.packets import Packet
@@ -57,8 +70,9 @@ class SavedChange(NamedTuple):
 @dataclass
 class Disk:
     """kept: of the protocol's log; visible: the first SN of stream batches, as far as it is known; changes: by index of
-    their records; is_installed: whether it has what came before this generation of it, and what the records did that it
-    has skipped; joined: the index of the record by which the stay began whose data it took over last."""
+    their records; come: see homes.py; is_installed: whether it has what came before this generation of it, and what the
+    records did that it has skipped; joined: the index of the record by which the stay began whose data it took over
+    last."""
 
     generation: int
     boots: int = 0
@@ -68,6 +82,7 @@ class Disk:
     batches: dict[tuple[str, int], tuple[frozenset[IdEdge], frozenset[IdEdge]]] = field(default_factory=dict)
     visible: dict[tuple[str, int], Sn] = field(default_factory=dict)
     changes: dict[int, SavedChange] = field(default_factory=dict)
+    come: dict[tuple[str, int], int] = field(default_factory=dict)
     is_installed: bool = True
     joined: int = 0
     claims: dict[int, str] = field(default_factory=dict)
@@ -75,6 +90,15 @@ class Disk:
 
     def kept(self) -> Kept:
         return replace(self.log, vts=dict(self.vts), offsets=dict(self.offsets))
+
+
+@dataclass
+class Held:
+    """wukongs.cluster.host.Held."""
+
+    oldest_sn: Sn | None
+    oldest_firing: int | None
+    delivered: int
 
 
 class Machine:
@@ -97,6 +121,7 @@ class Machine:
     ) -> None:
         self.number, self.cluster = number, cluster
         self.agenda, self.network, self.rng, self.tell = agenda, network, rng, tell
+        self.own = random.Random(f"readers {number} {rng.getstate()[1][:2]}")
         self.peers: list[Machine] = []
         self.disk = Disk(0, is_installed=number < cluster.node_count - cluster.spare_count)
         self.drift = rng.uniform(0.75, 1.3)
@@ -127,10 +152,11 @@ class Machine:
         )
         if not self.disk.is_installed and self.node.role is Role.OUT:
             self.host.fetch_first()
-            self.agenda.after(FETCHING, self._alive(lambda: self.handle(ev.Fetched())))
+            self.agenda.after(FETCHING, self.alive(lambda: self.handle(ev.Fetched())))
         self.stored: Control = self.log.control or self.cluster.genesis
         self.known = set(self.disk.known)
         self.staged: dict[tuple[str, int], set[Edge]] = {}
+        self.homes = Homes(self)
         self.sn_of = {change.key: change.sn for change in self.disk.changes.values()}
         self.dropped: set[tuple[str, int]] = set()
         self.exposed: Sn | None = None
@@ -143,7 +169,7 @@ class Machine:
         self.free_at = 0.0
         self.pulsed = self.agenda.now
         self.tell(self.number, "boot", disk=self.me.disk, boot=self.me.boot)
-        self.agenda.after(self.rng.uniform(0, PULSE), self._alive(self._pulse))
+        self.agenda.after(self.rng.uniform(0, PULSE), self.alive(self._pulse))
 
     def crash(self, loses_disk: bool = False) -> None:
         self.is_alive, vts = False, self.disk.vts
@@ -187,6 +213,7 @@ class Machine:
         told, self.told = self.told, []
         for sn, vts in told:
             self.tell(self.number, "expose", sn=sn, vts=vts)
+            self.homes.expose(sn, vts)
         return True
 
     def _burn(self) -> None:
@@ -245,10 +272,10 @@ class Machine:
             elif isinstance(errand, act.SettleClaim):
                 is_settled, view = True, errand.view
                 self.known |= {text for text in new if text not in self.stored.exceptions}
-                self.agenda.after(0, self._alive(lambda: then(view)))
+                self.agenda.after(0, self.alive(lambda: then(view)))
 
         number = self.host.open_errand(carry_out)
-        self.agenda.after(CLAIM_PATIENCE, self._alive(give_up))
+        self.agenda.after(CLAIM_PATIENCE, self.alive(give_up))
         self.handle(ev.ClaimBegun(number, frozenset(self.shard(hash16(text)) for text in new)))
 
     def _ask(self, asked: act.AskClaim, node: int, texts: list[str]) -> None:
@@ -268,11 +295,11 @@ class Machine:
                 ends(ev.ClaimAnswered(asked.claim, view, nodes, refused))
 
         def answer(view: int | None, refused: frozenset[str]) -> None:
-            self.network.send(node, self.number, self._alive(lambda: answered(view, refused)))
+            self.network.send(node, self.number, self.alive(lambda: answered(view, refused)))
 
         peer = self.peers[node]
         self.network.send(self.number, node, lambda: peer.question(asked.view, texts, answer))
-        late = self._alive(lambda: ends(ev.ClaimUnanswered(asked.claim, asked.view, nodes)))
+        late = self.alive(lambda: ends(ev.ClaimUnanswered(asked.claim, asked.view, nodes)))
         self.agenda.after(self.rng.uniform(20, 60), late)
 
     def question(self, view: int, texts: list[str], answer: Callable[[int | None, frozenset[str]], None]) -> None:
@@ -294,7 +321,7 @@ class Machine:
         def carry_out(errand: Errand | None) -> None:
             self._burn()
             if isinstance(errand, act.CompareTerms):
-                self.agenda.after(self.rng.uniform(0.1, 3), self._alive(lambda: compare(errand)))
+                self.agenda.after(self.rng.uniform(0.1, 3), self.alive(lambda: compare(errand)))
             elif isinstance(errand, act.AnswerClaim):
                 answer(errand.view, refused)
 
@@ -388,7 +415,7 @@ class Machine:
             if stream is not None and (sn := visible_at(self.stored, stream, key[1])) is not None:
                 self.disk.visible[key] = sn
 
-    def _alive(self, happens: Callable[[], None]) -> Callable[[], None]:
+    def alive(self, happens: Callable[[], None]) -> Callable[[], None]:
         """Return what happens only if this life of the node has not ended by then."""
         me = self.me
         return lambda: happens() if self.is_alive and self.me == me else None
@@ -396,19 +423,19 @@ class Machine:
     def _pulse(self) -> None:
         passed, self.pulsed = self.agenda.now - self.pulsed, self.agenda.now
         if self._run(lambda: self.host.pulse(passed)):
-            self.agenda.after(PULSE * self.drift * self.rng.uniform(0.9, 1.1), self._alive(self._look))
+            self.agenda.after(PULSE * self.drift * self.rng.uniform(0.9, 1.1), self.alive(self._look))
 
     def _look(self) -> None:
         """Pulse if it is time for that."""
         if self.agenda.now - self.pulsed >= self.host.wait_s():
             self._pulse()
         else:
-            self.agenda.after(PULSE / 4, self._alive(self._look))
+            self.agenda.after(PULSE / 4, self.alive(self._look))
 
     def _later(self, happens: Callable[[], None]) -> None:
         """Let the disk do something, in the order in which it is asked."""
         self.free_at = max(self.free_at, self.agenda.now) + self.rng.uniform(0.1, 3)
-        self.agenda.after(self.free_at - self.agenda.now, self._alive(happens))
+        self.agenda.after(self.free_at - self.agenda.now, self.alive(happens))
 
     # --- the host's disk ----------------------------------------------------------------------------------------------
 
@@ -483,8 +510,8 @@ class Machine:
     def hold(self, oldest_sn: Sn | None, oldest_firing: int | None) -> None:
         pass
 
-    def held(self) -> ev.HeldReads:
-        return ev.HeldReads(None, None)
+    def held(self) -> Held:
+        return Held(None, None, self.homes.delivered())
 
     def refused(self, index: int) -> None:
         return None
@@ -506,6 +533,8 @@ class Machine:
             self._forget_gone(record.stream)
         if isinstance(record, Drained) and record.node == self.number:
             self.left_at = self.exposed
+        if isinstance(record, RegisterQuery | MoveQuery):
+            self.homes.note()
         if isinstance(record, Change):
             assert sn is not None, record
             self._change(index, record, sn)

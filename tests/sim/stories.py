@@ -380,7 +380,7 @@ def who_has_sealed_more_than_it_has_inserted_is_not_frozen_yet() -> None:
 def a_dropped_stream_is_cut_where_all_in_sync_replicas_have_it() -> None:
     control = node_with([STREAM, BeginStream("s"), DropStream("s")]).control
     reports = [
-        Report(Incarnation(node, 0, 1), 1, {"s": batch}, BEGINNING, None, None, frozenset({"s"}))
+        Report(Incarnation(node, 0, 1), 1, {"s": batch}, BEGINNING, frozen=frozenset({"s"}))
         for node, batch in enumerate((5, 3, 4))
     ]
     assert cuts(control, hear(Progress(), reports)) == [EndStream("s", 3, is_cut=True)]

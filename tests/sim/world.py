@@ -13,9 +13,11 @@ from tests.sim.agenda import Agenda, Network
 from tests.sim.checkers import Checkers, Violation
 from tests.sim.clients import Client, Operator
 from tests.sim.data import StreamData, join, mix, random_stream, random_streams, random_terms
+from tests.sim.homes import NAME, TAKING
 from tests.sim.machine import Machine
 from tests.sim.sources import LateSource, Source
 from wukongs.protocol.records import (
+    LIVE,
     AlterQuery,
     DeclareStream,
     Drain,
@@ -111,7 +113,7 @@ class World:
             Client(f"client {n}", rng.randint(2, 6), self, self.agenda, self.network, rng)
             for n in range(rng.randint(1, 3))
         ]
-        records, drains = self._records() + dropping, self._drains()
+        records, drains = self._records() + dropping + self._homes(), self._drains()
         hopes = self._hopes([record for _, record in drains])
         self.operator = Operator([*records, *drains], self, self.agenda, rng, hopes, DURATION)
         self._plan_faults()
@@ -193,6 +195,20 @@ class World:
         altered = [(other.uniform(60, DURATION), AlterQuery("q", read, f"text {number}", number)) for number in numbers]
         return [*records, *altered]
 
+    def _homes(self) -> list[tuple[float, Record]]:
+        """Return when queries are registered whose windows are looked at, each at one node."""
+        own, data = random.Random(f"homes {self.seed}"), self.streams[0]
+        if data.group != LIVE:
+            return []
+        nodes = [own.randrange(len(self.hosts)) for _ in range(own.choice((1, 2)))]
+        if self.weather.disks:
+            for _ in range(own.choice((1, 2))):
+                self.agenda.after(own.uniform(60, DURATION * 0.8), self._lose_home)
+        return [
+            (own.uniform(5, 80), RegisterQuery(f"{NAME}{number}", (data.name,), (node,)))
+            for number, node in enumerate(nodes)
+        ]
+
     def _plan_late_sources(self) -> None:
         """Let partitions join the first stream, sometimes."""
         rng, data = random.Random(f"late sources {self.seed}"), self.streams[0]
@@ -224,6 +240,7 @@ class World:
             self.agenda.run(DURATION + HEALING, self._is_over)
             if not self._is_over():
                 raise Violation(f"no agreement after healing: {self._state()}", nodes)
+            self.agenda.run(self.agenda.now + 2 * TAKING)
             self.checkers.at_end(self.terms)
             self._check_queries()
         except Violation as violation:
@@ -303,9 +320,16 @@ class World:
         if host.is_alive:
             host.crash()
 
-    def _lose_disk(self) -> None:
-        """Let a node lose its disk; not while another one is on its way back from that, nor a majority's."""
-        host = self.rng.choice(self.hosts)
+    def _lose_home(self) -> None:
+        """Let the home of a query lose its disk."""
+        homes = [self.hosts[placed[-1][1][0]] for placed in self.checkers.placed.values()]
+        if homes:
+            self._lose_disk(homes[0])
+
+    def _lose_disk(self, host: Machine | None = None) -> None:
+        """Let a node, or some node, lose its disk; not while another one is on its way back from that, nor a
+        majority's."""
+        host = host or self.rng.choice(self.hosts)
         voters = self.cluster.first_voters
         lost = [h for h in self.hosts if self.checkers.roles[h.number][1] != h.disk.generation]
         others = [h for h in self.hosts if h is not host and h.takes_part]

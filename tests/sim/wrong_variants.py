@@ -604,4 +604,34 @@ MUTANTS = (
         "            self.disk.sync()\n            told",
         "            told",
     ),
+    Mutant(
+        "nobody takes over what ran on a node that is gone",
+        "leading",
+        "[: MOVES_MAX if synced else 0]",
+        "[:0]",
+    ),
+    Mutant(
+        "readers are taken to have had what was stable when a home went",
+        "leading",
+        "return report.delivered.tick",
+        "return tick_in(control, LIVE, progress.stable)",
+    ),
+    Mutant(
+        "what a home has said before a query came to it counts for that query",
+        "leading",
+        "report.delivered is not None and knows(report, placed) and not has_begun_anew:",
+        "report.delivered is not None and not has_begun_anew:",
+    ),
+    Mutant(
+        "a home that is gone keeps its queries",
+        "control",
+        "nodes_since = {node: query.nodes.get(node, sn) for node in nodes}",
+        "nodes_since = {**query.nodes, **{node: query.nodes.get(node, sn) for node in nodes}}",
+    ),
+    Mutant(
+        "another node takes over what runs on a node that is in",
+        "control",
+        "if name in queries and synced.isdisjoint(queries[name].nodes):",
+        "if name in queries and len(synced) < len(control.members):",
+    ),
 )

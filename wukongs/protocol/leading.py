@@ -103,13 +103,18 @@ def come_of(control: Control, progress: Progress, name: str) -> int:
     """Return the tick up to which readers have the windows of a query, by what its homes have last said: 0 if they have
     said nothing since it came to them, and nothing was known then."""
     query = control.queries[name]
-    told = []
-    for node in query.nodes:
-        report, has_stayed = progress.latest.get(node), control.members[node].since <= query.placed
-        if report is None or report.delivered is None or not (has_stayed and knows(report, query.placed)):
-            return query.come or 0
-        told.append(report.delivered.tick)
-    return max(min(told), query.come or 0)
+    told = [_delivered(control, progress, node, query.placed) for node in query.nodes]
+    return max(query.come or 0, min(told))
+
+
+def _delivered(control: Control, progress: Progress, node: int, placed: int) -> int:
+    """Return the tick up to which readers had the windows of a node's queries, by a life that knew a record."""
+    member = control.members[node]
+    for report in (progress.latest.get(node), progress.before.get(node)):
+        has_begun_anew = report is None or (report.incarnation.disk >= member.disk and member.since > placed)
+        if report is not None and report.delivered is not None and knows(report, placed) and not has_begun_anew:
+            return report.delivered.tick
+    return 0
 
 
 def has_voters_to_change(log: Log, control: Control) -> bool:

@@ -42,7 +42,7 @@ class Progress:
     was looked at. waiting: for each node, the next to become usable: it is not replaced by newer ones, which require
     more and more while the log grows. arrived, begun: the times at which the newest and the newest whole report of each
     node came, by `clock`, which counts reports; news: how many of them had another VTS, or froze a stream. refused:
-    reports of earlier incarnations.
+    reports of earlier incarnations; before: of a node that has begun anew, the last report that said what readers had.
 
     stable: without streams that are at 0; counted: the reports from which it follows, by node, {} if it was not told
     from all that are waited for; streams: those of the control state at that time."""
@@ -58,6 +58,7 @@ class Progress:
     clock: int = 0
     news: int = 0
     refused: int = 0
+    before: Mapping[int, Report] = field(default_factory=dict)
     counted: Mapping[int, Report] = field(default_factory=dict)
     streams: Mapping[str, DeclaredStream] = field(default_factory=dict)
 
@@ -66,6 +67,7 @@ def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
     """Take in reports, whether they are newer than the known ones or not. One that is not whole is passed over if the
     whole one that it builds on is not here (`lacking`)."""
     latest, short, whole = dict[int, Report](), dict[int, Report](), dict[int, Report]()
+    before = dict[int, Report]()
     changed, refused = progress.news, progress.refused
     for report in reports:
         node = report.incarnation.node
@@ -82,6 +84,8 @@ def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
                 continue
             made = structs.replace(report, vts={**base.vts, **report.vts}, since=0)
         latest[node], short[node] = made, report
+        if known is not None and known.delivered is not None and known.incarnation != made.incarnation:
+            before[node] = known
         changed += known is None or (made.vts, made.frozen) != (known.vts, known.frozen)
     if latest:
         clock = progress.clock + 1
@@ -95,6 +99,7 @@ def hear(progress: Progress, reports: Iterable[Report]) -> Progress:
             clock=clock,
             news=changed,
             refused=refused,
+            before={**progress.before, **before} if before else progress.before,
         )
     return progress if refused == progress.refused else replace(progress, refused=refused)
 
@@ -196,7 +201,7 @@ def oldest_held(progress: Progress, control: Control) -> tuple[Sn | None, int | 
     if control.homeless or any(
         one.incarnation.node in synced and control.moved and not knows(one, control.moved) for one in reports
     ):
-        reports = found
+        reports = [*found, *progress.before.values()]
     sns = [report.oldest_sn for report in reports if report.oldest_sn is not None]
     firings = [report.oldest_firing for report in reports if report.oldest_firing is not None]
     return min(sns, default=None), min(firings, default=None)
