@@ -86,7 +86,7 @@ class SessionLost(Exception):
 
 
 class Moved(Exception):
-    """What a call names is at another node, and by now so is the connection of whoever has called. Only this package
+    """The query that a call names is at another node, and by now so is its connection. Only this package
     sees this error."""
 
 
