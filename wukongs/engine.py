@@ -440,8 +440,8 @@ class Engine:
         """Let spare nodes of the cluster take a node's place (None: the first that is heard) while everything goes on;
         return when it holds nothing any more: it may be stopped then. Said again, it waits for what is under way.
 
-        Raises SettingsError (an engine of its own, no such node), StreamError (a pipeline is open), NodeUnavailable (no
-        spare node; not within timeout_s seconds: it goes on)."""
+        Raises SettingsError (an engine of its own, no such node), NodeUnavailable (no spare node; not within timeout_s
+        seconds: it goes on)."""
         self._backend.drain(node, to, timeout_s)
 
     def restore(self, folder: str | PathLike[str]) -> None:

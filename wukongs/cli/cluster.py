@@ -22,6 +22,7 @@ from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
+from wukongs.cli.draining import drain
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.wire.keys import SECRET_FILE, make_keys
@@ -38,6 +39,8 @@ FREE_PORTS = range(10_000, 30_000)
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
   wukongs cluster --nodes 3 --replicas 2
+  wukongs cluster --nodes 3 --replicas 2 --spares 1
+  wukongs cluster drain 2 --server tcp://127.0.0.1:7411
   wukongs cluster --nodes 3 --replicas 2 --data-dir data
   wukongs cluster --nodes 5 --data-dir other --restore backups/monday
 
@@ -65,6 +68,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     replicas = "nodes that hold each shard (default: 1)"
     parser.add_argument("--replicas", type=_integer(1, NODES_MAX), default=1, metavar="R", help=replicas)
+    spares = "so many nodes more, which hold nothing until they take another's place (default: 0)"
+    parser.add_argument("--spares", type=_integer(0, NODES_MAX), default=0, metavar="K", help=spares)
     silence = "how long nothing may be heard of a node before the others go on without it (default: 2)"
     parser.add_argument("--silence", type=_seconds, default=None, metavar="SECONDS", help=silence)
     parser.add_argument(
@@ -101,10 +106,13 @@ def _seconds(text: str) -> float:
 def main(argv: Sequence[str]) -> int:
     if argv and argv[0] == "start":
         return start_again(argv[1:])
+    if argv[:1] == ["drain"]:
+        return drain(argv[1:])
     parser = make_parser()
     options = parser.parse_args(list(argv))
-    if options.replicas > options.nodes:
-        parser.error(f"--replicas {options.replicas}: there are only {options.nodes} nodes")
+    served, options.nodes = options.nodes, options.nodes + options.spares
+    if options.replicas > served:
+        parser.error(f"--replicas {options.replicas}: there are only {served} nodes")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
     if options.restore is not None:
@@ -119,7 +127,7 @@ def main(argv: Sequence[str]) -> int:
             file = Path(folder) / f"node{number}.toml"
             file.write_text(_config(number, options, ports, key_file), "utf-8")
             cluster.start(number, file)
-        addresses = cluster.wait_until_ready(START_S)
+        addresses = cluster.wait_until_ready(START_S, served)
         if addresses is not None and options.restore is not None:
             first, folder_restored = addresses[0], options.restore.absolute()
             cluster.until_done(lambda: _restore(first, folder_restored))
@@ -161,6 +169,8 @@ def _config(number: int, options: argparse.Namespace, ports: Sequence[int], key_
     lines = [f"number = {number}", f"replicas = {options.replicas}"]
     if options.data_dir is not None:
         lines.append(f"data_dir = {json.dumps(str(options.data_dir.absolute() / f'node{number}'))}")
+    if options.spares:
+        lines.append(f"spares = {options.spares}")
     if options.silence is not None:
         lines.append(f"silence_s = {options.silence}")
     for clients, peers in zip(ports[: options.nodes], ports[options.nodes :], strict=True):
@@ -239,17 +249,18 @@ class _Cluster:
         threading.Thread(target=self._watch, args=(number, process), daemon=True).start()
         return process
 
-    def wait_until_ready(self, timeout_s: float) -> list[str] | None:
-        """Return the addresses of the nodes; None if it is to stop, or one of them has ended before.
+    def wait_until_ready(self, timeout_s: float, count: int) -> list[str] | None:
+        """Return the addresses of the first nodes, which are no spare ones; None if it is to stop, or one of them has
+        ended before.
 
         Raises NodeUnavailable (one that is not ready in time)."""
         addresses: dict[int, str] = {}
         deadline = time.monotonic() + timeout_s
-        while len(addresses) < len(self._processes):
+        while len(addresses) < count:
             try:
                 process, number, address = self._news.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                missing = sorted(set(range(len(self._processes))) - set(addresses))
+                missing = sorted(set(range(count)) - set(addresses))
                 raise NodeUnavailable(
                     f"node {missing[0]} does not serve after {timeout_s:g} s: see what it says above, or start it "
                     "alone with `wukongs node`"
@@ -274,8 +285,9 @@ class _Cluster:
                 said = self._note_end(process, number)
                 if coming_back is not None:
                     coming_back.set_exception(NodeUnavailable(f"{said} before it served: see what it says"))
+            elif coming_back is None:
+                say(address + "\n")  # a spare one serves from now on
             else:
-                assert coming_back is not None, number
                 coming_back.set_result(address)
                 print(f"wukongs: node {number} is back at {address}", file=sys.stderr)
 

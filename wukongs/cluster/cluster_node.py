@@ -280,12 +280,17 @@ class ClusterNode:
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
         again and votes: from then on another node may go. Raises NodeUnavailable."""
-        deadline = time.monotonic() + timeout_s
+        deadline, is_new = time.monotonic() + timeout_s, False
         try:
             node = self._wait_until(
                 lambda node: node.exposed is not None and node.control.life != "", deadline, "a majority of the nodes"
             )
-            if self.me.disk or not node.control.holds(self.me.node):
+            if not node.control.holds(self.me.node):
+                log.info("node %d is a spare one: it serves once it has taken another node's place", self.me.node)
+                what = "another node's place, which it is to take"
+                node = self.host.wait_until(lambda node: node.control.holds(node.me.node), left_s(deadline), what)
+                is_new = True
+            if self.me.disk or is_new:
                 node = self._wait_until(
                     lambda node: node.role is Role.IN and _has_vote(node),
                     deadline,
@@ -296,7 +301,7 @@ class ClusterNode:
             raise NodeUnavailable("; ".join([str(error), *said])) from error
         if self._recorded is not None:
             self._come_back(deadline)
-        elif self.me.disk:
+        elif self.me.disk or is_new:
             assert node.exposed is not None, node.exposed
             self._wait_for_sn(packed(node.exposed), left_s(deadline))
 

@@ -8,8 +8,7 @@ from contextlib import suppress
 
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import is_silent, left_s
-from wukongs.errors import NodeUnavailable, SettingsError, StreamError
-from wukongs.live.stream_state import PUSH_PARTITION
+from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.records import Drain
 from wukongs.protocol.state import Node
@@ -22,13 +21,12 @@ DRAIN_S = 3600.0
 def drain(host: Host, number: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
     """Return when a node holds no shards any more, and does not vote if it is not the log's leader: see Engine.drain.
 
-    Raises SettingsError, StreamError, NodeUnavailable."""
+    Raises SettingsError, NodeUnavailable."""
     deadline = time.monotonic() + (DRAIN_S if timeout_s is None else timeout_s)
     node = host.node
     if number not in node.control.members:
         raise SettingsError(f"node {number}: the nodes are 0 to {len(node.control.members) - 1}")
     if node.control.holds(number) and number not in node.control.drains:
-        _check_no_pipeline(node)
         chosen = _spares(node, number, to)
         with suppress(Dropped):  # somebody else has done so, or a spare node was used meanwhile
             host.carry_out(ev.Submitted(Drain(number, chosen)), min(left_s(deadline), RECORD_S))
@@ -60,13 +58,3 @@ def _spares(node: Node, number: int, to: Sequence[int] | None) -> tuple[int, ...
     if not to or len(set(to)) != len(to) or not set(to) <= set(spares):
         raise SettingsError(f"to = {list(to)}: expected different spare nodes, of {spares or 'none'}")
     return tuple(to)
-
-
-def _check_no_pipeline(node: Node) -> None:
-    for stream in node.control.live_streams:
-        names = [name for name in stream.partitions if name != PUSH_PARTITION]
-        if names and stream.last_batch is None:
-            raise StreamError(
-                f"stream {stream.key}: pipeline {names[0]!r} divides its tuples by where the shards are now. Let it "
-                "end, or drop the stream, before a node is drained"
-            )

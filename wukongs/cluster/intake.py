@@ -98,6 +98,11 @@ class Intake:
             self._host.wait_until(lambda _: self._store.has_stream(message.stream), DECLARED_S, "a declaration")
         self._host.check()
         facts = self._store.stream(message.stream)
+        if message.partition != PUSH_PARTITION and not self._store.shard_map.is_even:
+            raise StreamError(
+                f"stream {message.stream}: a cluster with spare nodes takes no pipelines, which divide their tuples "
+                "among all nodes: push them instead"
+            )
         if not self._is_open(message.stream, message.partition):
             facts.check_is_open(is_by_its_query=facts.is_made and message.partition == PUSH_PARTITION)
             self._join(message.stream, message.partition)

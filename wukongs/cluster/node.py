@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import KINDS, ClusterNode, ClusterShape
@@ -46,7 +47,7 @@ class ServedNode:
             stack.callback(node.close)
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
             node.start(addresses, keys)
-            node.wait_until_ready(START_S)
+            _wait_until_ready(node)
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
             self._socket = ClientSocket(
@@ -75,6 +76,17 @@ class ServedNode:
         self._stack.close()
 
 
+def _wait_until_ready(node: ClusterNode) -> None:
+    """Wait until a node serves; a spare one for as long as it holds nothing. Raises NodeUnavailable."""
+    while True:
+        try:
+            return node.wait_until_ready(START_S)
+        except NodeUnavailable:
+            node.host.check()
+            if node.host.node.control.holds(node.me.node):
+                raise
+
+
 def run(config: NodeConfig) -> ServedNode:
     """Start one node of a cluster, and return it once it serves. Raises as ServedNode."""
     return ServedNode(config)
@@ -91,7 +103,9 @@ def _shape(config: NodeConfig) -> ClusterShape:
     pulses_max, starting = (
         round(seconds / PULSE_S) for seconds in (config.silence_s, max(config.silence_s, STARTING_S))
     )
-    return ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers, pulses_max, starting)
+    replace_max = max(pulses_max, round(config.replace_s / PULSE_S)) if config.spares else None
+    shape = ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers, pulses_max, starting)
+    return replace(shape, spare_count=config.spares, replace_pulses_max=replace_max)
 
 
 def _begun_life(

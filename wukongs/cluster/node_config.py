@@ -4,6 +4,8 @@
 number = 0                       # this node, counted from 0 in the order of the list below
 data_dir = "db0"                 # relative to the file; left out: in memory
 replicas = 2                     # nodes that hold each shard; 1 by default
+spares = 0                       # so many of the nodes, the last ones, hold nothing until they take another's place
+replace_s = 60.0                 # so long a node may be gone before a spare one takes its place
 silence_s = 2.0                  # so long nothing may be heard of a node before the others go on without it
 split_predicates = ["http://www.w3.org/1999/02/22-rdf-syntax-ns#type"]
 listen_clients = "tcp://0.0.0.0:7411"    # where it listens, if that is another address than the one others use
@@ -41,6 +43,8 @@ from wukongs.wire.transport import check_address
 NODES_MAX = 1024
 """There are so many shards."""
 SILENCE_S = 2.0
+REPLACE_S = 60.0
+REPLACE_MAX_S = 1e9
 SILENCE_MIN_S, SILENCE_MAX_S = 1.0, 3600.0
 """A leader that is gone is noticed within 0.8 s, and nobody is to be taken out before."""
 
@@ -80,6 +84,8 @@ class NodeConfig:
     data_dir: Path | None = None
     replicas: int = 1
     silence_s: float = SILENCE_S
+    spares: int = 0
+    replace_s: float = REPLACE_S
     split_predicates: tuple[str, ...] = SPLIT_PREDICATES
     settings: Settings
     trust: TrustFiles = TrustFiles()
@@ -110,7 +116,9 @@ def load_node_config(path: str | Path) -> NodeConfig:
         listen_peers=listen_peers,
         data_dir=_folder(top),
         replicas=_number(top, "replicas", 1, 1, len(nodes)),
-        silence_s=_silence(top),
+        silence_s=_seconds(top, "silence_s", SILENCE_S, SILENCE_MAX_S),
+        spares=_number(top, "spares", 0, 0, len(nodes) - 1),
+        replace_s=_seconds(top, "replace_s", REPLACE_S, REPLACE_MAX_S),
         split_predicates=_split_predicates(top),
         settings=engine_settings(top),
         trust=trust,
@@ -132,10 +140,10 @@ def _number(reader: TableReader, key: str, default: int, low: int, high: int) ->
     return value
 
 
-def _silence(reader: TableReader) -> float:
-    value = reader.number("silence_s", SILENCE_S)
-    if not SILENCE_MIN_S <= value <= SILENCE_MAX_S:
-        raise reader.error("silence_s", f"seconds from {SILENCE_MIN_S} to {SILENCE_MAX_S:g}", repr(value))
+def _seconds(reader: TableReader, key: str, default: float, most: float) -> float:
+    value = reader.number(key, default)
+    if not SILENCE_MIN_S <= value <= most:
+        raise reader.error(key, f"seconds from {SILENCE_MIN_S} to {most:g}", repr(value))
     return value
 
 

@@ -77,6 +77,12 @@ class ShardMap:
         """Return the map of the cluster that a node has told a writer of."""
         return ShardMap.even(place.node_count, place.replica_count, place.split)
 
+    @property
+    def is_even(self) -> bool:
+        """Whether writers that know a place can divide pieces."""
+        even = ShardMap.even(self.node_count, self.owners.shape[1], self.split)
+        return np.array_equal(self.owners, even.owners)
+
     def place(self, node: int) -> Place:
         """Return the place of a node, for writers, under an even map."""
         return Place(node, self.node_count, self.owners.shape[1], tuple(self.split))

@@ -24,7 +24,7 @@ from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.conftest import Ran
 from wukongs.cli import cluster, cluster_desk, node
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.wire.keys import SECRET_FILE, make_keys
 
 WUKONGS = [sys.executable, "-m", "wukongs"]
@@ -192,6 +192,29 @@ def check_restored(client: wukongs.RemoteEngine, before: list[tuple[str | None, 
     stream.advance(100)
     client.settle(timeout_s=60)
     assert windows(query) == {100: ["a"]}
+
+
+@pytest.mark.slow
+def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> None:
+    file = tmp_path / "lines.nt"
+    file.write_text("".join(f"<{A}{number}> <{A}p> <{A}o> .\n" for number in range(100)))
+    text = "SELECT ?s { ?s ?p ?o } ORDER BY ?s"
+    with running("cluster", "--nodes", "2", "--replicas", "2", "--spares", "1", lines=2) as (process, addresses):
+        with wukongs.connect(addresses[1]) as client:
+            client.load(file)
+            before = client.query(text).texts()
+            assert len(before) == 100
+            status = subprocess.run([*WUKONGS, "cluster", "drain", "0", "--server", addresses[1]], check=False)
+            assert status.returncode == 0
+            assert client.query(text).texts() == before
+        assert process.stdout is not None
+        spare = process.stdout.readline().strip()
+        with wukongs.connect(spare) as client:
+            assert client.query(text).texts() == before
+        again = [*WUKONGS, "cluster", "drain", "1", "--server", spare]
+        refused = subprocess.run(again, capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "there is no spare node (of none)" in refused.stderr
 
 
 @pytest.mark.slow
@@ -378,6 +401,12 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     assert files[2].data_dir == tmp_path / 'a "b' / "node2"
     assert (files[2].replicas, files[2].silence_s) == (2, 5.0)
     assert {file.trust.cluster_key_file for file in files} == {str(tmp_path / SECRET_FILE)}
+    assert (files[0].spares, files[0].replace_s) == (0, 60.0)
+    file.write_text(f"spares = 1\nreplace_s = 5\n{file.read_text()}")
+    assert (load_node_config(file).spares, load_node_config(file).replace_s) == (1, 5.0)
+    file.write_text(file.read_text().replace("spares = 1", "spares = 3"))
+    with pytest.raises(SettingsError, match="spares: expected an integer from 0 to 2"):
+        load_node_config(file)
 
 
 def test_what_a_killed_cluster_has_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

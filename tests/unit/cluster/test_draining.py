@@ -188,11 +188,14 @@ def test_who_cannot_be_drained_is_told_why() -> None:
         for call, error, said in refused:
             with pytest.raises(error, match=said):
                 call()
-        engine.stream(EX + "s", batch_ms=100)
-        nodes[0].intake.open_partition(Open(EX + "s", "pipeline", 1))
-        with pytest.raises(StreamError, match="Let it end"):
-            engine.drain(0)
         assert nodes[0].host.node.control.drains == {}
+
+
+def test_pipelines_do_not_divide_tuples_among_spare_nodes() -> None:
+    with cluster(3, 2, spare_count=1) as nodes:
+        nodes[0].engine.stream(EX + "s", batch_ms=100)
+        with pytest.raises(StreamError, match="a cluster with spare nodes takes no pipelines"):
+            nodes[0].intake.open_partition(Open(EX + "s", "pipeline", 1))
 
 
 def test_a_node_that_holds_nothing_refuses_reads_that_would_miss_rows() -> None:
