@@ -584,13 +584,6 @@ MUTANTS = (
         first=2000,
     ),
     Mutant(
-        "a node gives its shards up while another one takes them over of it",
-        "control",
-        "and not is_anyone_coming and",
-        "and",
-        first=2000,
-    ),
-    Mutant(
         "a node takes shards again while it is in",
         "control",
         "member.role is Role.OUT and member.disk > member.left and",
