@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from wukongs.cluster.host import Errand, Host
-from wukongs.cluster.members import left_s
+from wukongs.cluster.members import await_word, left_s
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.protocol import actions as act
@@ -134,9 +134,11 @@ class Claims:
                     if isinstance(asked, act.SettleClaim):
                         return asked.view
                     assert isinstance(asked, act.AskClaim), asked
-                    if asked.view < self._host.node.control.view:
-                        continue  # Members have changed since: the protocol asks anew.
                     try:
+                        for node in asked.nodes:  # An ask would wait for a dead one longer than it takes to be out.
+                            await_word(self._host, node, left_s(deadline))
+                        if asked.view < self._host.node.control.view:
+                            continue  # Members have changed since: the protocol asks anew.
                         self._ask(asked, table, shards, deadline)
                     except NodeUnavailable as error:
                         why = str(error)

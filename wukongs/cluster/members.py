@@ -15,7 +15,7 @@ from wukongs.wire.packets import Packet, Peers
 VIEW = "view"
 """The field of an answer that says which members its node knows: the index of the last record about them."""
 RETRY_S = 0.05
-ROUND_S = 4.0
+ROUND_S = 2.0
 """A node that does not answer for longer is perhaps out by now. The next round is twice as long: it may be busy."""
 SILENT_PULSES = 25
 """A node that reports nothing for longer is perhaps gone: reports come with each pulse, by way of others, too."""
@@ -63,7 +63,8 @@ def ask_members(
     timeout_s: float,
 ) -> dict[int, Packet]:
     """Ask all member nodes at the same time, again and again until each has answered. A node that leaves the cluster
-    meanwhile is skipped. A question may come more than once.
+    meanwhile is skipped. A node of which nothing is heard is not asked before something is: a round would wait for it
+    to its end, also when it is out by then. A question may come more than once.
 
     A node that has begun to join meanwhile is asked as well. A node whose answer shows that it knows of the new one
     (VIEW) may have given its data to the new one before this question came. So the new node gets the question from
@@ -75,6 +76,10 @@ def ask_members(
         control = host.node.control
         packets = asked(control) if callable(asked) else asked
         nodes = sorted(control.with_role(Role.IN, Role.HOLDING, Role.JOINING) & packets.keys())
+        silent = next((node for node in nodes if node != peers.me and is_silent(host.node, node)), None)
+        if silent is not None:
+            await_word(host, silent, left_s(deadline))
+            continue
         try:
             answers = peers.ask([(node, packets[node]) for node in nodes], min(left_s(deadline), round_s))
             view = max([0, *(found for answer in answers if type(found := answer.fields.get(VIEW)) is int)])

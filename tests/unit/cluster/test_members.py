@@ -86,6 +86,21 @@ def test_who_is_taken_out_while_it_is_asked_is_not_waited_for(nodes: Nodes) -> N
     assert nodes.rounds_s[1] == 2 * nodes.rounds_s[0], "it may be busy"
 
 
+def test_a_silent_node_is_not_asked_but_waited_for_until_it_is_out(nodes: Nodes) -> None:
+    """A round would wait for it longer than the others need to take it out."""
+    nodes.away = {1}
+    nodes.hear(1, SILENT_PULSES + 1)
+    assert nodes.ask_all() == {0: "x 0", 2: "x 2"}
+    assert (nodes.asked, nodes.waited) == ([[0, 2]], ["node 1, of which nothing is heard"])
+
+
+def test_a_node_that_falls_silent_while_it_is_asked_is_asked_once(nodes: Nodes) -> None:
+    nodes.away = {1}
+    nodes.on_ask = lambda: nodes.hear(1, SILENT_PULSES + 1)
+    assert nodes.ask_all() == {0: "x 0", 2: "x 2"}
+    assert nodes.asked == [[0, 1, 2], [0, 2]]
+
+
 def test_who_takes_part_and_does_not_answer_ends_it_by_name_in_time(nodes: Nodes) -> None:
     nodes.away = {2}
     with pytest.raises(NodeUnavailable, match="somebody is away"):
