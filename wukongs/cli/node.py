@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.query import check_file, say_if_compiling
-from wukongs.cluster.node_config import NodeConfig, load_node_config
+from wukongs.cluster.node_config import NodeConfig, TrustFiles, load_node_config
+from wukongs.errors import WukongsError
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.descriptors import is_lack
 
@@ -32,7 +33,8 @@ the file, of a node that is alone (all other keys are in docs/api.md):
   clients = "tcp://127.0.0.1:7411"
 
 Once it serves it prints the address that clients use, and below it where it listens for whom, one a line. It ends with
-Ctrl-C or SIGTERM.
+Ctrl-C or SIGTERM. With [trust] in its file SIGHUP lets it read the files of keys and tokens again: the keys and tokens
+that are gone are refused from then on. Its own secret key changes only with a restart.
 """
 
 
@@ -44,6 +46,8 @@ class Running(Protocol):
     listens: Mapping[str, str]
 
     def on_failure(self, tell: Callable[[BaseException], object]) -> None: ...
+
+    def reload_trust(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -73,6 +77,8 @@ def main(argv: Sequence[str]) -> int:
     node = start(config)  # it may wait for other nodes: a signal ends it at once until it serves
     try:
         stopped.watch_signals()
+        if config.trust != TrustFiles():
+            reload_on_hangup(node)
         if options.until_stdin_ends:
             stopped.watch_stdin()
         node.on_failure(stopped.fail)
@@ -113,6 +119,21 @@ def tell_systemd(state: str) -> None:
     if place[:1] in ("/", "@"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
             one.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
+
+
+def reload_on_hangup(node: Running) -> None:
+    """Let SIGHUP read the files of keys and tokens again; if one of them will not do, say so, and keep the old ones."""
+
+    def reload(*_: object) -> None:
+        try:
+            node.reload_trust()
+        except (WukongsError, OSError) as error:
+            complain(f"{error}: the keys and tokens stay as they were", REFUSED)
+        else:
+            print("wukongs: keys and tokens are read again", file=sys.stderr, flush=True)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, reload)
 
 
 class _Stopped:

@@ -62,6 +62,10 @@ class ServedNode:
             node.counting.clients_traffic = self._socket.stats
             self.address = self._socket.address
             self.listens: Mapping[str, str] = {"clients": self.address, "other nodes": node.address}
+            self._trusted: tuple[tuple[Trust, ClientSocket | Network], ...] = (
+                (clients, self._socket),
+                (peers, node.network),
+            )
             self._host = node.host
             self._stack = stack.pop_all()
 
@@ -70,6 +74,14 @@ class ServedNode:
         self._host.on_failure = tell
         if self._host.failure is not None:
             tell(self._host.failure)
+
+    def reload_trust(self) -> None:
+        """Read the files of keys and tokens again. Raises SettingsError (one that will not do: all old ones stay)."""
+        gates = [trust.read() for trust, _ in self._trusted]
+        for gate, (_, socket) in zip(gates, self._trusted, strict=True):
+            gate.check_follows(socket.gate)
+        for gate, (_, socket) in zip(gates, self._trusted, strict=True):
+            socket.use(gate)
 
     def close(self) -> None:
         """End clients' sessions, the sockets and the node; may be called again."""

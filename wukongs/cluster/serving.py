@@ -20,18 +20,19 @@ class ServedEngine:
     def __init__(self, config: NodeConfig) -> None:
         self._failure: BaseException | None = None
         self._tell: Callable[[BaseException], object] = lambda _: None
+        files = config.trust
+        self._trust = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
         make_room()
         self._engine = Engine(config.data_dir, settings=config.settings)
         try:
             life = secrets.token_hex(8) if config.data_dir is None else life_of(config.data_dir)
             self._service = Service(self._engine, config.settings, life=lambda: life)
             try:
-                files = config.trust
                 self._socket = ClientSocket(
                     config.listen_clients,
                     self._service.handlers,
                     self._engine._ingest_handler(),
-                    trust=Trust(files.secret_key_file, files.allowed_clients, files.tokens_file),
+                    trust=self._trust.read(),
                     quick=self._service.quick,
                     failed=self._fail,
                 )
@@ -50,6 +51,10 @@ class ServedEngine:
         self._tell = tell
         if self._failure is not None:
             tell(self._failure)
+
+    def reload_trust(self) -> None:
+        """Read the files of keys and tokens again. Raises SettingsError (one that will not do: the old ones stay)."""
+        self._socket.use(self._trust.read())
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error

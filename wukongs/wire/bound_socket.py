@@ -24,6 +24,7 @@ from wukongs.wire.transport import (
     milliseconds_left,
     parted,
     receive_frames,
+    receive_signed,
     send_frames,
 )
 from wukongs.wire.trust import Gate
@@ -47,7 +48,7 @@ class Doorkeeper:
     def __init__(self, context: Any, allowed: frozenset[str]) -> None:
         import zmq
 
-        self._allowed = allowed
+        self.allowed = allowed
         self.socket = context.socket(zmq.REP)
         self.socket.setsockopt(zmq.LINGER, 0)
         self.socket.bind("inproc://zeromq.zap.01")
@@ -64,9 +65,11 @@ class Doorkeeper:
         version, number, mechanism, credentials = request[0], request[1], request[5], request[6:]
         is_let_in = (version, mechanism, len(credentials)) == (_VERSION, b"CURVE", 1) and z85.encode(
             credentials[0]
-        ).decode() in self._allowed
+        ).decode() in self.allowed
         status, text = (b"200", b"OK") if is_let_in else (b"400", b"not let in")
-        self.socket.send_multipart([_VERSION, number, status, text, b"", b""])
+        self.socket.send_multipart(
+            [_VERSION, number, status, text, z85.encode(credentials[0]) if is_let_in else b"", b""]
+        )
 
 
 class BoundSocket:
@@ -125,6 +128,7 @@ class BoundSocket:
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)
         self._is_rung = self._is_closing = False
+        self._has_changed_keys = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -141,6 +145,11 @@ class BoundSocket:
         """Have the thread call a quick function between two messages: that it does says that it moves."""
         self._calls.append(function)
         self.wake()
+
+    def let_in(self, allowed: frozenset[str]) -> None:
+        """Let in these keys from now on. What others say over connections that are there is dropped."""
+        if self._door is not None:
+            self._door.allowed, self._has_changed_keys = allowed, True
 
     def wake(self) -> None:
         """Have the thread look for news."""
@@ -205,7 +214,13 @@ class BoundSocket:
             self._send_all()
 
     def _take_in(self) -> None:
-        peer, *frames = receive_frames(self._socket)
+        if self._door is not None and self._has_changed_keys:
+            (peer, *frames), key = receive_signed(self._socket)
+            if key not in self._door.allowed:
+                self._refused()
+                return
+        else:
+            peer, *frames = receive_frames(self._socket)
         try:
             self._receive(bytes(peer), parted(frames))
         except Exception:

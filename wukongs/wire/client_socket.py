@@ -57,12 +57,12 @@ class ClientSocket:
         self._lock = threading.Lock()
         self._under_way: Counter[str] = Counter()
         self._replays = ClientReplays()
-        self._gate = trust if isinstance(trust, Gate) else (trust or Trust()).read()
+        self.gate = trust if isinstance(trust, Gate) else (trust or Trust()).read()
         self._socket = BoundSocket(
             address,
             self._receive,
             name="wukongs-clients",
-            gate=self._gate,
+            gate=self.gate,
             refused=lambda: self.traffic.refused("stranger"),
             can_read=self._can_read,
             failed=failed,
@@ -75,6 +75,12 @@ class ClientSocket:
     @property
     def address(self) -> str:
         return self._socket.address
+
+    def use(self, gate: Gate) -> None:
+        """Let in others from now on. Raises SettingsError (its own key has changed)."""
+        gate.check_follows(self.gate)
+        self.gate = gate
+        self._socket.let_in(gate.allowed)
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""
@@ -94,7 +100,7 @@ class ClientSocket:
         self.traffic.received(frames)
         try:
             raw = read_header(frames[0] if frames else b"")
-            if not self._gate.admits(raw.get("token")):
+            if not self.gate.admits(raw.get("token")):
                 raise MessageError(_TOKEN_NEEDED, "stranger", sequence_in(raw) if "way" in raw else 0)
             if "way" in raw:
                 self._take_packet(peer, packet_header(raw, frames, self._message_bytes_max), frames)

@@ -38,7 +38,7 @@ from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.transport import Line, check_address
-from wukongs.wire.trust import Keys, Trust
+from wukongs.wire.trust import Gate, Keys, Trust
 from wukongs.wire.workers import Workers
 
 CLOSE_TIMEOUT_S = 5.0
@@ -124,14 +124,14 @@ class Network:
         self._workers = [
             Workers(f"wukongs-peers-{me.node}.{level}", workers_max, requests_max - workers_max) for level in levels
         ]
-        self._gate = (trust or Trust()).read()
+        self.gate = (trust or Trust()).read()
         self._exhausted, self._lack = exhausted, Lack()
         self._askers = [Asker(self._connect, self.traffic, asks_max) for _ in levels]
         self._socket = BoundSocket(
             address,
             self._receive,
             name=f"wukongs-network-{me.node}",
-            gate=self._gate,
+            gate=self.gate,
             refused=lambda: self.traffic.refused("stranger"),
             failed=failed,
         )
@@ -155,10 +155,10 @@ class Network:
         public_keys: of the other nodes, if this one has keys. Raises: SettingsError (a malformed address; no key)."""
         others = {node: address for node, address in addresses.items() if node != self.me}
         for address in others.values():
-            check_address(address, allow_remote=self._gate.pair is not None)
-        if self._gate.pair is not None:
+            check_address(address, allow_remote=self.gate.pair is not None)
+        if self.gate.pair is not None:
             known_keys = {} if public_keys is None else public_keys
-            self._keys = Keys(self._gate.pair, {others[node]: known_keys.get(node, "") for node in others})
+            self._keys = Keys(self.gate.pair, {others[node]: known_keys.get(node, "") for node in others})
         peers = {}
         for node, address in others.items():
             known = self._peers.get(node)
@@ -254,6 +254,12 @@ class Network:
     def refusals(self) -> dict[int, WukongsError]:
         """Return why nodes do not let in this life of this node, by their numbers."""
         return {node: peer.refusal for node, peer in self._peers.items() if peer.refusal is not None}
+
+    def use(self, gate: Gate) -> None:
+        """Let in others from now on. Raises SettingsError (its own key has changed)."""
+        gate.check_follows(self.gate)
+        self.gate = gate
+        self._socket.let_in(gate.allowed)
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""

@@ -211,6 +211,18 @@ def receive_frames(socket: Any, flags: int = 0) -> list[Frame]:
     return frames
 
 
+def receive_signed(socket: Any) -> tuple[list[Frame], str]:
+    """Return the next message, and the key of the one who sends it, as the doorkeeper has noted it ("": none)."""
+    import zmq
+
+    frames = socket.recv_multipart(copy=False)
+    try:
+        key = frames[-1].get("User-Id")
+    except zmq.ZMQError:  # nobody has noted any
+        key = ""
+    return [frame.buffer for frame in frames], str(key)
+
+
 def bound_queues(of: Any) -> None:
     import zmq
 

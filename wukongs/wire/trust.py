@@ -63,6 +63,11 @@ class Gate:
         known = [hmac.compare_digest(given, digest) for digest in self.digests]
         return any(known)
 
+    def check_follows(self, before: Gate) -> None:
+        """Raise SettingsError if a bound socket cannot go on with this trust in the place of another."""
+        if self.pair != before.pair:
+            raise SettingsError("the secret key of this node has changed: that needs a restart")
+
     def guard(self, socket: Any) -> None:
         """Have a socket that is to be bound speak CURVE, if there are keys; doorkeeper.py is asked about each peer."""
         if self.pair is not None:

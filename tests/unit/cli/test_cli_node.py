@@ -104,6 +104,33 @@ def test_an_address_that_is_taken(ran: Ran, tmp_path: Path) -> None:
     assert "cannot be bound" in err
 
 
+def test_tokens_are_read_again_at_a_hangup(tmp_path: Path) -> None:
+    """New ones are let in, old ones refused; a file that will not do changes nothing."""
+    old, new = "an-old-token-of-many-letters", "a-new-token-of-many-letters"
+    tokens = tmp_path / "tokens"
+    tokens.write_text(old + "\n")
+    file = tmp_path / "node.toml"
+    file.write_text('[[node]]\nclients = "tcp://127.0.0.1:*"\n[trust]\ntokens_file = "tokens"\n')
+    with running("node", "--config", str(file)) as (process, (address,)):
+        assert process.stderr is not None
+        with wukongs.connect(address, token=old, silence_s=2) as client:
+            assert client.update(INSERT) == 1
+            tokens.write_text("short\n")
+            process.send_signal(signal.SIGHUP)
+            said = process.stderr.readline()
+            assert said.startswith(f"wukongs: {tokens}, line 1: expected a token of at least 16 characters, found 5: ")
+            assert client.query("ASK { ?s ?p ?o }")
+            tokens.write_text(new + "\n")
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr.readline() == "wukongs: keys and tokens are read again\n"
+            with pytest.raises(wukongs.WukongsError):
+                client.query("ASK { ?s ?p ?o }")
+        with wukongs.connect(address, token=new, silence_s=2) as client:
+            assert client.query("ASK { ?s ?p ?o }")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
 # --- clusters ---------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,27 @@ def test_a_friend_with_keys_is_answered(keyed: ClientSocket, folder: Folder) -> 
         link.send(make_piece(many(5)))
         link.flush()
     assert strangers(keyed) == 0
+
+
+def test_keys_that_are_let_in_change_while_a_socket_is_open(keyed: ClientSocket, folder: Folder) -> None:
+    """A key that is gone is not heard any more, also over the connection that is there."""
+    before = keyed.gate
+    channel = ClientChannel(keyed.address, keys=folder.keys("friend"))
+    try:
+        assert channel.ask(Packet("tell"), 20).kind == "told"
+        keyed.use(replace(before, allowed=frozenset((folder.pair("stranger").public,))))
+        with pytest.raises(NodeUnavailable):
+            channel.ask(Packet("tell"), 0.4)
+        wait_until(lambda: strangers(keyed) >= 1, "it was counted")
+        assert ask(keyed, keys=folder.keys("stranger")).kind == "told"
+        with pytest.raises(NodeUnavailable):
+            ask(keyed, 0.4, keys=folder.keys("friend"))
+        keyed.use(before)
+        assert channel.ask(Packet("tell"), 20).kind == "told"
+    finally:
+        channel.close()
+    with pytest.raises(SettingsError, match="needs a restart"):
+        keyed.use(replace(before, pair=folder.pair("stranger")))
 
 
 @pytest.mark.parametrize("who", ["no key", "a key that is not on the list", "the wrong key of the node"])
