@@ -107,7 +107,7 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path
         client.update(f"INSERT DATA {{ <{EX}z> <{EX}l> <{EX}o> }}")
         stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}c>", 9050)])
         stream.advance(10_000)
-        last = [window for window in query.results(timeout_s=3) if window.end_ms == 9200]
+        last = [window for window in query.results(timeout_s=8) if window.end_ms == 9200]
         assert [str(row[1]) for row in last[0]] == [EX + "c"]
         assert len(client.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
 

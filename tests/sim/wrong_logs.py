@@ -127,7 +127,7 @@ WRONG_LOGS = (
         "log",
         "is_as_new = (message.last_term, message.last_index) >= (log.last_term, log.last)",
         "is_as_new = True",
-        first=13,
+        first=60,
     ),
     Mutant(
         "a minority elects and commits",

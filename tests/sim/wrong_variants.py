@@ -51,7 +51,7 @@ MUTANTS = (
         "gossip",
         "if base.vts.get(stream) != batch}",
         "if progress.latest[report.incarnation.node].vts.get(stream) != batch}",
-        first=153,
+        first=17,
     ),
     Mutant(
         "a report is used before what it requires is committed",
@@ -90,7 +90,7 @@ MUTANTS = (
         "snapshots",
         "if join.sn <= sn and join.stream in there and stable.get(join.stream, 0) < join.batch:",
         "if False:",
-        first=290,
+        first=136,
     ),
     Mutant(
         "a leader brings what only it has of a late stream",

@@ -18,7 +18,7 @@ from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.draining import drain
 from wukongs.cluster.graph_shares import GraphShares
-from wukongs.cluster.homes import closing_here, free_name
+from wukongs.cluster.homes import closing_here, free_name, is_left_here
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.made_feeds import is_declared_for_readers
 from wukongs.cluster.members import is_silent
@@ -228,6 +228,8 @@ class ClusterBackend:
         core = self._core
         with core.lock:
             core.check_is_open()
+        if is_left_here(self._store, name, source):
+            return self._taken_over(name, on_result)
         self._serve_readers(query)
         if makes_stream(query):
             self._wait_for_closed_queries()

@@ -34,6 +34,12 @@ def closing_here(node: Node, store: NodeStore) -> bool:
     )
 
 
+def is_left_here(store: NodeStore, name: str, source: QuerySource) -> bool:
+    """Tell whether a query with this source was left by another node, runs here, and is nobody's yet."""
+    here = store.query(name)
+    return here is not None and here.is_recovered and here.source == source
+
+
 def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> bool:
     """Wait until a query of this name may be registered; return whether it is one with this source that another node
     has left and this one has taken over.
@@ -48,11 +54,10 @@ def free_name(host: Host, store: NodeStore, name: str, source: QuerySource) -> b
         if is_left and not is_same:
             _drop(host, name, known)
             continue
-        here = store.query(name) if homes == {seen.me.node} else None
-        if here is not None and here.is_recovered and is_same:
+        if homes == {seen.me.node} and is_left_here(store, name, source):
             return True
         silent = sorted(home for home in homes if is_silent(seen, home))
-        is_coming = is_left or (homes == {seen.me.node} and here is None)  # or it was closed here
+        is_coming = is_left or (homes == {seen.me.node} and store.query(name) is None)  # or it was closed here
         waited_s = time.monotonic() - began_s
         if silent and not is_left and (waited_s > OUT_S or not all(map(seen.control.is_covered_without, silent))):
             raise NodeUnavailable(

@@ -62,7 +62,7 @@ class Store:
     """running: the queries that run here; is_recovered: they were left by nodes that are gone."""
 
     def __init__(self, *running: str, is_recovered: bool = False) -> None:
-        self._running, self._found = running, SimpleNamespace(is_recovered=is_recovered)
+        self._running, self._found = running, SimpleNamespace(is_recovered=is_recovered, source=QuerySource("text"))
 
     def query(self, name: str) -> object:
         return self._found if name in self._running else None
