@@ -65,7 +65,9 @@ def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: i
         in_time(lambda: stream.push(tuples("b", 3050)))
         in_time(lambda: second.load(lines("y", 30), format="nt"))
         in_time(lambda: first.update(f"INSERT DATA {{ <{EX}u> <{EX}l> <{EX}v> }}"))
-        query = in_time(lambda: second.register(QUERY))
+        left[0].host.wait_until(lambda node: lost not in node.control.queries["q"].nodes, 20, "the query to move")
+        (home,) = left[0].host.node.control.queries["q"].nodes
+        query = nodes[home].engine.register(QUERY)
         stream.push(tuples("c", 3150, 3250))
         stream.advance(4000)
         first.settle(20)
