@@ -1,0 +1,194 @@
+"""The files in deploy/: all paths, options and addresses in them are there; their commands do what they say."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import child
+from wukongs.cli import node
+from wukongs.cli.cluster import free_ports
+from wukongs.cli.server import parser_of
+from wukongs.cluster.node_config import load_node_config
+from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
+
+yaml = pytest.importorskip("yaml")
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+NODES = 3
+END_S = 120
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+    return found
+
+
+def kubernetes() -> dict[str, dict[str, Any]]:
+    found = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    return {one["kind"]: one for one in found}
+
+
+def container() -> dict[str, Any]:
+    found: dict[str, Any] = kubernetes()["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def cluster_files() -> dict[str, str]:
+    return {
+        "compose": (DEPLOY / "compose" / "cluster.toml").read_text(),
+        "kubernetes": kubernetes()["ConfigMap"]["data"]["cluster.toml"],
+    }
+
+
+def checks() -> dict[str, list[str]]:
+    return {
+        "compose": compose()["services"]["node0"]["healthcheck"]["test"][1:],
+        "kubernetes": container()["readinessProbe"]["exec"]["command"],
+    }
+
+
+def keys_in(folder: Path) -> dict[str, Path]:
+    """Make the keys that the comments of the files name; return each by its name in the containers."""
+    for who in ("node", "cluster", "client"):
+        make_keys(folder / who)
+    return known(folder)
+
+
+def known(folder: Path) -> dict[str, Path]:
+    return {
+        "node.secret": folder / "node" / SECRET_FILE,
+        "node.pub": folder / "node" / PUBLIC_FILE,
+        "cluster.secret": folder / "cluster" / SECRET_FILE,
+        "clients.pub": folder / "client" / PUBLIC_FILE,
+        "client.secret": folder / "client" / SECRET_FILE,
+    }
+
+
+def with_keys(text: str, keys: dict[str, Path]) -> str:
+    return re.sub(r"/run/secrets/(?:wukongs/)?([a-z.]+)", lambda found: str(keys[found[1]]), text)
+
+
+def check_command(words: list[str]) -> None:
+    """Parse a command as the command line does."""
+    parsers = {"node": node.make_parser(), "stats": parser_of("stats", "", "")}
+    assert Path(words[0]).name == "wukongs", words
+    parsers[words[1]].parse_args(words[2:])
+
+
+@pytest.mark.parametrize("which", ["compose", "kubernetes"])
+def test_the_file_of_a_cluster_is_one_of_each_node(tmp_path: Path, which: str) -> None:
+    text = with_keys(cluster_files()[which], keys_in(tmp_path))
+    for number in range(NODES):
+        (tmp_path / "node.toml").write_text(f"number = {number}\n{text}")
+        config = load_node_config(tmp_path / "node.toml")
+        assert (config.number, len(config.nodes), config.replicas) == (number, NODES, 2)
+        assert config.listen_clients == "tcp://0.0.0.0:7411"
+    names = list(compose()["services"]) if which == "compose" else [f"wukongs-{n}.wukongs" for n in range(NODES)]
+    assert [member.clients for member in config.nodes] == [f"tcp://{name}:7411" for name in names]
+
+
+@pytest.mark.parametrize("which", ["compose", "kubernetes"])
+def test_what_tells_whether_a_node_is_ready_is_a_command(which: str) -> None:
+    check_command(checks()[which])
+
+
+def test_the_parts_of_the_compose_file_fit_together() -> None:
+    found = compose()
+    given = found["secrets"].keys()
+    for number, service in enumerate(found["services"].values()):
+        assert service["environment"] == {"NODE_NUMBER": str(number)}
+        assert set(service["secrets"]) == given
+        assert {volume.split(":")[0] for volume in service["volumes"]} <= found["volumes"].keys()
+        assert (DEPLOY / "compose" / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+        assert service["command"] == ["start-node"]
+    assert (DEPLOY / "compose" / found["configs"]["cluster"]["file"]).exists()
+    used = {*re.findall(r"/run/secrets/([a-z.]+)", cluster_files()["compose"] + " ".join(checks()["compose"]))}
+    assert used == given
+
+
+def test_the_parts_of_the_manifest_fit_together() -> None:
+    found, spec = kubernetes(), kubernetes()["StatefulSet"]["spec"]
+    assert (spec["replicas"], spec["serviceName"]) == (NODES, found["Service"]["metadata"]["name"])
+    assert found["Service"]["spec"]["clusterIP"] == "None"
+    labels = spec["template"]["metadata"]["labels"]
+    assert found["Service"]["spec"]["selector"] == labels == spec["selector"]["matchLabels"]
+    mounted = {one["name"] for one in container()["volumeMounts"]}
+    given = {one["name"] for one in spec["template"]["spec"]["volumes"]}
+    assert mounted == given | {one["metadata"]["name"] for one in spec["volumeClaimTemplates"]}
+
+
+def test_the_image_has_the_script_that_starts_a_node() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    copied = [line.split()[1:] for line in text.splitlines() if line.startswith("COPY")]
+    assert ["deploy/start-node.sh", "/usr/local/bin/start-node"] in copied
+    assert 'CMD ["start-node"]' in text
+
+
+def test_the_unit_starts_a_node() -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "wukongs.service")
+    service = unit["Service"]
+    check_command(shlex.split(service["ExecStart"]))
+    assert (service["Type"], service["Restart"]) == ("notify", "on-failure")
+    assert "MemoryDenyWriteExecute" not in service
+
+
+def started(folder: Path, environment: dict[str, str]) -> str:
+    """Run the script with a program in the place of wukongs; return what it is given."""
+    program = folder / "wukongs"
+    program.write_text('#!/bin/sh\necho "$1 $2"\ncat "$3"\n')
+    program.chmod(0o755)
+    (folder / "cluster.toml").write_text("replicas = 2\n")
+    given = {"PATH": f"{folder}:{os.environ['PATH']}", "CLUSTER_FILE": str(folder / "cluster.toml"), **environment}
+    return subprocess.run(
+        ["sh", DEPLOY / "start-node.sh"], env=given, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_node_finds_its_number(tmp_path: Path) -> None:
+    assert started(tmp_path, {"NODE_NUMBER": "1"}) == "node --config\nnumber = 1\nreplicas = 2\n"
+    assert started(tmp_path, {"HOSTNAME": "wukongs-2"}) == "node --config\nnumber = 2\nreplicas = 2\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["compose", "kubernetes"])
+def test_the_nodes_start_and_say_that_they_are_ready(tmp_path: Path, which: str) -> None:
+    """The script and the check, with addresses and folders of this machine."""
+    text = with_keys(cluster_files()[which], keys_in(tmp_path))
+    ports = iter(free_ports(2 * NODES))
+    text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("listen_"))
+    text = re.sub(r"tcp://[^:]+:\d+", lambda _: f"tcp://127.0.0.1:{next(ports)}", text)
+    addresses = re.findall(r'^clients = "(.*)"', text, re.MULTILINE)
+    program = tmp_path / "wukongs"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m wukongs "$@"\n')
+    program.chmod(0o755)
+    with ExitStack() as stack:
+        processes = []
+        for number in range(NODES):
+            file = tmp_path / f"cluster{number}.toml"
+            file.write_text(text.replace("/var/lib/wukongs", str(tmp_path / f"data{number}")))
+            given = [f"PATH={tmp_path}:{os.environ['PATH']}", f"CLUSTER_FILE={file}", f"NODE_NUMBER={number}"]
+            processes.append(stack.enter_context(child(["env", *given, "sh", str(DEPLOY / "start-node.sh")])))
+        for process, address in zip(processes, addresses, strict=True):
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == address
+            words = with_keys(" ".join(checks()[which]), known(tmp_path))
+            command = [str(program), *words.replace("tcp://127.0.0.1:7411", address).split()[1:]]
+            checked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=END_S)
+            assert (checked.returncode, checked.stderr) == (0, "")
+            assert json.loads(checked.stdout)["members"] == {str(number): "in" for number in range(NODES)}
+        for process in processes:
+            process.terminate()
+        assert [process.wait(END_S) for process in processes] == [0] * NODES
+    assert all((tmp_path / f"data{number}" / "db").is_dir() for number in range(NODES))
