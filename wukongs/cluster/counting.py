@@ -48,7 +48,7 @@ class Counting:
     ) -> None:
         self._traffic = traffic
         self.clients_traffic: Callable[[], Facts] = dict
-        """Of the socket for clients, once there is one."""
+        """Counts of the socket for clients, once there is one."""
         self._is_reached = is_reached
         self._host, self._store, self._peers, self.own = host, store, peers, facts
         self._counting = threading.Lock()

@@ -1,4 +1,4 @@
-"""What this process and its data folder take of the machine."""
+"""Sizes and counts of this process and of its data folder."""
 
 from __future__ import annotations
 

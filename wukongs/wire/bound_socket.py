@@ -147,7 +147,7 @@ class BoundSocket:
         self.wake()
 
     def let_in(self, allowed: frozenset[str]) -> None:
-        """Let in these keys from now on. What others say over connections that are there is dropped."""
+        """Let in these keys from now on. Messages of others over connections that are there are dropped."""
         if self._door is not None:
             self._door.allowed, self._has_changed_keys = allowed, True
 
