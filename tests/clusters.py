@@ -64,7 +64,8 @@ def cluster(
 def _disk(path: Path, me: Incarnation, shape: ClusterShape, settings: Settings) -> NodeDisk:
     told = shape.told_of_data(settings)
     folder = NodeFolder(path, me.node, told)
-    folder.give_to(Owner(me.node, me.disk, me.boot, told))
+    is_spare = folder.owner is None and not shape.genesis.holds(me.node)
+    folder.give_to(Owner(me.node, me.disk, me.boot, told, is_joining=is_spare))
     return NodeDisk(folder)
 
 

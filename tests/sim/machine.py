@@ -189,7 +189,7 @@ class Machine:
     @property
     def takes_part(self) -> bool:
         """Whether anybody is to wait for this node: it is no spare one."""
-        return self.node.role is not Role.OUT or self.control.holds(self.number)
+        return not self.node.is_spare
 
     def handle(self, event: ev.Event) -> None:
         """Let the host take in an event."""

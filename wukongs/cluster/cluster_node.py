@@ -285,10 +285,10 @@ class ClusterNode:
             node = self._wait_until(
                 lambda node: node.exposed is not None and node.control.life != "", deadline, "a majority of the nodes"
             )
-            if not node.control.holds(self.me.node):
+            if node.is_spare:
                 log.info("node %d is a spare one: it serves once it has taken another node's place", self.me.node)
                 what = "another node's place, which it is to take"
-                node = self.host.wait_until(lambda node: node.control.holds(node.me.node), left_s(deadline), what)
+                node = self.host.wait_until(lambda node: not node.is_spare, left_s(deadline), what)
                 is_new = True
             if self.me.disk or is_new:
                 node = self._wait_until(

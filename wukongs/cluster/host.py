@@ -284,6 +284,8 @@ class Host:
         self._told: list[Callable[[], object]] = []
         """How others hear of this round. They do when it is safe."""
         self._is_in_round = False
+        if kept.control is not None:
+            store.place(kept.control)
         self._stable: Vts = {}
         self._errands: dict[int, Callable[[Errand | None], object]] = {}
         self._errand_numbers = itertools.count(1)
@@ -615,7 +617,7 @@ class Host:
             raise self._store.failure  # nothing is brought forward here any more: let others answer instead
         for part in self._on_pulse:
             part()
-        if not self.is_installed and not self.node.control.holds(self.me.node):
+        if not self.is_installed and self.node.is_spare:
             self.catching_up.wait_on(self.node.control)
         if self.is_installed:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))

@@ -119,7 +119,7 @@ class Joiner:
         while not self._is_closed and self._host.failure is None and time.monotonic() - self._heard_s < AHEAD_S:
             try:
                 node = self._host.wait_until(_may_fetch, LEND_S, "a majority of the nodes")
-                if not node.control.holds(node.me.node):
+                if node.is_spare:
                     self._wait_for_shards()
                     continue
                 ahead = Ahead(donors_of(node))
@@ -138,7 +138,7 @@ class Joiner:
     def _wait_for_shards(self) -> None:
         """Wait a while until this node, a spare one, is to take another's place."""
         with suppress(NodeUnavailable):
-            self._host.wait_until(lambda node: node.control.holds(node.me.node), SPARE_S, "the place of another node")
+            self._host.wait_until(lambda node: not node.is_spare, SPARE_S, "the place of another node")
         self._heard_s = time.monotonic()
 
     def _fetch_changes(self, ahead: Ahead) -> Taken:

@@ -95,7 +95,7 @@ def _wait_until_ready(node: ClusterNode) -> None:
             return node.wait_until_ready(START_S)
         except NodeUnavailable:
             node.host.check()
-            if node.host.node.control.holds(node.me.node):
+            if not node.host.node.is_spare:
                 raise
 
 
@@ -141,7 +141,8 @@ def _begun_life(
     if owner is not None and mine is None:
         generation = max(generation, owner.disk + 1)
     boot = new_boot() if owner is None else max(new_boot(), owner.boot + 1)
-    is_joining = generation != FIRST_DISK if mine is None else generation != mine
+    is_first = generation == FIRST_DISK and shape.genesis.holds(number)
+    is_joining = not is_first if mine is None else generation != mine
     folder.give_to(Owner(number, generation, boot, told, is_joining))
     return Incarnation(number, generation, boot), NodeDisk(folder, config.settings.sync_interval_ms)
 

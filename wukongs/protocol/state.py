@@ -142,6 +142,11 @@ class Node:
         return self.control.role_of(self.me.voter)
 
     @property
+    def is_spare(self) -> bool:
+        """Whether nobody waits for this node: it is OUT, and holds nothing."""
+        return self.role is Role.OUT and not self.control.holds(self.me.node)
+
+    @property
     def vts(self) -> Vts:
         """The local VTS."""
         return sealing.local_vts(self.intakes)

@@ -23,7 +23,7 @@ def is_waited_for(node: Node) -> bool:
         or (log.standing is LogRole.LEADER and _has_to_lead(node))
         or bool(node.pending)
         or any(claim.unasked for claim in node.claims.values())
-        or (node.role is not Role.IN and node.control.holds(node.me.node))
+        or (node.role is not Role.IN and not node.is_spare)
         or bool(node.control.with_role(Role.JOINING, Role.HOLDING))
         or any(stream.is_dropped for stream in node.control.live_streams)
         or gossip.has_news(

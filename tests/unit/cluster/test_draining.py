@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 import wukongs
-from tests.clusters import READY_S, cluster, start_again
+from tests.clusters import READY_S, cluster, cut_off, start_again
 from tests.faults.test_nodes_come_back import QUERY, Told, in_time
 from tests.unit.cluster.test_fetching_ahead import before, held
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError
 from wukongs.live.pieces import Open
@@ -20,7 +22,7 @@ from wukongs.protocol.records import Role
 from wukongs.settings import Settings
 
 EX = "http://ex/"
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 @contextmanager
@@ -146,6 +148,35 @@ def test_shards_have_their_replicas_again_after_a_loss() -> None:
         of.nodes[2].close()
         of.push(3, "c", 12)
         of.check(0, 3)
+
+
+def test_nodes_with_data_folders_know_who_holds_what(tmp_path: Path) -> None:
+    text = "SELECT ?s ?p ?o { ?s ?p ?o }"
+    with wukongs.Engine() as engine:
+
+        def update(node: ClusterNode, name: str, gone: int) -> None:
+            rows = " ".join(f"<{EX}{name}{row}> <{EX}p> <{EX}o{row}> ." for row in range(30))
+            for one in (node.engine, engine):
+                one.update(f"INSERT DATA {{ {rows} }}; DELETE WHERE {{ <{EX}{name}{gone}> ?p ?o }}")
+
+        for life in range(3):
+            with cluster(3, 2, folder=tmp_path, spare_count=1) as nodes:
+                nodes[2].wait_until_ready(WAIT_S) if life else None
+                update(nodes[1], f"a{life}-", 3)
+                if not life:
+                    nodes[1].engine.drain(0, timeout_s=WAIT_S)
+                update(nodes[2], f"b{life}-", 4)
+                if life == 1:
+                    nodes[1].engine.checkpoint()
+                    update(nodes[2], f"c{life}-", 5)
+                for node in nodes:
+                    in_time(lambda node=node: node.engine.settle(WAIT_S))  # type: ignore[misc]
+                    assert sorted(node.engine.query(text).texts()) == sorted(engine.query(text).texts()), (
+                        life,
+                        node.me,
+                    )
+                if life == 1:
+                    cut_off(nodes)
 
 
 @pytest.mark.parametrize("kind", ["stage", "feed"])
