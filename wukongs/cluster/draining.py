@@ -14,6 +14,7 @@ from wukongs.protocol.records import Drain
 from wukongs.protocol.state import Node
 
 RECORD_S = 30.0
+HEARD_S = 10.0
 DRAIN_S = 3600.0
 """How long the spare nodes may take, unless the caller says otherwise."""
 
@@ -27,6 +28,9 @@ def drain(host: Host, number: int, to: Sequence[int] | None, timeout_s: float | 
     if number not in node.control.members:
         raise SettingsError(f"node {number}: the nodes are 0 to {len(node.control.members) - 1}")
     if node.control.holds(number) and number not in node.control.drains:
+        if to is None:
+            with suppress(NodeUnavailable):  # one that has just been started is perhaps heard in a moment
+                node = host.wait_until(_has_heard, min(left_s(deadline), HEARD_S), "a spare node")
         chosen = _spares(node, number, to)
         with suppress(Dropped):  # somebody else has done so, or a spare node was used meanwhile
             host.carry_out(ev.Submitted(Drain(number, chosen)), min(left_s(deadline), RECORD_S))
@@ -44,6 +48,12 @@ def _is_drained(node: Node, number: int) -> bool:
     return not node.control.holds(number) and (not votes or node.log.leader == number)
 
 
+def _has_heard(node: Node) -> bool:
+    """Whether some spare node is heard, or there is none."""
+    spares = [one for one in node.control.members if node.control.is_spare(one)]
+    return not spares or any(not is_silent(node, one) for one in spares)
+
+
 def _spares(node: Node, number: int, to: Sequence[int] | None) -> tuple[int, ...]:
     """Return who takes over. Raises NodeUnavailable, SettingsError."""
     spares = [one for one in sorted(node.control.members) if node.control.is_spare(one)]
@@ -51,7 +61,7 @@ def _spares(node: Node, number: int, to: Sequence[int] | None) -> tuple[int, ...
         heard = [one for one in spares if not is_silent(node, one)]
         if not heard:
             raise NodeUnavailable(
-                f"node {number} cannot be drained: there is no spare node (of {spares or 'none'}). Start one, or "
+                f"node {number} cannot be drained: no spare node is heard (of {spares or 'none'}). Start one, or "
                 "start a node anew that was drained before"
             )
         return (heard[0],)

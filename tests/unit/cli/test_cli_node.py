@@ -241,7 +241,7 @@ def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> 
         again = [*WUKONGS, "cluster", "drain", "1", "--server", spare]
         refused = subprocess.run(again, capture_output=True, text=True, check=False)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert "there is no spare node (of none)" in refused.stderr
+        assert "no spare node is heard (of none)" in refused.stderr
 
 
 @pytest.mark.slow

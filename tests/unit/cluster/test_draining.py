@@ -121,7 +121,7 @@ def test_a_node_that_was_drained_is_a_spare_one_when_it_is_started_anew() -> Non
         of.nodes[0].engine.drain(2, timeout_s=WAIT_S)
         of.nodes[2].close()
         of.push(0, "b", 12)
-        with pytest.raises(NodeUnavailable, match="there is no spare node"):
+        with pytest.raises(NodeUnavailable, match="no spare node is heard"):
             of.nodes[0].engine.drain(1)
         again = start_again(of.nodes, 2, replica_count=2, spare_count=1, wait_s=0)
         deadline = time.monotonic() + WAIT_S
