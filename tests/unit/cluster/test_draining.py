@@ -16,10 +16,16 @@ from tests.faults.test_nodes_come_back import QUERY, Told, in_time
 from tests.unit.cluster.test_fetching_ahead import before, held
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
+from wukongs.cluster.host import Host
+from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError
 from wukongs.live.pieces import Open
-from wukongs.protocol.records import Role
+from wukongs.protocol.control import apply
+from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.records import Drain, Entry, Role
+from wukongs.protocol.state import Cluster, Kept
 from wukongs.settings import Settings
+from wukongs.wire.sharding import ShardMap
 
 EX = "http://ex/"
 WAIT_S = 60.0
@@ -148,6 +154,17 @@ def test_shards_have_their_replicas_again_after_a_loss() -> None:
         of.nodes[2].close()
         of.push(3, "c", 12)
         of.check(0, 3)
+
+
+def test_a_store_knows_the_shards_of_the_state_that_its_disk_has() -> None:
+    shape = Cluster(4, 2, spare_count=1)
+    control = apply(shape.genesis, Entry(1, Drain(0, (3,))))
+    store = NodeStore(Settings(), 3, ShardMap.placed(shape.genesis.shards, 4))
+    assert not store.shard_map.shards(3).any()
+    host = Host(shape, Incarnation(3, 0, 1), store, lambda *_: None, kept=Kept(control=control))
+    assert store.shard_map.shards(3).sum() == store.shard_map.shards(0).sum() > 0
+    host.close()
+    store.close()
 
 
 def test_nodes_with_data_folders_know_who_holds_what(tmp_path: Path) -> None:
