@@ -141,9 +141,9 @@ def test_a_node_that_is_busy_goes_on(gate: threading.Event, monkeypatch: pytest.
     monkeypatch.setattr(cluster_node, "WORKERS_S", 0.2)
     with cluster(2, 2, silence_pulses_max=50) as nodes, closing(gate):
         assert nodes[1].health_parts["each worker of level 0"].limit_s == 1.0
-        nodes[1].health_parts["each worker of level 0"].limit_s = 0.2
+        nodes[1].health_parts["each worker of level 0"].limit_s = 0.5
         hang_workers(nodes[1], gate, 31)
-        for number in range(10):
+        for number in range(20):
             time.sleep(0.1)
             nodes[0].engine.update(INSERT % number, timeout_s=WAIT_S)
         assert nodes[1].host.failure is None
