@@ -15,6 +15,7 @@ from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.csparql.warnings import STORED
 from wukongs.engine import Engine
 from wukongs.live.window_log import Cursor
+from wukongs.protocol.records import Role
 from wukongs.query.output.results import WindowResult
 from wukongs.settings import Settings
 
@@ -61,6 +62,8 @@ class Told:
     def lose(self) -> None:
         """End the home, as if it was killed."""
         self.nodes[self.home].close()
+        host = self.nodes[0].host
+        host.wait_until(lambda node: node.control.members[self.home].role is Role.OUT, READY_S, "it is out")
 
     def homes(self, name: str = "q") -> set[int]:
         return set(self.nodes[0].host.node.control.queries[name].nodes)
