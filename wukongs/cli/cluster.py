@@ -225,7 +225,8 @@ class _Cluster:
     def start_again(self, number: int) -> str:
         """Start a node that has ended, wait until it serves, and return its address; called by the desk's threads.
 
-        Raises SettingsError (there is no such node), NodeUnavailable (it runs; it has ended again)."""
+        Raises SettingsError (there is no such node), NodeUnavailable (it runs; it has ended again; it does not serve
+        within START_S)."""
         if number >= len(self._processes):
             raise SettingsError(f"node {number}: the nodes of this cluster are 0 to {len(self._processes) - 1}")
         with self._lock:
@@ -236,7 +237,13 @@ class _Cluster:
                 raise NodeUnavailable(f"node {number} still runs, as process {process.pid}: nothing was started")
             coming_back = self._coming_back[number] = Future()
             self._processes[number] = self._run(number)
-        return coming_back.result()
+        try:
+            return coming_back.result(START_S)
+        except TimeoutError:
+            raise NodeUnavailable(
+                f"node {number} was started and does not serve after {START_S:g} s: one that was drained is a spare "
+                "node now, and serves when it takes another node's place. `wukongs stats` at another node tells more"
+            ) from None
 
     def _run(self, number: int) -> subprocess.Popen[str]:
         # -P: a folder that is named like the package, in the one where this is called, is not it.

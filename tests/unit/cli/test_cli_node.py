@@ -490,3 +490,15 @@ def test_a_node_that_has_failed_leaves_though_it_cannot_close(monkeypatch: pytes
         if thread.name == "wukongs-leave":
             thread.join(20)
     assert left == ([] if is_closed else [1])
+
+
+def test_a_node_that_does_not_serve_for_long_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "START_S", 0.05)
+    ended, waiting = [sys.executable, "-c", ""], [sys.executable, "-c", "import time; time.sleep(60)"]
+    with cluster._Cluster() as processes, child(waiting) as silent:
+        with child(ended) as first:
+            first.wait()
+        processes._processes = [first]
+        monkeypatch.setattr(processes, "_run", lambda number: silent)
+        with pytest.raises(NodeUnavailable, match=r"does not serve after 0\.05 s: one that was drained"):
+            processes.start_again(0)
