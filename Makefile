@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka faults faults-pipeline fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka faults faults-pipeline faults-cluster fuzz sim model
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
 	@echo 'make faults-pipeline  RUNS=200 lives of writers, nodes and Spark that are killed (an hour; SEED=n repeats a run)'
+	@echo 'make faults-cluster  FAULTS=200 random faults at the processes of a cluster (half an hour; SEED=n repeats a run)'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
@@ -100,6 +101,12 @@ faults-pipeline: SPARK_RUNS = $(shell echo $$(($(RUNS) / 4)))
 faults-pipeline: $(READY)
 	@WUKONGS_PIPELINE_RUNS=$$(($(RUNS) - $(SPARK_RUNS))) WUKONGS_PIPELINE_SPARK_RUNS=$(SPARK_RUNS) WUKONGS_FAULTS_SEED=$(SEED) \
 	$(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults/test_pipeline.py tests/faults/test_spark_lives.py
+
+# Nodes that are killed, stopped, or lack disk, memory or descriptors, under writes; what is there is compared with a model.
+FAULTS ?= 200
+faults-cluster: $(READY)
+	@WUKONGS_CLUSTER_FAULTS=$(FAULTS) WUKONGS_FAULTS_SEED=$(SEED) \
+	$(PY) -m pytest -s -m slow -o faulthandler_timeout=0 tests/faults/test_random_faults.py
 
 # A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.
 QUERIES ?= 100000

@@ -1,0 +1,298 @@
+"""Random faults at the processes of a cluster with data folders, under pushes, updates and loads: nothing that was
+acknowledged is lost, no window is missing, and one that comes twice comes with equal rows.
+
+A handful here; `make faults-cluster FAULTS=200` makes as many as one likes, SEED=n the same ones again.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import resource
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.faults.test_cluster_processes import END_S, EX, NODE, Nodes
+from tests.fuzz import SEED
+
+FAULTS = int(os.environ.get("WUKONGS_CLUSTER_FAULTS", "5"))
+COUNT = 3
+STEP_MS = 500
+RANGE_MS = 1000
+TUPLE_MS = 20
+ENGINE = "[engine]\ncheckpoint_bytes = 100000"
+QUERY = f"""REGISTER QUERY q AS SELECT ?s FROM STREAM <{EX}s> [RANGE {RANGE_MS}ms STEP {STEP_MS}ms]
+WHERE {{ ?s <{EX}p> ?n }}"""
+
+
+class Cluster:
+    """Three processes, two replicas, a data folder each. What they say goes to files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nodes = Nodes(folder, COUNT, "replicas = 2")
+        self.processes: dict[int, subprocess.Popen[str]] = {}
+
+    def start(self, *numbers: int) -> None:
+        """Start nodes that do not run, and wait until they serve. One that ends instead is told of."""
+        for number in numbers:
+            file = self.nodes.file(number, f'{self.nodes.head}\ndata_dir = "data{number}"')
+            with Path(file).open("a") as more:
+                more.write(ENGINE + "\n")
+            with (self.folder / f"said{number}").open("a") as said:
+                self.processes[number] = subprocess.Popen([*NODE, file], stdout=subprocess.PIPE, stderr=said, text=True)
+        for number in numbers:
+            process = self.processes[number]
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address == self.nodes.clients[number], (number, address, self.said(number))
+
+    def kill(self, *numbers: int) -> None:
+        for number in numbers:
+            os.kill(self.processes[number].pid, signal.SIGKILL)
+        for number in numbers:
+            self.processes[number].wait(END_S)
+
+    def heal(self) -> None:
+        """Start what has ended, and wait until all nodes are in."""
+        deadline = time.monotonic() + 2 * END_S
+        while True:
+            self.start(*(number for number, process in self.processes.items() if process.poll() is not None))
+            try:
+                with wukongs.connect(self.nodes.clients, silence_s=10) as client:
+                    members = client.stats()["members"]
+                if all(members[str(number)] == "in" for number in range(COUNT)):
+                    return
+            except wukongs.WukongsError as error:
+                members = error
+            assert time.monotonic() < deadline, (members, [self.said(number) for number in range(COUNT)])
+            time.sleep(0.2)
+
+    def log(self, number: int) -> Path:
+        return max((self.folder / f"data{number}").rglob("*.log"), key=lambda path: path.name)
+
+    def said(self, number: int) -> str:
+        return (self.folder / f"said{number}").read_text()[-2000:]
+
+
+@contextmanager
+def cluster_in(folder: Path) -> Iterator[Cluster]:
+    made = Cluster(folder)
+    try:
+        made.start(*range(COUNT))
+        yield made
+    finally:
+        for process in made.processes.values():
+            process.kill()
+            process.wait()
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def _kill(cluster: Cluster, rng: random.Random) -> None:
+    numbers = rng.choice([[rng.randrange(COUNT)], [rng.randrange(COUNT)], rng.sample(range(COUNT), 2), range(COUNT)])
+    cluster.kill(*numbers)
+    time.sleep(rng.choice((0, 0.5, 5)))
+
+
+def _stop(cluster: Cluster, rng: random.Random) -> None:
+    """For a moment, or for so long that the others take the node out."""
+    process = cluster.processes[rng.randrange(COUNT)]
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(rng.choice((0.2, 1, 6)))
+    os.kill(process.pid, signal.SIGCONT)
+    time.sleep(1)
+
+
+def _tear(cluster: Cluster, rng: random.Random) -> None:
+    """A write that the kill has torn, at the end of the log."""
+    number = rng.randrange(COUNT)
+    cluster.kill(number)
+    with cluster.log(number).open("ab") as log:
+        log.write(rng.randbytes(rng.choice((1, 7, 40, 3000))))
+
+
+def _limit(kind: int, room: Callable[[Cluster, int], int]) -> Callable[[Cluster, random.Random], None]:
+    """Give a node little more of something than it has, for a while."""
+
+    def fault(cluster: Cluster, rng: random.Random) -> None:
+        number = rng.randrange(COUNT)
+        process = cluster.processes[number]
+        before = resource.prlimit(process.pid, kind)
+        resource.prlimit(process.pid, kind, (room(cluster, number), before[1]))
+        time.sleep(3)
+        if process.poll() is None:
+            resource.prlimit(process.pid, kind, before)
+            time.sleep(1)
+
+    return fault
+
+
+def _files(cluster: Cluster, number: int) -> int:
+    return len(os.listdir(f"/proc/{cluster.processes[number].pid}/fd")) + 2
+
+
+def _memory(cluster: Cluster, number: int) -> int:
+    pages = int(Path(f"/proc/{cluster.processes[number].pid}/statm").read_text().split()[0])
+    return pages * resource.getpagesize() + (8 << 20)
+
+
+def _log_bytes(cluster: Cluster, number: int) -> int:
+    return cluster.log(number).stat().st_size + 2000
+
+
+FAULTS_OF = {
+    "kill": _kill,
+    "stop": _stop,
+    "torn write": _tear,
+    "full disk": _limit(resource.RLIMIT_FSIZE, _log_bytes),
+    "no descriptors": _limit(resource.RLIMIT_NOFILE, _files),
+    "no memory": _limit(resource.RLIMIT_AS, _memory),
+}
+
+
+# --- clients ----------------------------------------------------------------------------------------------------------
+
+
+class Writer(threading.Thread):
+    """Pushes, updates and loads until it is to stop. kept: what was acknowledged; begun: what may be there."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        super().__init__(daemon=True)
+        self._addresses = addresses
+        self.is_over = threading.Event()
+        self.kept: set[str] = set()
+        self.begun: set[str] = set()
+        self.number = 0
+        self.errors: list[wukongs.WukongsError] = []
+
+    def run(self) -> None:
+        with wukongs.connect(self._addresses, silence_s=END_S) as client:
+            stream = client.stream(f"{EX}s", batch_ms=100)
+            while not self.is_over.is_set():
+                self.number += 1
+                number, at_ms = self.number, TUPLE_MS * self.number
+                self._do(f"a{number}", stream.push, [(f"<{EX}a{number}>", f"<{EX}p>", f'"{number}"', at_ms)])
+                if number % 5 == 0:
+                    self._do(f"b{number}", client.update, f"INSERT DATA {{ <{EX}b{number}> <{EX}k> 1 }}")
+                if number % 7 == 0:
+                    text = f"<{EX}c{number}> <{EX}k> <{EX}k> .\n".encode()
+                    self._do(f"c{number}", client.load, io.BytesIO(text), format="nt")
+                self._try(stream.advance, at_ms)
+                time.sleep(0.02)
+
+    def _do(self, name: str, call: Callable[..., Any], *given: Any, **named: Any) -> None:
+        self.begun.add(name)
+        if self._try(call, *given, **named):
+            self.kept.add(name)
+
+    def _try(self, call: Callable[..., Any], *given: Any, **named: Any) -> bool:
+        try:
+            call(*given, **named, timeout_s=END_S)
+        except wukongs.WukongsError as error:
+            self.errors.append(error)
+            return False
+        return True
+
+
+class Reader(threading.Thread):
+    """Reads the windows of a group until it is to stop; each as often as it comes."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        super().__init__(daemon=True)
+        self._addresses = addresses
+        self.is_over = threading.Event()
+        self.windows: dict[int, list[frozenset[str]]] = {}
+        self.gaps: list[wukongs.GapError] = []
+
+    def run(self) -> None:
+        while not self.is_over.is_set():
+            try:
+                with wukongs.connect(self._addresses, silence_s=10) as client:
+                    (query,) = client.queries()
+                    while not self.is_over.is_set():
+                        self._read(query)
+            except wukongs.GapError as gap:
+                self.gaps.append(gap)
+            except (wukongs.WukongsError, ValueError):  # no node, or none that knows the query yet
+                time.sleep(0.2)
+
+    def _read(self, query: Any) -> None:
+        for window in query.results(timeout_s=2, group="readers"):
+            rows = frozenset(str(row[0]).removeprefix(EX) for row in window)
+            self.windows.setdefault(window.end_ms, []).append(rows)
+
+
+def stored(address: str) -> set[str]:
+    deadline = time.monotonic() + END_S
+    while True:
+        try:
+            with wukongs.connect(address) as client:
+                rows = client.query("SELECT DISTINCT ?s { ?s ?p ?o }", timeout_s=20)
+                return {str(row[0]).removeprefix(EX) for row in rows}
+        except wukongs.WukongsError:
+            if time.monotonic() > deadline:
+                raise
+
+
+def check(cluster: Cluster, writer: Writer, reader: Reader) -> None:
+    found = [stored(address) for address in cluster.nodes.clients]
+    for one in found:
+        assert writer.kept <= one <= writer.begun, (sorted(writer.kept - one)[:5], sorted(one - writer.begun)[:5])
+        assert one == found[0], sorted(one ^ found[0])[:5]
+    last_ms = (TUPLE_MS * writer.number + RANGE_MS) // STEP_MS * STEP_MS
+    deadline = time.monotonic() + END_S
+    while last_ms not in reader.windows:
+        assert time.monotonic() < deadline, (last_ms, sorted(reader.windows)[-3:], reader.gaps)
+        time.sleep(0.1)
+    assert not reader.gaps
+    taken = {TUPLE_MS * int(name[1:]): name for name in found[0] if name[0] == "a"}
+    for end_ms in range(STEP_MS, last_ms + 1, STEP_MS):
+        wanted = frozenset(name for ms, name in taken.items() if end_ms - RANGE_MS < ms <= end_ms)
+        came = set(reader.windows.get(end_ms, [] if wanted else [wanted]))
+        assert came == {wanted}, (end_ms, [sorted(one ^ wanted) for one in came])
+
+
+@pytest.mark.slow
+def test_random_faults_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    seed = int(os.environ.get("WUKONGS_FAULTS_SEED", SEED or 0))
+    rng = random.Random(seed)
+    with cluster_in(tmp_path) as cluster:
+        with wukongs.connect(cluster.nodes.clients) as client:
+            client.stream(f"{EX}s", batch_ms=100)
+            query = client.register(QUERY)
+            next(query.results(timeout_s=0.1, group="readers"), None)
+        writer, reader = Writer(cluster.nodes.clients), Reader(cluster.nodes.clients)
+        for thread in (writer, reader):
+            thread.start()
+        for number in range(FAULTS):
+            time.sleep(rng.uniform(0.2, 1.5))
+            name = rng.choice(list(FAULTS_OF))
+            print(f"fault {number} of seed {seed}: {name}, after {writer.number} tuples", flush=True)
+            FAULTS_OF[name](cluster, rng)
+            cluster.heal()
+        before = len(writer.kept)
+        deadline = time.monotonic() + 2 * END_S
+        while len(writer.kept) < before + 20:
+            assert time.monotonic() < deadline, writer.errors[-3:]
+            time.sleep(0.1)
+        writer.is_over.set()
+        writer.join(2 * END_S)
+        assert not writer.is_alive()
+        with wukongs.connect(cluster.nodes.clients) as client:
+            client.stream(f"{EX}s", batch_ms=100).advance(TUPLE_MS * writer.number + 2 * RANGE_MS)
+            client.settle(END_S)
+        check(cluster, writer, reader)
+        reader.is_over.set()
+        reader.join(END_S)
