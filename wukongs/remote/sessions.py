@@ -40,7 +40,7 @@ class SessionCall:
         self._lock = threading.Lock()
         self._outcome: Packet | None = None
         self._waiting: list[tuple[float, Reply]] = []
-        """Who waits for the outcome, and until when (time.monotonic)."""
+        """The replies that wait for the outcome, and until when (time.monotonic)."""
         self.may_be_repeated = False
         """It is over since a node was away: when it is asked for again it is tried again."""
 

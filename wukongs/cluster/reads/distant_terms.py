@@ -148,7 +148,7 @@ class DistantReader:
         self._fetched: Dictionary | None = None
         """Made when something is fetched: most results need none."""
         self._learned: list[TermTable] = []
-        """What has come with answers, and is not in `_fetched` yet."""
+        """Texts that have come with answers, and are not in `_fetched` yet."""
         self._lock = threading.Lock()
 
     def contains(self, ids: Int64Array) -> BoolArray:

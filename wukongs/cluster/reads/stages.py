@@ -72,7 +72,7 @@ class Stage:
 
     @cached_property
     def plans(self) -> dict[tuple[Assignment, int], SharePlan]:
-        """What nodes were asked to run, under some assignments."""
+        """The plans that nodes were asked to run, under some assignments."""
         return {}
 
     def plan_for(self, assignment: Assignment, node: int) -> SharePlan:
