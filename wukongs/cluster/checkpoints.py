@@ -74,7 +74,11 @@ class Checkpoints:
         """In the protocol's thread."""
         sn = unpacked(collected.head["sn"])
         facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries())}
-        return collected, self._disk.begin(node.control.index, facts), settled_at(node, sn)
+        start = self._disk.begin(node.control.index, facts)
+        # Workers stage and agree meanwhile: what they have logged before the new head is here by now.
+        with self._store.core.lock:
+            staged, agreed_count = self._store.staged(), len(self._store.claims)
+        return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn)
 
     def _queries(self) -> list[ContinuousQuery]:
         with self._store.core.lock:

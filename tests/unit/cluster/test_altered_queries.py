@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,18 @@ SETTLE_S = 60
 def fill(stream: wukongs.Stream, first: int, last: int) -> None:
     stream.push([at(f"s{number}", number * 100 - 50) for number in range(first, last + 1)])
     stream.advance(last * 100)
+
+
+def taken_over(nodes: list[ClusterNode]) -> Any:
+    """Return the query, once a node has taken it over from the one that was gone."""
+    found: list[Any] = []
+
+    def is_there() -> bool:
+        found[:] = [query for node in nodes if (query := node.store.query("q")) is not None]
+        return bool(found)
+
+    nodes[0].host.wait_until(lambda _: is_there(), READY_S, "its new home")
+    return found[0]
 
 
 def begun(nodes: Sequence[ClusterNode]) -> wukongs.Stream:
@@ -162,10 +175,10 @@ def test_a_query_is_altered_while_its_node_is_away(comes_back: bool) -> None:
         (distant,) = nodes[1].engine.queries()
         distant.replace(register_text(WIDE))
         if comes_back:
-            query = start_again(nodes, 2, replica_count=2).store.query("q")
+            start_again(nodes, 2, replica_count=2)
+            query = taken_over(nodes)
         else:
             query = nodes[0].engine.register(register_text(WIDE))
-        assert query is not None
         assert query.source.text == register_text(WIDE)
         fill(stream, 3, 5)
         nodes[0].engine.settle(SETTLE_S)
@@ -205,11 +218,13 @@ def test_a_change_is_in_the_log_when_the_node_of_the_query_goes(monkeypatch: pyt
         assert old is not None
         assert old.source.text == register_text(STEP)
         nodes[2].close()
-        query = start_again(nodes, 2, replica_count=2).store.query("q")
-        assert query is not None
+        start_again(nodes, 2, replica_count=2)
+        query = taken_over(nodes)
         assert query.source.text == register_text(WIDE)
         fill(stream, 3, 4)
         nodes[0].engine.settle(SETTLE_S)
+        with pytest.raises(wukongs.GapError, match="from 100 to 200 ms"):  # of the old text, which the log has no more
+            windows(query)
         assert windows(query) == {300: ["s2", "s3"], 400: ["s3", "s4"]}
 
 

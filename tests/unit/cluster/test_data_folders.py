@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -329,3 +331,43 @@ def test_a_stream_that_began_behind_the_checkpoint_feeds_what_a_query_makes(tmp_
         (query,) = (query for query in nodes[0].engine.queries() if query.name == "r")
         found = windows(query.results(timeout_s=END_S, group="readers"), 2)
     assert found == [(400, ["a1", "a2", "a3"]), (800, ["a4", "a5", "a6", "a7"])]
+
+
+def test_a_chunk_that_is_staged_while_a_checkpoint_begins_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged before the head of the checkpoint, which was collected before that."""
+    is_collected, is_staged, is_begun = threading.Event(), threading.Event(), threading.Event()
+    send = Staged._send
+
+    def send_late(staged: Staged, shares: Any, fields: Any) -> None:
+        assert (is_begun if fields.get("is_last") else is_collected).wait(END_S)
+        send(staged, shares, fields)
+        is_staged.set()
+
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> <{EX}b> . <{EX}b> <{EX}p> <{EX}a> }}")
+        disk = nodes[0]._disk
+        assert disk is not None
+        begin = disk.begin
+
+        def begin_late(*given: Any) -> int:
+            is_collected.set()
+            assert is_staged.wait(END_S)
+            return begin(*given)
+
+        monkeypatch.setattr(Staged, "_send", send_late)
+        monkeypatch.setattr(disk, "begin", begin_late)
+        with ThreadPoolExecutor(1) as other:
+            text = f"<{EX}a> <{EX}p> <{EX}a> .\n".encode()  # terms that are agreed on
+            loading = other.submit(engine.load, io.BytesIO(text), format="nt")
+            checkpoint(nodes[0])
+            is_begun.set()
+            loading.result(END_S)
+        before = rows(nodes[0])
+        assert len(before) == 3
+        cut_off(nodes)
+    monkeypatch.undo()
+    with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        assert [rows(node) for node in nodes] == [before] * 2
