@@ -226,11 +226,10 @@ class EmbeddedBackend:
 def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats | None = None) -> dict[str, Any]:
     """Return counts and sizes (bytes) of the stored graph, streams and queries of one engine or node, as JSON."""
     core = joined.core
-    process, durability = process_usage(), {} if folder is None else folder.stats()
     with core.lock:
         core.finish_tick()
         trace = core.arrangement.trace
-        return {
+        found = {
             "sn": core.sn,
             "sealed_ms": core.sealed_ms,
             "stored_triples": len(trace),
@@ -261,7 +260,8 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
             "updates": asdict(core.updated),
             "queries": {query.name: query.stats() for query in joined.registered()},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},
-            "durability": durability,
-            "process": process,
-            **({} if core.reach is None else {"reads_of_other_nodes": core.reach.traffic.stats()}),
         }
+    if core.reach is not None:
+        found["reads_of_other_nodes"] = core.reach.traffic.stats()
+    # Last: counting windows lets go of those that there is no room for.
+    return {**found, "durability": {} if folder is None else folder.stats(), "process": process_usage()}

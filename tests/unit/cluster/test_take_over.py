@@ -14,7 +14,7 @@ import pytest
 
 from tests.clusters import cluster
 from tests.unit.cluster.wires import wired
-from wukongs.cluster import collecting, donating, joining
+from wukongs.cluster import collecting, donating, joining, members
 from wukongs.cluster.changes import NOTHING
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted, collect
@@ -211,7 +211,8 @@ def test_donors_that_do_not_agree_are_refused() -> None:
         registry.take_over(two)
 
 
-def test_a_node_that_begins_to_join_while_others_are_asked_is_asked_too() -> None:
+def test_a_node_that_begins_to_join_while_others_are_asked_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "is_silent", lambda node, other: False)
     joined = replace(genesis(3, 2, 4), view=8)
     away = {**joined.members, 2: replace(joined.members[2], role=Role.OUT)}
     host = SimpleNamespace(node=SimpleNamespace(control=replace(joined, view=7, members=away)), check=lambda: None)
@@ -228,7 +229,7 @@ def test_a_node_that_begins_to_join_while_others_are_asked_is_asked_too() -> Non
         return [Packet("feed", {"view": 8 if node == 1 else 7}) for node, _ in asked]
 
     packets = {node: Packet("feed") for node in range(3)}
-    answers = ask_members(host, SimpleNamespace(ask=ask_them), packets, 5)  # type: ignore[arg-type]
+    answers = ask_members(host, SimpleNamespace(ask=ask_them, me=0), packets, 5)  # type: ignore[arg-type]
     assert rounds == [[0, 1], [0, 1, 2]]
     assert sorted(answers) == [0, 1, 2]
 
