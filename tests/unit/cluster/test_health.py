@@ -116,7 +116,7 @@ def test_a_node_of_which_a_part_hangs_ends_and_the_others_go_on(part: str, gate:
         for other, watched in nodes[
             1
         ].health_parts.items():  # others may wait for the one that hangs: it holds the lock
-            watched.limit_s = 2.0 if other.startswith(part) else 2.0 * WAIT_S
+            watched.limit_s = min(watched.limit_s, 2.0) if other.startswith(part) else 2.0 * WAIT_S
         nodes[1].host.on_failure = told.append
         HANGING[part](nodes[1], gate)
         for number in range(2, 1000):
