@@ -75,9 +75,10 @@ class Checkpoints:
         sn = unpacked(collected.head["sn"])
         facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries())}
         start = self._disk.begin(node.control.index, facts)
-        # Workers stage and agree meanwhile: what they have logged before the new head is here by now.
+        # Workers stage and agree meanwhile: what they have logged before the new head is here by now. What was staged
+        # before may be stored by now, behind the SN: no record comes in meanwhile, but those that are here go on.
         with self._store.core.lock:
-            staged, agreed_count = self._store.staged(), len(self._store.claims)
+            staged, agreed_count = {**collected.staged, **self._store.staged()}, len(self._store.claims)
         return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn)
 
     def _queries(self) -> list[ContinuousQuery]:
