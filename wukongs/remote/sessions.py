@@ -62,10 +62,6 @@ class SessionCall:
             for _, reply in waiting:
                 reply(outcome)
 
-    @property
-    def is_done(self) -> bool:
-        return self._outcome is not None
-
     def tell(self, reply: Reply, wait_s: float) -> None:
         """Reply with the outcome; or that the call is under way, once `look` finds that wait_s seconds have passed."""
         with self._lock:
