@@ -14,13 +14,14 @@ from wukongs.wire.descriptors import is_lack
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import refusal
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.workers import Workers
+from wukongs.wire.workers import Task, Workers
 
 Answered = TypeVar("Answered")
 
 _log = logging.getLogger(__name__)
 
-Post = Callable[[bytes, Sequence[Frame]], None]
+Post = Callable[[Sequence[Frame]], object]
+"""Sends a message to who has asked; may be called from any thread."""
 Reply = Callable[[Packet], None]
 """Sends the answer to a request; called once, from any thread."""
 QUICK_BYTES_MAX = 1 << 14
@@ -32,7 +33,7 @@ def unknown_kind(kind: str) -> DataError:
 
 
 class Quick(Protocol):
-    """Takes a request in the thread of the socket."""
+    """Takes a request in the thread that has received it."""
 
     def __call__(self, packet: Packet, reply: Reply) -> bool:
         """Tell whether the reply is or will be called; False: the request is left to its handler. Everything else waits
@@ -52,8 +53,8 @@ def at_once(answer: Callable[[Packet], Packet | None]) -> Quick:
 
 
 class Answerer:
-    """handlers: by kind, looked up at each request; workers: which of them answer a kind; post: sends frames to a peer,
-    from any thread; quick: tried first, in the thread of the socket, which saves changes of thread. exhausted: called
+    """handlers: by kind, looked up at each request; workers: which of them answer a kind; quick: tried first, in the
+    thread that has received a request, which saves changes of thread. exhausted: called
     with the kind of a request that found no memory, no file descriptor, or no thread at all, and the error: what comes
     next may end in the same way."""
 
@@ -62,39 +63,55 @@ class Answerer:
         handlers: Mapping[str, Handler],
         workers: Callable[[str], Workers],
         traffic: WireTraffic,
-        post: Post,
         quick: Mapping[str, Quick] | None = None,
         exhausted: Callable[[str, WukongsError], object] = lambda kind, error: None,
     ) -> None:
-        self._handlers, self._workers, self._traffic, self._post = handlers, workers, traffic, post
+        self._handlers, self._workers, self._traffic = handlers, workers, traffic
         self._quick, self._exhausted = {} if quick is None else quick, exhausted
 
     def take(
-        self, peer: bytes, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
+        self, post: Post, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
     ) -> None:
         """Have a request answered by a worker, which calls done() before it sends the answer; or refuse it."""
-        handler = self._handlers.get(header.kind)
+        self._take(post, header, frames, done, lambda workers: workers.submit)
+
+    def take_here(
+        self, post: Post, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do the same as take in this thread, which may be kept, if the workers have not enough to do."""
+        self._take(post, header, frames, done, lambda workers: workers.do)
+
+    def _take(
+        self,
+        post: Post,
+        header: Header,
+        frames: Sequence[Frame],
+        done: Callable[[], None],
+        way: Callable[[Workers], Callable[[Task], bool]],
+    ) -> None:
+        kind = header.kind
+        handler = self._handlers.get(kind)
         if handler is None:
-            self.refuse(peer, header.sequence, "unknown kind", unknown_kind(header.kind))
-        elif header.kind in self._quick and self._is_taken(peer, header, frames, done):
+            self.refuse(post, header.sequence, "unknown kind", unknown_kind(kind))
+        elif kind in self._quick and self._is_taken(post, header, frames, done):
             return
-        elif not self._workers(header.kind).submit(lambda: self._answer(peer, header, frames, handler, done)):
+        elif not way(self._workers(kind))(lambda: self._answer(post, header, frames, handler, done)):
             busy = NodeUnavailable("the node is busy: as many requests wait as may, or no thread can start. Ask again")
-            self.refuse(peer, header.sequence, "busy", busy)
-            if not self._workers(header.kind).has_threads:
-                self._exhausted(header.kind, NodeUnavailable("no thread can be started that would answer other nodes"))
+            self.refuse(post, header.sequence, "busy", busy)
+            if not self._workers(kind).has_threads:
+                self._exhausted(kind, NodeUnavailable("no thread can be started that would answer other nodes"))
         else:
             return
         done()
 
-    def refuse(self, peer: bytes, sequence: int, reason: str, error: WukongsError) -> None:
+    def refuse(self, post: Post, sequence: int, reason: str, error: WukongsError) -> None:
         """Count a request that is not taken, and tell the asker, if it can be told from the request."""
         self._traffic.refused(reason)
         if sequence:
             told = refusal(error)
-            self.send(peer, Packet(told.kind, {**told.fields, "is_stranger": reason == "stranger"}), sequence)
+            self.send(post, Packet(told.kind, {**told.fields, "is_stranger": reason == "stranger"}), sequence)
 
-    def _is_taken(self, peer: bytes, header: Header, frames: Sequence[Frame], done: Callable[[], None]) -> bool:
+    def _is_taken(self, post: Post, header: Header, frames: Sequence[Frame], done: Callable[[], None]) -> bool:
         """Have a request taken in this thread, if it is quick."""
         if sum(map(len, frames)) > QUICK_BYTES_MAX:
             return False
@@ -102,7 +119,7 @@ class Answerer:
         def reply(answer: Packet) -> None:
             self._traffic.add("requests")
             done()
-            self.send(peer, answer, header.sequence)
+            self.send(post, answer, header.sequence)
 
         try:
             packet = packet_of(header, frames)
@@ -114,7 +131,7 @@ class Answerer:
         return taken is not False
 
     def _answer(
-        self, peer: bytes, header: Header, frames: Sequence[Frame], handler: Handler, done: Callable[[], None]
+        self, post: Post, header: Header, frames: Sequence[Frame], handler: Handler, done: Callable[[], None]
     ) -> None:
         try:
             packet = packet_of(header, frames)
@@ -125,7 +142,7 @@ class Answerer:
             answer = refusal(error)
         finally:
             done()
-        self.send(peer, answer, header.sequence)
+        self.send(post, answer, header.sequence)
 
     def _handle(self, packet: Packet, handler: Callable[[Packet], Answered]) -> Answered | Packet:
         try:
@@ -144,11 +161,11 @@ class Answerer:
             self._traffic.add("failed")
             return refusal(error)
 
-    def send(self, peer: bytes, answer: Packet, sequence: int) -> None:
+    def send(self, post: Post, answer: Packet, sequence: int) -> None:
         """Send an answer; one that cannot be sent, most often since it is too big, becomes an error."""
         try:
             frames = to_frames(answer, ANSWER, sequence)
         except WukongsError as error:  # an answer that is too big, most of all
             frames = to_frames(refusal(error), ANSWER, sequence)
         self._traffic.sent(frames)
-        self._post(peer, frames)
+        post(frames)

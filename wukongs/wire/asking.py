@@ -17,7 +17,7 @@ from wukongs.wire.codec import ANSWER, packet_of, read_packet_header
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import REFUSED, error_in
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.transport import LOOK_MS, Line, lines_with_news
+from wukongs.wire.transport import LOOK_MS, AskingLine, lines_with_news
 
 _REACHING = "Check that it runs there, and that each side knows the other's key"
 
@@ -39,12 +39,12 @@ class Question(NamedTuple):
 class Asker:
     """Connections to any number of addresses, made as they are needed and kept; at most asks_max asks at a time."""
 
-    def __init__(self, connect: Callable[[str], Line], traffic: WireTraffic, asks_max: int) -> None:
+    def __init__(self, connect: Callable[[str], AskingLine], traffic: WireTraffic, asks_max: int) -> None:
         self._connect, self._traffic = connect, traffic
         self._permits = threading.BoundedSemaphore(asks_max)
         self._asks_max = asks_max
         self._lock = threading.Lock()
-        self._idle: dict[str, list[Line]] = {}
+        self._idle: dict[str, list[AskingLine]] = {}
         self._is_closed = False
 
     def ask(
@@ -61,8 +61,8 @@ class Asker:
                 f"{questions[0].name}: not asked within {timeout_s:g} s, since {self._asks_max} other questions wait "
                 "for answers. Ask again when there are fewer"
             )
-        lines: list[Line] = []
-        waiting: dict[int, Line] = {}
+        lines: list[AskingLine] = []
+        waiting: dict[int, AskingLine] = {}
         try:
             lines.extend(self._borrow(question.address) for question in questions)
             waiting = dict(enumerate(lines))
@@ -90,7 +90,7 @@ class Asker:
         self.keep_only(set())
 
     def _send(
-        self, questions: Sequence[Question], waiting: Mapping[int, Line], deadline_s: float, timeout_s: float
+        self, questions: Sequence[Question], waiting: Mapping[int, AskingLine], deadline_s: float, timeout_s: float
     ) -> NodeUnavailable | None:
         """Send each question as soon as its line takes it; one that does not take it in time keeps none of the others
         from being asked. Return the error that names the first such one."""
@@ -110,7 +110,7 @@ class Asker:
         return None
 
     def _answers(
-        self, questions: Sequence[Question], waiting: dict[int, Line], deadline_s: float, timeout_s: float
+        self, questions: Sequence[Question], waiting: dict[int, AskingLine], deadline_s: float, timeout_s: float
     ) -> list[Packet]:
         """Take answers until there is one to each question; `waiting` loses those that are answered."""
         answers: dict[int, Packet] = {}
@@ -134,7 +134,7 @@ class Asker:
         return [answers[place] for place in range(len(questions))]
 
     def _check_hope(
-        self, question: Question, line: Line, deadline_s: float, timeout_s: float, refused: WukongsError | None
+        self, question: Question, line: AskingLine, deadline_s: float, timeout_s: float, refused: WukongsError | None
     ) -> None:
         """Raise what ends the waiting for an answer; refused: by another node, which says more."""
         self._check_is_open(question)
@@ -153,7 +153,7 @@ class Asker:
         if self._is_closed:
             raise NodeUnavailable(f"{question.name}: this side was closed before the answer came")
 
-    def _borrow(self, address: str) -> Line:
+    def _borrow(self, address: str) -> AskingLine:
         with self._lock:
             if self._is_closed:
                 raise NodeUnavailable(f"{address}: this side is closed")
@@ -165,7 +165,7 @@ class Asker:
                 line.close()
         return self._connect(address)
 
-    def _give_back(self, line: Line, is_good: bool) -> None:
+    def _give_back(self, line: AskingLine, is_good: bool) -> None:
         with self._lock:
             if is_good and not self._is_closed:
                 self._idle.setdefault(line.address, []).append(line)

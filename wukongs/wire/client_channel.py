@@ -5,20 +5,25 @@ from __future__ import annotations
 import itertools
 import secrets
 
+from wukongs.errors import WukongsError
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.client_socket import PER_CLIENT_MAX
 from wukongs.wire.codec import ASK, to_frames
+from wukongs.wire.direct import DIRECT, Way
 from wukongs.wire.packets import Packet
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.transport import Line, check_address
+from wukongs.wire.transport import AskingLine, Line, check_address
 from wukongs.wire.trust import Keys
+
+OFFER_S = 2.0
+"""The time that a node is given to offer direct connections."""
 
 
 class ClientChannel:
     """Asks a node's ClientSocket; may be used by several threads, which wait for each other only beyond PER_CLIENT_MAX.
 
-    It connects when it is asked, and again after the node was away. token: shown with each question, if
-    the node asks for one; keys: needed where the address is not loopback.
+    It connects when it is asked, and again after the node was away; directly, once the node has answered. token: shown
+    with each question, if the node asks for one; keys: needed where the address is not loopback.
     Raises: SettingsError (a malformed address, or one that needs keys).
     """
 
@@ -30,16 +35,35 @@ class ClientChannel:
         self._name = secrets.token_hex(16)
         self._sequences = itertools.count(1)
         self.traffic = WireTraffic()
-        self._asker = Asker(lambda address: Line(address, keys), self.traffic, PER_CLIENT_MAX)
+        self._keys, self._way = keys, Way(self._name)
+        self._is_known = self._is_offered = False
+        self._asker = Asker(self._connect, self.traffic, PER_CLIENT_MAX)
 
     def ask(self, packet: Packet, timeout_s: float) -> Packet:
         """Return the node's answer.
 
         Raises: NodeUnavailable (not reached, no answer within timeout_s seconds, connection lost); whatever error the
         node answers, by name; DataError (a packet that is too big, an answer that is none)."""
+        if self._is_known and (not self._is_offered or self._way.needs_offer()):
+            self._is_offered = True
+            try:
+                self._way.take(self._ask(self.address, Packet(DIRECT), min(timeout_s, OFFER_S)), self.address)
+            except WukongsError:  # of an older version, or with much to do
+                self._way.give_up()
+        offer = self._way.offer
+        answer = self._ask(self.address if offer is None else offer.address, packet, timeout_s)
+        self._is_known = True
+        return answer
+
+    def _ask(self, address: str, packet: Packet, timeout_s: float) -> Packet:
         sequence = next(self._sequences)
         frames = to_frames(packet, ASK, sequence, self._name, self._token)
-        return self._asker.ask([Question(self.address, self.address, sequence, frames)], timeout_s)[0]
+        return self._asker.ask([Question(self.address, address, sequence, frames)], timeout_s)[0]
+
+    def _connect(self, address: str) -> AskingLine:
+        offer = self._way.offer
+        line = None if offer is None or address != offer.address else self._way.connect(offer)
+        return line or Line(self.address, self._keys)
 
     def close(self) -> None:
         """Close the connections; may be called again. A caller that waits for an answer gets NodeUnavailable."""

@@ -1,7 +1,8 @@
 """ClientSocket: the address of a node that pipelines and clients talk to.
 
 A pipeline's messages (messages.py) go to the ingest handler, in order. A client's packets go to handlers by their kind,
-each in a thread of its own, so that one which waits for a result holds nobody back. One client has at most
+each in a thread of its own, so that one which waits for a result holds nobody back. Clients ask over direct connections
+(direct.py), once they have asked for a way to do so. One client has at most
 PER_CLIENT_MAX requests under way, all together REQUESTS_MAX; beyond that a request is refused as busy.
 """
 
@@ -10,15 +11,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from wukongs.errors import NodeUnavailable
 from wukongs.live.header import Frame, MessageError, read_header
-from wukongs.wire.answering import Answerer, Quick
+from wukongs.wire.answering import Answerer, Post, Quick
 from wukongs.wire.bound_socket import BoundSocket
-from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, check_size, packet_header, sequence_in
+from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, Sender, check_size, packet_header, sequence_in
+from wukongs.wire.direct import DIRECT, open_port
 from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
 from wukongs.wire.messages import to_frames
-from wukongs.wire.packets import Handler
+from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.replays import ClientReplays
 from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.trust import Gate, Trust
@@ -69,7 +72,15 @@ class ClientSocket:
         )
         self._ingesting = None if ingest is None else Ingesting(ingest, self._socket, self.traffic)
         self._workers = Workers("wukongs-client", requests_max, 0)
-        self._answerer = Answerer(handlers, lambda _: self._workers, self.traffic, self._socket.post, quick)
+        self._answerer = Answerer(handlers, lambda _: self._workers, self.traffic, quick)
+        self._direct = open_port(
+            self.address,
+            self.gate.pair is not None,
+            lambda sender: isinstance(sender, str),
+            self._answer_direct,
+            failed,
+            "wukongs-direct",
+        )
         self._socket.start()
 
     @property
@@ -79,8 +90,11 @@ class ClientSocket:
     def use(self, gate: Gate) -> None:
         """Let in others from now on. Raises SettingsError (its own key has changed)."""
         gate.check_follows(self.gate)
+        is_any_out = bool(self.gate.allowed - gate.allowed)
         self.gate = gate
         self._socket.let_in(gate.allowed)
+        if is_any_out and self._direct is not None:
+            self._direct.renew()
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""
@@ -91,6 +105,8 @@ class ClientSocket:
         if self._ingesting is not None:
             self._ingesting.close()
         self._workers.close(CLOSE_TIMEOUT_S)
+        if self._direct is not None:
+            self._direct.close()
         self._socket.close()
 
     def _can_read(self) -> bool:
@@ -98,12 +114,23 @@ class ClientSocket:
 
     def _receive(self, peer: bytes, frames: list[Frame]) -> None:
         self.traffic.received(frames)
+        post = partial(self._socket.post, peer)
         try:
             raw = read_header(frames[0] if frames else b"")
             if not self.gate.admits(raw.get("token")):
                 raise MessageError(_TOKEN_NEEDED, "stranger", sequence_in(raw) if "way" in raw else 0)
             if "way" in raw:
-                self._take_packet(peer, packet_header(raw, frames, self._message_bytes_max), frames)
+                header = packet_header(raw, frames, self._message_bytes_max)
+                client = _client_of(header)
+                if not self._replays.is_new(client, header.sequence):
+                    message = f"packet '{header.kind}': number {header.sequence} has come before"
+                    raise MessageError(message, "replayed", header.sequence)
+                if header.kind == DIRECT:
+                    self.traffic.add("introductions")
+                    offer = {} if self._direct is None else self._direct.offer(client)
+                    self._answerer.send(post, Packet(DIRECT, offer), header.sequence)
+                else:
+                    self._take(client, post, header, frames, self._answerer.take)
             elif self._ingesting is not None:
                 check_size(frames, self._message_bytes_max)
                 self._ingesting.take(peer, frames)
@@ -111,33 +138,51 @@ class ClientSocket:
                 raise MessageError("message: streams are not taken at this address", "unknown kind")
         except MessageError as error:
             if error.sequence:
-                self._answerer.refuse(peer, error.sequence, error.reason, error)
+                self._answerer.refuse(post, error.sequence, error.reason, error)
             else:  # nobody's question: a message of a pipeline, or garbage
                 self.traffic.refused(error.reason)
                 answer = to_frames(refused(error), 0)
                 self.traffic.sent(answer)
-                self._socket.post(peer, answer)
+                post(answer)
 
-    def _take_packet(self, peer: bytes, header: Header, frames: list[Frame]) -> None:
-        client = header.sender
-        if header.way != ASK or not isinstance(client, str):
-            message = f"packet '{header.kind}': expected a question of a client with a name, found '{header.way}'"
-            raise MessageError(message, sequence=header.sequence)
-        if not self._replays.is_new(client, header.sequence):
-            message = f"packet '{header.kind}': number {header.sequence} has come before"
-            raise MessageError(message, "replayed", header.sequence)
+    def _answer_direct(self, sender: Sender, frames: list[Frame], post: Post) -> None:
+        """Answer what a client asks over a connection of its own. Raises: MessageError (no question of that one)."""
+        self.traffic.received(frames)
+        try:
+            raw = read_header(frames[0])
+            if not self.gate.admits(raw.get("token")):
+                raise MessageError(_TOKEN_NEEDED, "stranger", sequence_in(raw))
+            header = packet_header(raw, frames, self._message_bytes_max)
+            if _client_of(header) != sender:
+                raise MessageError(f"packet '{header.kind}': expected a question of another client")
+            self._take(str(sender), post, header, frames, self._answerer.take_here)
+        except MessageError as error:
+            if not error.sequence:
+                self.traffic.refused(error.reason)
+                raise
+            self._answerer.refuse(post, error.sequence, error.reason, error)
+
+    def _take(self, client: str, post: Post, header: Header, frames: list[Frame], take: Callable[..., None]) -> None:
         with self._lock:
             is_free = self._under_way[client] < self._per_client_max
             if is_free:
                 self._under_way[client] += 1
         if is_free:
-            self._answerer.take(peer, header, frames, lambda: self._leave(client))
+            take(post, header, frames, lambda: self._leave(client))
         else:
             message = f"{self._per_client_max} requests of this client are under way, more are not taken. Ask again"
-            self._answerer.refuse(peer, header.sequence, "busy", NodeUnavailable(message))
+            self._answerer.refuse(post, header.sequence, "busy", NodeUnavailable(message))
 
     def _leave(self, client: str) -> None:
         with self._lock:
             self._under_way[client] -= 1
             if not self._under_way[client]:
                 del self._under_way[client]
+
+
+def _client_of(header: Header) -> str:
+    """Return the name of the client that asks. Raises MessageError."""
+    if header.way != ASK or not isinstance(header.sender, str):
+        message = f"packet '{header.kind}': expected a question of a client with a name, found '{header.way}'"
+        raise MessageError(message, sequence=header.sequence)
+    return header.sender

@@ -1,7 +1,7 @@
 """Network: one node's sockets to the other nodes of its cluster. Implements Peers.
 
-* A node asks over connections of the asking thread's own (asking.py). It tells (without an answer) over one more
-  connection per node, in order.
+* A node asks over connections of the asking thread's own (asking.py): direct ones (direct.py), once it has been let
+  in, and else over ZeroMQ. It tells (without an answer) over one more connection per node, in order.
 * Questions and tells of other nodes come in at one bound socket. Workers answer requests; the socket's thread hands
   tells on in order, to a callback that has to be quick.
 * Every message names its sender's incarnation and a number; a message that has come once is refused.
@@ -23,21 +23,23 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
-from wukongs.wire.answering import Answerer, Quick, unknown_kind
+from wukongs.wire.answering import Answerer, Post, Quick, unknown_kind
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
-from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, packet_of, read_packet_header, to_frames
+from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, Sender, packet_of, read_packet_header, to_frames
 from wukongs.wire.descriptors import Lack, is_lack
+from wukongs.wire.direct import DIRECT, Way, open_port
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.transport import Line, check_address
+from wukongs.wire.transport import AskingLine, Line, check_address
 from wukongs.wire.trust import Gate, Keys, Trust
 from wukongs.wire.workers import Workers
 
@@ -46,6 +48,7 @@ RENEW_S = 2.0
 INTRODUCE = "introduce"
 INTRODUCE_S = 0.1
 """How long after an introduction a node that tells something introduces itself again, if it is still not known."""
+
 
 Admit: TypeAlias = Callable[[Incarnation, Incarnation | None, Packet], object]
 
@@ -59,10 +62,11 @@ class _Peer:
 
     knows_me: whether it has let in this life of this node, and has not said otherwise since; introduced_s,
     introduction: when that was last asked over `tells`, and the number of the question; refusal: why it does not let
-    this life in."""
+    this life in; way: how it can be asked directly, if it can."""
 
     address: str
     tells: Line
+    way: Way
     taken_s: float = field(default_factory=time.monotonic)
     knows_me: bool = False
     introduced_s: float = -INTRODUCE_S
@@ -70,6 +74,11 @@ class _Peer:
     refusal: WukongsError | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     sequences: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def know(self, answer: Packet) -> None:
+        """Take what it answers to an introduction, or to anything over the line of tells."""
+        self.knows_me = answer.kind == INTRODUCE
+        self.way.take(answer, self.address)
 
 
 class Network:
@@ -126,7 +135,7 @@ class Network:
         ]
         self.gate = (trust or Trust()).read()
         self._exhausted, self._lack = exhausted, Lack()
-        self._askers = [Asker(self._connect, self.traffic, asks_max) for _ in levels]
+        self._askers = [Asker(self._connect_to_ask, self.traffic, asks_max) for _ in levels]
         self._socket = BoundSocket(
             address,
             self._receive,
@@ -136,7 +145,15 @@ class Network:
             failed=failed,
         )
         self._answerer = Answerer(
-            handlers, lambda kind: self._workers[self._level(kind)], self.traffic, self._socket.post, quick, exhausted
+            handlers, lambda kind: self._workers[self._level(kind)], self.traffic, quick, exhausted
+        )
+        self._direct = open_port(
+            self.address,
+            self.gate.pair is not None,
+            self._is_let_in,
+            self._answer_direct,
+            partial(exhausted, DIRECT),
+            f"wukongs-direct-{me.node}",
         )
         self._socket.start()
 
@@ -166,10 +183,11 @@ class Network:
                 peers[node] = known
             else:
                 sequences = itertools.count(1) if known is None else known.sequences
-                peers[node] = _Peer(address, self._connect(address), sequences=sequences)
+                way = Way(self._me, partial(self.is_connected, node))
+                peers[node] = _Peer(address, self._connect(address), way, sequences=sequences)
         old, self._peers = self._peers, peers
         for asker in self._askers:
-            asker.keep_only({peer.address for peer in peers.values()})
+            asker.keep_only({address for peer in peers.values() for address in _ways_to(peer)})
         for node, peer in old.items():
             if peers.get(node) is not peer:
                 with peer.lock:
@@ -217,12 +235,12 @@ class Network:
 
     def _introduce_to(self, nodes: Sequence[int], asker: Asker, timeout_s: float) -> None:
         """Have those of some nodes let in this life that do not know it. Raises what they answer."""
-        found = {node: peer for node in nodes if (peer := self._peers.get(node)) is not None and not peer.knows_me}
+        peers = ((node, self._peers.get(node)) for node in nodes)
+        found = {node: peer for node, peer in peers if peer and (not peer.knows_me or peer.way.needs_offer())}
         if found:
             questions = [self._question(node, self._introduction, []) for node in found]
-            asker.ask(questions, timeout_s)
-            for peer in found.values():
-                peer.knows_me = True
+            for peer, answer in zip(found.values(), asker.ask(questions, timeout_s), strict=True):
+                peer.know(answer)
 
     def send(self, node: int, packet: Packet) -> bool:
         """Tell a node something; False: it was dropped, since the node is away, unknown, or takes no more."""
@@ -258,8 +276,11 @@ class Network:
     def use(self, gate: Gate) -> None:
         """Let in others from now on. Raises SettingsError (its own key has changed)."""
         gate.check_follows(self.gate)
+        is_any_out = bool(self.gate.allowed - gate.allowed)
         self.gate = gate
         self._socket.let_in(gate.allowed)
+        if is_any_out and self._direct is not None:
+            self._direct.renew()
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""
@@ -272,6 +293,8 @@ class Network:
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for workers in self._workers:
             workers.close(max(0.0, deadline - time.monotonic()))
+        if self._direct is not None:
+            self._direct.close()
         self._socket.close()
         self.join({})
 
@@ -318,9 +341,10 @@ class Network:
                 header = read_packet_header(frames)
             except MessageError:
                 continue
-            peer.knows_me = header.kind == INTRODUCE
+            answer = Packet(header.kind, header.fields)
+            peer.know(answer)
             if header.sequence == peer.introduction:
-                peer.refusal = error_in(Packet(header.kind, header.fields))
+                peer.refusal = error_in(answer)
 
     def _connect(self, address: str) -> Line:
         try:
@@ -332,6 +356,37 @@ class Network:
         self._lack.end()
         return line
 
+    def _connect_to_ask(self, address: str) -> AskingLine:
+        for peer in self._peers.values():
+            offer = peer.way.offer
+            if offer is not None and offer.address == address:
+                return peer.way.connect(offer) or self._connect(peer.address)
+        return self._connect(address)
+
+    def _is_let_in(self, sender: Sender) -> bool:
+        return isinstance(sender, tuple) and sender[0] in self._peers and self._replays.life_of(sender[0]) == sender
+
+    def _answer_direct(self, sender: Sender, frames: list[Frame], post: Post) -> None:
+        """Answer what a life of another node asks that was let in. Raises: MessageError (no question of that one)."""
+        self.traffic.received(frames)
+        try:
+            header = read_packet_header(frames, self._message_bytes_max)
+        except MessageError as error:
+            self._answerer.refuse(post, error.sequence, error.reason, error)
+            raise
+        if header.way != ASK or header.sender != sender:
+            self.traffic.refused("malformed")
+            raise MessageError(f"packet '{header.kind}': expected a question of {sender}")
+        if self._is_let_in(sender):
+            self._answerer.take_here(post, header, frames)
+        else:
+            self._answerer.refuse(post, header.sequence, "stranger", self._unknown(int(sender[0])))
+
+    def _unknown(self, node: int) -> NodeUnavailable:
+        return NodeUnavailable(
+            f"node {self.me} does not know this life of node {node}: it has to introduce itself first"
+        )
+
     def _question(self, node: int, packet: Packet, strangers: list[_Peer]) -> Question:
         peer = self._peers.get(node)
         if peer is None:
@@ -340,40 +395,43 @@ class Network:
         name = f"node {node} ({peer.address})"
 
         def note_stranger() -> None:
-            peer.knows_me = False
+            peer.knows_me, peer.way.offer = False, None
             strangers.append(peer)
 
-        return Question(name, peer.address, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
+        offer = peer.way.offer if packet.kind not in self._open_kinds and packet.kind != INTRODUCE else None
+        address = peer.address if offer is None else offer.address
+        return Question(name, address, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
 
     def _receive(self, peer: bytes, frames: list[Frame]) -> None:
         self.traffic.received(frames)
+        post = partial(self._socket.post, peer)
         try:
             header = read_packet_header(frames, self._message_bytes_max)
         except MessageError as error:
-            self._answerer.refuse(peer, error.sequence, error.reason, error)
+            self._answerer.refuse(post, error.sequence, error.reason, error)
             return
         if header.way not in (ASK, TELL):
             self.traffic.refused("malformed")
         elif header.way == ASK and header.kind == INTRODUCE:
-            self._let_in(peer, header, frames)
-        elif self._is_admitted(peer, header):
+            self._let_in(post, header, frames)
+        elif self._is_admitted(post, header):
             if header.way == ASK:
-                self._answerer.take(peer, header, frames)
+                self._answerer.take(post, header, frames)
             else:
                 self._tell(header, frames)
 
-    def _sender(self, peer: bytes, header: Header) -> Incarnation | None:
+    def _sender(self, post: Post, header: Header) -> Incarnation | None:
         """Return the life of a node of this cluster that a message is from; None: it is refused."""
         sender = header.sender
         if isinstance(sender, tuple) and sender[0] in self._peers:
             return Incarnation(*sender)
         stranger = NodeUnavailable(f"node {self.me} does not know who asks. Ask again when all nodes know each other")
-        self._answerer.refuse(peer, header.sequence if header.way == ASK else 0, "stranger", stranger)
+        self._answerer.refuse(post, header.sequence if header.way == ASK else 0, "stranger", stranger)
         return None
 
-    def _let_in(self, peer: bytes, header: Header, frames: Sequence[Frame]) -> None:
+    def _let_in(self, post: Post, header: Header, frames: Sequence[Frame]) -> None:
         """Answer an introduction: from now on this life of its node is heard, or it is refused."""
-        sender = self._sender(peer, header)
+        sender = self._sender(post, header)
         if sender is None:
             return
         known = self._replays.life_of(sender.node)
@@ -386,29 +444,27 @@ class Network:
             if self._refused_lives.get(sender.node) != sender:  # it will try again and again
                 self._refused_lives[sender.node] = sender
                 _log.warning("node %d, life %s, is not let in: %s", sender.node, sender[1:], error)
-            self._answerer.refuse(peer, header.sequence, "stranger", error)
+            self._answerer.refuse(post, header.sequence, "stranger", error)
             return
         self._replays.let_in(sender)
         self.traffic.add("introductions")
-        self._answerer.send(peer, Packet(INTRODUCE), header.sequence)
+        offer = {} if self._direct is None else self._direct.offer(sender)
+        self._answerer.send(post, Packet(INTRODUCE, offer), header.sequence)
 
-    def _is_admitted(self, peer: bytes, header: Header) -> bool:
+    def _is_admitted(self, post: Post, header: Header) -> bool:
         """Tell whether a message is from a life that was let in and comes for the first time; else refuse it."""
-        sender = self._sender(peer, header)
+        sender = self._sender(post, header)
         if sender is None:
             return False
         if header.way == ASK and header.kind in self._open_kinds:
             return True
         if self._replays.life_of(sender.node) != sender:
             # A tell is answered, too: its sender has to know that nobody listens.
-            unknown = NodeUnavailable(
-                f"node {self.me} does not know this life of node {sender.node}: it has to introduce itself first"
-            )
-            self._answerer.refuse(peer, header.sequence, "stranger", unknown)
+            self._answerer.refuse(post, header.sequence, "stranger", self._unknown(sender.node))
             return False
         if not self._replays.is_new(sender, header.sequence):
             replayed = MessageError(f"packet '{header.kind}': number {header.sequence} has come before")
-            self._answerer.refuse(peer, header.sequence if header.way == ASK else 0, "replayed", replayed)
+            self._answerer.refuse(post, header.sequence if header.way == ASK else 0, "replayed", replayed)
             return False
         return True
 
@@ -427,3 +483,7 @@ class Network:
         except Exception:
             _log.exception("what node %d told, '%s', could not be taken", header.sender[0], header.kind)
             self.traffic.add("failed")
+
+
+def _ways_to(peer: _Peer) -> list[str]:
+    return [peer.address] if peer.way.offer is None else [peer.address, peer.way.offer.address]

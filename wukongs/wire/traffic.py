@@ -34,9 +34,10 @@ COUNTERS = (
     "dropped",
     "undelivered",
 )
-"""Messages and bytes each way; requests answered, introductions of nodes that were let in, and packets told that were
-handled here; what this node told, which is among what went out; messages of pipelines handled here; handlers that
-failed; tells that were dropped since a peer was away or its queue full; answers that found nobody."""
+"""Messages and bytes each way; requests answered, introductions of nodes that were let in and of clients that ask
+directly, and packets told that were handled here; what this node told, which is among what went out; messages of
+pipelines handled here; handlers that failed; tells that were dropped since a peer was away or its queue full; answers
+that found nobody."""
 
 
 class WireTraffic:

@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.live.header import Frame
@@ -49,6 +49,25 @@ def check_address(address: str, *, allow_remote: bool = True) -> str:
             "since there is no telling who listens or connects there. `wukongs keys DIR` makes keys"
         )
     return address
+
+
+class AskingLine(Protocol):
+    """One connection to a node, over which it is asked; used by one thread at a time. pollable: what ZeroMQ can wait
+    for news of."""
+
+    address: str
+    pollable: Any
+
+    def send(self, frames: Sequence[Frame], wait_ms: int = 0) -> bool:
+        """Send a message; False: it is not sent within wait_ms, and this has to be called again with the same one."""
+
+    def receive(self, deadline_s: float) -> list[Frame] | None:
+        """Return the next message; None if none comes until the deadline, or within LOOK_MS."""
+
+    def is_connected(self) -> bool:
+        """Tell whether the connection is there that carried what was sent last."""
+
+    def close(self) -> None: ...
 
 
 class DealerChannel:
@@ -118,6 +137,7 @@ class Line:
         bound_queues(self._socket)
         if keys is not None:
             keys.show(self._socket, address)
+        self.pollable = self._socket
         self._socket.connect(address)
 
     def send(self, frames: Sequence[Frame], wait_ms: int = 0) -> bool:
@@ -158,15 +178,15 @@ class Line:
         self._socket.close()
 
 
-def lines_with_news(lines: Sequence[Line], deadline_s: float) -> list[Line]:
+def lines_with_news(lines: Sequence[AskingLine], deadline_s: float) -> list[AskingLine]:
     """Return the lines over which a message has come; wait for one until the deadline, but no longer than LOOK_MS."""
     import zmq
 
     poller = zmq.Poller()
     for line in lines:
-        poller.register(line._socket, zmq.POLLIN)
+        poller.register(line.pollable, zmq.POLLIN)
     ready = dict(poller.poll(max(0, min(LOOK_MS, milliseconds_left(deadline_s)))))
-    return [line for line in lines if line._socket in ready]
+    return [line for line in lines if line.pollable in ready]
 
 
 def joined(frames: Sequence[Frame]) -> Sequence[Frame]:

@@ -47,6 +47,30 @@ class Workers:
             self._unfinished += 1
         return True
 
+    def do(self, task: Task) -> bool:
+        """Do a task in the calling thread, or if threads_max tasks are under way, wait until a thread has done it.
+        False: there is too much to do already, or no thread to do it."""
+        with self._lock:
+            is_done_here = not self._is_closed and self._unfinished < self._threads_max
+            self._unfinished += is_done_here
+        if is_done_here:
+            try:
+                task()
+            finally:
+                with self._lock:
+                    self._unfinished -= 1
+                    self._finished += 1
+            return True
+        is_done = threading.Event()
+
+        def do_and_say() -> None:
+            try:
+                task()
+            finally:
+                is_done.set()
+
+        return self.submit(do_and_say) and is_done.wait()
+
     @property
     def has_threads(self) -> bool:
         """Whether there is any thread that does tasks."""

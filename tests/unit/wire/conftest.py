@@ -11,6 +11,7 @@ import zmq
 
 from wukongs.live.header import Frame
 from wukongs.protocol.messages import Incarnation
+from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.codec import ASK, read_packet_header, to_frames
 from wukongs.wire.network import INTRODUCE, Network
 from wukongs.wire.packets import Handler, Packet
@@ -30,7 +31,7 @@ def echo(packet: Packet) -> Packet:
     return Packet("echo", packet.fields, packet.arrays)
 
 
-def refused(network: Network, reason: str) -> int:
+def refused(network: Network | ClientSocket, reason: str) -> int:
     counts = network.stats()["refused"]
     assert isinstance(counts, dict)
     return counts[reason]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import threading
 import time
 from typing import Any
@@ -156,6 +157,9 @@ def test_a_node_that_can_open_no_connection_for_a_while_is_told(nodes: Nodes, mo
     def none(*_: Any) -> Any:
         raise zmq.ZMQError(errno.EMFILE)
 
+    def no_direct_one(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
     monkeypatch.setattr(descriptors, "LACK_S", 0.3)
 
     def ask_in_vain() -> None:
@@ -164,12 +168,14 @@ def test_a_node_that_can_open_no_connection_for_a_while_is_told(nodes: Nodes, mo
 
     with monkeypatch.context() as patched:
         patched.setattr(transport.context(), "socket", none, raising=False)
+        patched.setattr(socket, "create_connection", no_direct_one)
         ask_in_vain()
         assert told == []
     assert asker.ask([(1, Packet("echo"))], 20)[0].kind == "echo"  # it has passed
     asker._askers[0].keep_only(set())
     with monkeypatch.context() as patched:
         patched.setattr(transport.context(), "socket", none, raising=False)
+        patched.setattr(socket, "create_connection", no_direct_one)
         wait_until(lambda: bool([ask_in_vain(), told][1]), "it lasts")
     assert told[0][0] == ""
 
