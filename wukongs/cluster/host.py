@@ -362,18 +362,23 @@ class Host:
         self.on_failure(error)
         self._store.fail(error)
 
-    def run(self, function: Callable[[], Outcome], timeout_s: float) -> Outcome:
-        """Run a function in the protocol's thread, and return its result. An error that it raises ends the node, unless
-        it is NodeUnavailable.
+    def run(
+        self,
+        function: Callable[[], Outcome],
+        timeout_s: float,
+        refusals: tuple[type[WukongsError], ...] = (NodeUnavailable,),
+    ) -> Outcome:
+        """Run a function in the protocol's thread, and return its result once all that it has done is safe. An error
+        that it raises ends the node, unless it is one of the refusals.
 
-        Raises NodeUnavailable (it does; not within timeout_s seconds)."""
+        Raises the refusals, NodeUnavailable (not within timeout_s seconds)."""
         outcome: Future[Outcome] = Future()
 
         def call() -> None:
             try:
-                outcome.set_result(function())
-            except NodeUnavailable as error:
-                outcome.set_exception(error)
+                self._told.append(partial(outcome.set_result, function()))
+            except refusals as error:
+                self._told.append(partial(outcome.set_exception, error))
 
         return self._outcome_of(call, outcome, timeout_s, "the node's protocol")
 
@@ -396,24 +401,6 @@ class Host:
         with self._changed:
             self._errands[number] = carry_out
         return number
-
-    def offer(
-        self, event: ev.PieceOffered | ev.Marker, timeout_s: float = OFFER_S, notes: list[Packet] | None = None
-    ) -> tuple[int, int, bool]:
-        """Hand in a piece or marker. Return how far the partition has come. notes: records of what was said beside it:
-        if it is taken, they are kept in the same round, and not in the list any more.
-
-        Raises NodeUnavailable (not within timeout_s seconds)."""
-        outcome: Future[tuple[int, int, bool]] = Future()
-
-        def run() -> None:
-            before = self.node.intakes
-            found = self.take_in(event)
-            while notes and self.node.intakes is not before:
-                self.disk.add(notes.pop())
-            self._told.append(lambda: outcome.set_result(found))
-
-        return self._outcome_of(run, outcome, timeout_s, "the node's protocol")
 
     def carry_out(self, event: ev.Submitted | Callable[[], ev.Submitted], timeout_s: float) -> Sn:
         """Ask for a record in the majority log; return its SN once reads here see what it has done.
@@ -630,9 +617,14 @@ class Host:
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
         self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
 
-    def take_in(self, event: ev.PieceOffered | ev.Marker) -> tuple[int, int, bool]:
-        """Do what `offer` does, in the protocol's thread. An error here leaves things half done: it ends the node."""
+    def take_in(self, event: ev.PieceOffered | ev.Marker, notes: list[Packet] | None = None) -> tuple[int, int, bool]:
+        """Take in a piece or marker, in the protocol's thread. Return how far the partition has come. An error here
+        leaves things half done: it ends the node. notes: records of what was said beside it: if it is taken, they are
+        kept in the same round, and not in the list any more."""
+        before = self.node.intakes
         self.take(event)
+        while notes and self.node.intakes is not before:
+            self.disk.add(notes.pop())
         return position(self.node.intakes.get(event.stream), event.partition)
 
     def hand_in(self, event: ev.Submitted, outcome: Future[Applied]) -> None:

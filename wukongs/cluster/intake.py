@@ -7,15 +7,16 @@ It is the IngestHandler of the node's socket for pipelines, and answers other no
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from wukongs.cluster.claims import TIMEOUT_S as CLAIM_S
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.feeding import FEED, Fed, feds_in, index_of, view_of
-from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.host import OFFER_S, Dropped, Host
 from wukongs.cluster.members import VIEW, check_joined
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushes import Push, Pushes, PushesHere
@@ -32,6 +33,7 @@ from wukongs.wire.packet_columns import objects_of
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_told, refusal
 
+Taken = TypeVar("Taken")
 CLOSE, FED, PUSHED = "close", "fed", "pushed"
 """Records of a node's log: a Close, and what is noted of a Fed."""
 LOG_S = 10.0
@@ -40,6 +42,8 @@ DECLARED_S = 2.0
 """How long a writer may be ahead of a node's log: a stream that is still unknown then is refused."""
 INSTALLED_S = 2.0
 """How long a node that joins lets a writer wait; it asks again."""
+REFUSALS = NodeUnavailable, StreamError
+"""The errors of messages that are not taken. Others leave things half done, and end the node."""
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree that a partition joins."""
 
@@ -79,6 +83,10 @@ def _standing_in(told: Mapping[str, Any]) -> PartitionAt | WukongsError:
     if [type(one) for one in found] != [int, int, bool, int]:
         raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {told!r:.200}")
     return PartitionAt(*found)  # type: ignore[arg-type]
+
+
+class OldView(NodeUnavailable):
+    """Terms were agreed on under another view of the members than that of now: they are claimed anew."""
 
 
 class Intake:
@@ -133,9 +141,89 @@ class Intake:
         """Have the new terms of groups of tuples agreed on; return the view under which they are."""
         return self._claims.settle([self._store.new_terms(encoded) for encoded in groups], timeout_s)
 
-    def inject(self, piece: Piece, view: int | None = None, notes: list[Packet] | None = None) -> None:
-        """Take a piece. view: the one under which its new terms are agreed on already, if they are. notes: as
-        Host.offer has them."""
+    def inject(self, piece: Piece) -> None:
+        """Take a piece."""
+        self._check_writer(piece)  # nobody is asked to agree to terms that are refused
+        self._in_turn(lambda view: self._take_piece(piece, view), [piece.encoded])
+
+    def close_batches(self, message: Close) -> None:
+        self._run(lambda: self._take_close(message, []))
+
+    def finish_partition(self, message: Finish) -> None:
+        self._run(lambda: self._take_end(message))
+
+    def answer(self, packet: Packet) -> Packet:
+        """Handler of FEED: messages of another node's writers; answered when all of them are safe here, or refused. A
+        stream does not hang on what comes of the others. NodeUnavailable is told for all: they are to come again.
+
+        All of them are taken in by one turn of the protocol's thread, and made safe together."""
+        feds, index, view = feds_in(packet), index_of(packet), view_of(packet)
+        self._host.wait_for_record(index, LOG_S)
+        self._host.wait_until_installed(INSTALLED_S)
+        check_joined(self._host.node, index)
+        refused = [self._opened(fed) if fed.is_opening else None for fed in feds]
+
+        def take(view: int) -> list[Mapping[str, Any]]:
+            return [why or self._answered(fed, view) for fed, why in zip(feds, refused, strict=True)]
+
+        standings = self._in_turn(take, [piece.encoded for fed in feds for piece in fed.pieces], view)
+        told: dict[str, Any] = {VIEW: self._host.node.control.view, "standings": standings}
+        if any(fed.is_opening and fed.partition == PUSH_PARTITION for fed in feds):
+            told["pushes"] = [self.pushes.of(self._key(fed.stream)).as_json() for fed in feds]
+        return Packet(FEED, told)
+
+    def _in_turn(self, take: Callable[[int], Taken], groups: Sequence[Encoded], view: int | None = None) -> Taken:
+        """Take tuples in by one turn of the protocol's thread. take: is told under which view their terms are agreed
+        on, and raises OldView; view: the one under which they are already."""
+        while True:
+            agreed = self.agree(groups, CLAIM_S) if view is None else view
+            try:
+                return self._run(partial(take, agreed))
+            except OldView:
+                view = None
+
+    def _run(self, take: Callable[[], Taken]) -> Taken:
+        return self._host.run(take, OFFER_S, REFUSALS)
+
+    def _opened(self, fed: Fed) -> Mapping[str, Any] | None:
+        """Let a writer open a partition; return why that is refused, if it is."""
+        try:
+            self.open_partition(Open(fed.stream, fed.partition, fed.epoch))
+        except NodeUnavailable:
+            raise
+        except WukongsError as error:
+            return refusal(error).fields
+        return None
+
+    # --- in the protocol's thread -------------------------------------------------------------------------------------
+
+    def _answered(self, fed: Fed, view: int) -> Mapping[str, Any]:
+        try:
+            self._take_in(fed, view)
+            return self._standing(fed.stream, fed.partition)._asdict()
+        except StreamError as error:
+            return refusal(error).fields
+
+    def _take_in(self, fed: Fed, view: int) -> None:
+        who = fed.stream, fed.partition, fed.epoch
+        if fed.partition == PUSH_PARTITION and (fed.push is not None or fed.pieces):
+            self._check_writer(Close(*who, 0, 0))
+            first = fed.pieces[0].first_offset if fed.push is None else fed.push.first_offset
+            self.note_push(self._key(fed.stream), first, fed.push, fed.torn)
+        notes = [Packet(FED, fed.fields)] if fed.partition == PUSH_PARTITION else []
+        for piece in fed.pieces:
+            has_more = piece is not fed.pieces[-1] or fed.complete_ms is not None
+            self._take_piece(piece, view, None if has_more else notes)
+        if fed.complete_ms is not None:
+            self._take_close(Close(*who, fed.end_offset, fed.complete_ms), notes)
+        if fed.is_last:
+            self._take_end(Finish(*who))
+        if fed.partition == PUSH_PARTITION:
+            self.note(fed)
+            self._keep(notes)
+
+    def _take_piece(self, piece: Piece, view: int, notes: list[Packet] | None = None) -> None:
+        """notes: as Host.take_in has them."""
         facts = self._store.stream(piece.stream)
         check_batch_number(piece, facts.batch_ms)
         self._check_writer(piece)
@@ -147,28 +235,19 @@ class Intake:
         self._check_is_new(piece, batch)
         lateness_ms = facts.lateness_of(piece.partition)
         after = None if lateness_ms is None else max(0, batch - 1 - -(-lateness_ms // facts.batch_ms))
-        while True:
-            if view is None:
-                view = self.agree([piece.encoded], CLAIM_S)
-            rows = piece.first_offset, piece.end_offset
-            found = self._host.offer(
-                ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after), notes=notes
+        rows = piece.first_offset, piece.end_offset
+        found = self._host.take_in(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after), notes)
+        if found[0] < piece.end_offset and view != self._host.node.control.view:
+            raise OldView("members have come or gone since: the terms are claimed of those that are there now")
+        self._check_writer(piece)  # a newer one has perhaps opened it meanwhile
+        if found[0] < piece.end_offset:
+            raise StreamError(
+                f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
+                f"{piece.end_offset} of stream batch {piece.batch_number} do not follow on what is here. Send "
+                f"again from row {found[0]}, with stream batches that do not fall"
             )
-            if found[0] < piece.end_offset and view != self._host.node.control.view:
-                view = None  # members have come or gone since: the terms are claimed of those that are there now
-                continue
-            self._check_writer(piece)  # a newer one has perhaps sent rows of its own meanwhile: these are not here then
-            if found[0] < piece.end_offset:
-                raise StreamError(
-                    f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
-                    f"{piece.end_offset} of stream batch {piece.batch_number} do not follow on what is here. Send "
-                    f"again from row {found[0]}, with stream batches that do not fall"
-                )
-            return
 
-    def close_batches(self, message: Close, notes: list[Packet] | None = None) -> None:
-        """notes: as Host.offer has them."""
-        notes = [] if notes is None else notes
+    def _take_close(self, message: Close, notes: list[Packet]) -> None:
         facts = self._store.stream(message.stream)
         facts.check_range(max(message.complete_ms, 0))  # an earlier time than can be named closes nothing
         batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
@@ -182,7 +261,7 @@ class Intake:
         while notes:
             self._host.disk.add(notes.pop())
 
-    def finish_partition(self, message: Finish) -> None:
+    def _take_end(self, message: Finish) -> None:
         known = self._partition(message.stream, message.partition)
         others = self._others(message.stream, message.partition)
         state = self._store.stream(message.stream)
@@ -193,49 +272,6 @@ class Intake:
         except BaseException:
             state.is_ending = False
             raise
-
-    def answer(self, packet: Packet) -> Packet:
-        """Handler of FEED: messages of another node's writers; answered when all of them are safe here, or refused. A
-        stream does not hang on what comes of the others. NodeUnavailable is told for all: they are to come again."""
-        feds, index, view = feds_in(packet), index_of(packet), view_of(packet)
-        self._host.wait_for_record(index, LOG_S)
-        self._host.wait_until_installed(INSTALLED_S)
-        check_joined(self._host.node, index)
-        standings = [self._answered(fed, view) for fed in feds]
-        self._host.disk.sync()  # a repeated message may have found what the first one has not made safe yet
-        told: dict[str, Any] = {VIEW: self._host.node.control.view, "standings": standings}
-        if any(fed.is_opening and fed.partition == PUSH_PARTITION for fed in feds):
-            told["pushes"] = [self.pushes.of(self._key(fed.stream)).as_json() for fed in feds]
-        return Packet(FEED, told)
-
-    def _answered(self, fed: Fed, view: int | None) -> Mapping[str, Any]:
-        try:
-            self._take_in(fed, view)
-            return self._standing(fed.stream, fed.partition)._asdict()
-        except NodeUnavailable:
-            raise
-        except WukongsError as error:
-            return refusal(error).fields
-
-    def _take_in(self, fed: Fed, view: int | None) -> None:
-        who = fed.stream, fed.partition, fed.epoch
-        if fed.is_opening:
-            self.open_partition(Open(*who))
-        if fed.partition == PUSH_PARTITION and (fed.push is not None or fed.pieces):
-            self._check_writer(Close(*who, 0, 0))
-            first = fed.pieces[0].first_offset if fed.push is None else fed.push.first_offset
-            self.note_push(self._key(fed.stream), first, fed.push, fed.torn)
-        notes = [Packet(FED, fed.fields)] if fed.partition == PUSH_PARTITION else []
-        for piece in fed.pieces:
-            has_more = piece is not fed.pieces[-1] or fed.complete_ms is not None
-            self.inject(piece, view, None if has_more else notes)
-        if fed.complete_ms is not None:
-            self.close_batches(Close(*who, fed.end_offset, fed.complete_ms), notes)
-        if fed.is_last:
-            self.finish_partition(Finish(*who))
-        if fed.partition == PUSH_PARTITION:
-            self.note(fed)
-            self._keep(notes)
 
     def note_push(self, stream: str, first_offset: int, push: Push | None, torn: Asked | None) -> None:
         """Note whose rows are told, before they are taken. stream: its key."""
@@ -288,7 +324,7 @@ class Intake:
         is_last: bool = False,
         notes: list[Packet] | None = None,
     ) -> None:
-        """Hand in a marker. Everything that its writer sent before is acknowledged. So rows that are missing here were
+        """Take in a marker. Everything that its writer sent before is acknowledged. So rows that are missing here were
         set aside: they come as no piece."""
         stream, partition, epoch = message.stream, message.partition, message.epoch
         self._check_writer(message)
@@ -302,7 +338,7 @@ class Intake:
         else:  # nothing new is closed, but rows were set aside
             next_batch = max(known.closed + 1, known.reached, self._sealed(stream) + 1)
             event = ev.PieceOffered(self._key(stream), partition, epoch, next_batch, known.offset, end_offset)
-        found = self._host.offer(event, notes=notes)
+        found = self._host.take_in(event, notes)
         if found[1] < batch or (is_last and not found[2]):
             raise StreamError(
                 f"stream {stream}, partition {partition!r}: the end of stream batch {batch} at row {end_offset} does "

@@ -371,3 +371,27 @@ def test_a_chunk_that_is_staged_while_a_checkpoint_begins_is_in_it(
     monkeypatch.undo()
     with cluster(2, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
         assert [rows(node) for node in nodes] == [before] * 2
+
+
+def test_a_call_for_several_streams_is_made_safe_at_once(tmp_path: Path) -> None:
+    """Each node syncs once for the terms and once for the tuples of a writer's streams, however many these are."""
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        names = [f"{EX}s{number}" for number in range(8)]
+        for name in names:
+            engine.stream(name, batch_ms=100)
+
+        def syncs() -> list[int]:
+            return [one["log_syncs"] for one in engine.stats()["durability"].values()]
+
+        def call(at_ms: int) -> None:
+            tuples = [(f"<{EX}a{at_ms}-{row}>", f"<{EX}p>", f"<{EX}b>", at_ms) for row in range(4)]
+            engine.push_many(dict.fromkeys(names, tuples), at_ms)
+
+        call(1000)
+        engine.settle(END_S)
+        for count in range(1, 4):
+            before = syncs()
+            call(1000 + count * 100)
+            found = [now - old for now, old in zip(syncs(), before, strict=True)]
+            assert all(0 < one <= 6 for one in found), found

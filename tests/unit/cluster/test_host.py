@@ -88,7 +88,7 @@ def declare(host: Host) -> None:
 
 
 def offer(host: Host, end: int = 1, view: int | None = None, piece: object = None) -> object:
-    return host.offer(ev.PieceOffered(S, "", 1, BATCH, end - 1, end, view, piece), 2 * LONG_S)
+    return host.run(lambda: host.take_in(ev.PieceOffered(S, "", 1, BATCH, end - 1, end, view, piece)), 2 * LONG_S)
 
 
 def wait_for_calls(host: Host, count: int) -> None:
@@ -270,7 +270,7 @@ def test_waiting_ends_by_name() -> None:
         with pytest.raises(NodeUnavailable, match="for record 7 of the log"):
             host.wait_for_record(7, SHORT_S)
         with busy(host), pytest.raises(NodeUnavailable, match=r"the node's protocol did not answer within 0\.02 s"):
-            host.offer(ev.PieceOffered(S, "", 1, BATCH, 0, 1), SHORT_S)
+            host.run(lambda: None, SHORT_S)
 
 
 def test_a_node_whose_socket_fails_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_an_end_that_was_not_taken_is_refused_by_name(monkeypatch: pytest.Monkey
     with wired(1) as wires:
         node = opened(wires)
         node.intake.inject(piece(0, ("a", 50)))
-        monkeypatch.setattr(node.host, "offer", lambda *_, **__: (2, 1 << 40, False))
+        monkeypatch.setattr(node.host, "take_in", lambda *_, **__: (2, 1 << 40, False))
         with pytest.raises(StreamError, match="does not follow on what is here: send again from row 1"):
             node.intake.finish_partition(Finish(STREAM, P, 1))
 

@@ -159,14 +159,11 @@ def test_a_marker_that_is_noted_after_its_tick_is_shown_begins_the_stream(
         node = wires.nodes[0]
         stream = node.engine.stream(A, timing=True, batch_ms=100)
         query = node.engine.register(register_text("RANGE 100ms STEP 100ms", "q"))
-        note = node.store.take_close
-
-        def noted_late(message: Close) -> None:
-            until(lambda: node.store.exposure.shown == 299 + LIVE_MS)
-            note(message)
-
-        monkeypatch.setattr(node.store, "take_close", noted_late)
+        note, messages = node.store.take_close, list[Close]()
+        monkeypatch.setattr(node.store, "take_close", messages.append)
         stream.advance(200)
+        until(lambda: node.store.exposure.shown == 299 + LIVE_MS)
+        note(*messages)
         node.engine.settle(SETTLE_S)
         assert [window.end_ms for window in query.results(timeout_s=0)] == [200]
 

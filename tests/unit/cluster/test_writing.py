@@ -98,7 +98,7 @@ def test_a_node_that_knows_of_other_members_asks_for_itself() -> None:
         other = next(one for one in wires.nodes if one is not node)
         agree = writer._intake.agree
         views = [12345]
-        with patch.object(writer._intake, "agree", lambda *told: views.pop() if views else agree(*told)):
+        with patch.object(writer._intake, "agree", lambda *told: views.pop() if told[0] and views else agree(*told)):
             writer.push(encoded(("a", 50), ("b", 51), ("c", 52)), LONG_S)
         assert {asker for asker, _, packet in wires.asked if packet.kind == CLAIM} == {node.me.node, other.me.node}
         check_stored(wires, "abc")
@@ -254,14 +254,14 @@ def test_a_node_that_refuses_one_stream_of_a_message_takes_the_others() -> None:
         first, second, third = streams = began(wires, {0: 3})
         said = {name: tuples((f"a-{name[len(EX) :]}", 150)) for name in streams}
         intake, refuses = wires.nodes[1].intake, [second]
-        inject = intake.inject
+        take_piece = intake._take_piece
 
-        def refused(piece: Piece, view: int | None = None, notes: object = None) -> None:
+        def refused(piece: Piece, view: int, notes: list[Packet] | None = None) -> None:
             if piece.stream in refuses:
                 raise StreamError("not now")
-            inject(piece, view)
+            take_piece(piece, view, notes)
 
-        with patch.object(intake, "inject", refused):
+        with patch.object(intake, "_take_piece", refused):
             taken = f"others refuse it: not now.*The tuples of this call for {first}, {third} were taken"
             with pytest.raises(NodeUnavailable, match=taken):
                 wires.nodes[0].engine.push_many(said, 200)
