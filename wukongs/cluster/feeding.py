@@ -123,13 +123,9 @@ def feds_packet(feds: Sequence[Fed], index: int, view: int | None = None) -> Pac
 
 def feds_in(packet: Packet) -> list[Fed]:
     """Return the messages of a packet. Raises DataError: anything that is none."""
-    said, groups = objects_of(packet, "feds"), tuples_in(packet)
+    said = objects_of(packet, "feds")
     counts = [count_of(Packet(FEED, fields), "piece_count") for fields in said]
-    if sum(counts) != len(groups):
-        raise DataError(f"{FEED}: expected {sum(counts)} pieces, found {len(groups)}")
-    writers = [_writer_in(Packet(FEED, fields)) for fields in said]
-    of_pieces = [writer for writer, count in zip(writers, counts, strict=True) for _ in range(count)]
-    pieces = _pieces(packet, groups, of_pieces)
+    pieces = pieces_in(packet, [fields for fields, count in zip(said, counts, strict=True) for _ in range(count)])
     bounds = pairwise(accumulate(counts, initial=0))
     return [Fed.of(fields, pieces[lo:hi]) for fields, (lo, hi) in zip(said, bounds, strict=True)]
 
@@ -166,10 +162,15 @@ def pieces_packet(kind: str, pieces: Sequence[Piece], **fields: Any) -> Packet:
     return Packet(kind, made.fields, arrays)
 
 
-def pieces_in(packet: Packet) -> list[Piece]:
-    """Return the pieces of one writer. Raises DataError."""
+def pieces_in(packet: Packet, said: Sequence[Mapping[str, Any]] | None = None) -> list[Piece]:
+    """Return the pieces of a packet. said: stream, partition and epoch of each; None: all have those of the packet.
+    Raises DataError."""
     groups = tuples_in(packet)
-    return _pieces(packet, groups, [_writer_in(packet)] * len(groups)) if groups else []
+    if said is None:
+        return _pieces(packet, groups, [_writer_in(packet)] * len(groups)) if groups else []
+    if len(said) != len(groups):
+        raise DataError(f"{packet.kind}: expected {len(said)} pieces, found {len(groups)}")
+    return _pieces(packet, groups, [_writer_in(Packet(packet.kind, fields)) for fields in said])
 
 
 def _pieces(packet: Packet, groups: Sequence[Encoded], writers: Sequence[_Writer]) -> list[Piece]:

@@ -9,8 +9,10 @@ behind it (checkpoints.py). From there on the log has
 * the pieces and markers that were taken, and what writers said beside them;
 * staged parts of loads and updates, terms that were agreed on, and the nodes that were met.
 
-The protocol's thread appends in the order in which it takes things in, so a restart can take them in again
-(resuming.py). Other threads append behind what they do; such records may be in the checkpoint as well, and do no harm.
+The protocol's thread notes things in the order in which it takes them in, so a restart can take them in again
+(resuming.py). Other threads note what they do behind it; such notes may be in the checkpoint as well, and do no harm.
+All notes since the last sync are one record, whose pieces are joined: most of a record's cost does not depend on its
+size.
 
 `sync` makes all of it safe. The host calls it once a round, before anybody hears of the round (host.py); a thread that
 answers another node calls it before it answers.
@@ -20,15 +22,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from wukongs.cluster.feeding import pieces_in, pieces_packet
 from wukongs.durable.backup import LOG_FOLDER, NODE_FILE
 from wukongs.durable.log_records import framed, frames_in
-from wukongs.errors import CorruptionError, DataError, NodeUnavailable, SettingsError
+from wukongs.errors import CorruptionError, DataError, NodeUnavailable, SettingsError, StorageError
 from wukongs.live.pieces import Piece
 from wukongs.live.usage import folder_usage
 from wukongs.protocol import actions as act
@@ -48,11 +51,15 @@ from wukongs.wire.protocol_codec import decode, encode
 
 ABOUT = "node"
 """The part of a manifest that says where the log goes on."""
-_HEAD, _RECORD = 16, 17
-"""The kinds of a segment's head and of other records. Engines without other nodes have lower ones."""
+_HEAD, _RECORD, _NOTES = 16, 17, 18
+"""The kinds of a segment's head, of a record with one note, and with several. Engines without other nodes have lower
+ones."""
 HEAD, GOES_ON = "head", "goes-on"
 """A segment begins with a checkpoint's head, or goes on from the one before."""
 COMMITTED, MET, PIECE, MARKER = "committed", "met", "piece", "marker"
+NOTES = "notes"
+"""A record of several notes. Those with arrays are records of their own, but for pieces; so is each in old folders."""
+Note: TypeAlias = Packet | ev.PieceOffered | ev.Marker
 _SAVED: Mapping[str, Any] = {"vote": act.SaveVote, "entries": act.SaveEntries, "control": act.SaveControl}
 _NAMES = {kind: name for name, kind in _SAVED.items()}
 Saved = act.SaveVote | act.SaveEntries | act.SaveControl
@@ -173,6 +180,10 @@ class NodeDisk:
         self._met: dict[int, int] = {}
         self._lock = threading.Lock()
         """Held while records get their order, and segments begin."""
+        self._noted: list[Note] = []
+        """The notes that are in no record yet."""
+        self._is_awaited = False
+        """Whether one of them is to be safe before others hear of it."""
         self._awaited = 0
         """The last record that has to be safe before others hear of it. All before it are safe then as well."""
         self._settled = 0
@@ -181,19 +192,22 @@ class NodeDisk:
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
-    def replay(self) -> Iterator[tuple[int, Packet]]:
-        """Yield all records with their numbers, that of the first one is `start`."""
+    def replay(self) -> Iterator[tuple[int, Note]]:
+        """Yield all notes with the numbers of their records, that of the first one is `start`."""
         for record in self._wal.read(self.start, self._synced):
-            if record.kind not in (_HEAD, _RECORD):
+            if record.kind not in (_HEAD, _RECORD, _NOTES):
                 raise CorruptionError(f"record {record.lsn} is none of a node's", str(self._wal.path(self.start)))
             frames = frames_in(record.payload)
-            yield record.lsn, packet_of(read_packet_header(frames), frames)
+            for note in _notes_in(packet_of(read_packet_header(frames), frames)):
+                yield record.lsn, note
 
     def scan(self, genesis: Control) -> Recorded | None:
         """Return what the log says in all; None: it is new. genesis: of the cluster."""
         found: Recorded | None = None
         committed = 0
         for lsn, packet in self.replay():
+            if not isinstance(packet, Packet):
+                continue
             fields = packet.fields
             if lsn == self.start:
                 self._kept = decode(fields["kept"], Kept, f"{self._wal.path(lsn)}: kept")
@@ -226,7 +240,9 @@ class NodeDisk:
         self.add(Packet(_NAMES[type(action)], encode(action)))
 
     def taken(self, event: ev.PieceOffered | ev.Marker) -> None:
-        self.add(taken_packet(event))
+        with self._lock:
+            self._noted.append(event)
+            self._is_awaited = True
 
     def commit(self, index: int) -> None:
         self.add(Packet(COMMITTED, {"index": index}), is_awaited=False)
@@ -242,14 +258,31 @@ class NodeDisk:
         return self._met.get(node)
 
     def add(self, packet: Packet, is_awaited: bool = True) -> None:
-        payload = framed(to_frames(packet, TELL, 1))
         with self._lock:
-            lsn = self._wal.append(_RECORD, payload, 0)
-            if is_awaited:
-                self._awaited = lsn
+            self._noted.append(packet)
+            self._is_awaited |= is_awaited
+            if packet.arrays:
+                self._write()
 
     def sync(self) -> None:
+        with self._lock:
+            if self._is_awaited:
+                self._write()
         self._wal.wait(self._awaited)
+
+    def _write(self) -> None:
+        """Append the notes so far to the log. With the lock held."""
+        noted, self._noted = self._noted, []
+        packets = list[Packet]()
+        if noted and isinstance(last := noted[-1], Packet) and last.arrays:
+            packets = [last]
+            noted.pop()
+        for packet in [_notes_packet(noted), *packets] if noted else packets:
+            kind = _NOTES if packet.kind == NOTES else _RECORD
+            lsn = self._wal.append(kind, framed(to_frames(packet, TELL, 1)), 0)
+            if self._is_awaited:
+                self._awaited = lsn
+        self._is_awaited = False
 
     def settled(self, index: int) -> int:
         return min(index, self._settled)
@@ -261,6 +294,7 @@ class NodeDisk:
 
         index: how far the log is committed."""
         with self._lock:
+            self._write()
             is_new = self._wal.next_lsn == 1
             fields = {"kept": encode(self._kept), "met": self._met, "index": index, "facts": facts or {}}
             head = Packet(HEAD, fields) if is_new or facts is not None else Packet(GOES_ON)
@@ -272,6 +306,8 @@ class NodeDisk:
     ) -> None:
         """Make a checkpoint the one that a restart begins with. start: the number of its head; settled: the last record
         of the majority log that it has; the rest: as CheckpointStore.commit has it."""
+        with self._lock:
+            self._write()
         safe = self._wal.force()  # others add records meanwhile: these may be lost
         self.folder.store.commit(entries, upper, registry, {ABOUT: {"start": start, "next": safe + 1}})
         owner = self.folder.owner
@@ -308,6 +344,8 @@ class NodeDisk:
 
     def close(self) -> None:
         """End; closing twice is allowed."""
+        with self._lock, suppress(StorageError):  # nobody waits for these
+            self._write()
         self._wal.close()
         self.folder.close()
 
@@ -323,19 +361,43 @@ def is_saved(packet: Packet) -> bool:
     return packet.kind in _SAVED
 
 
-def taken_packet(event: ev.PieceOffered | ev.Marker) -> Packet:
-    """Return the record of a piece or a marker."""
-    if isinstance(event, ev.Marker):
-        return Packet(MARKER, encode(event))
-    said = encode(replace(event, view=None, piece=None))
-    pieces = [event.piece] if isinstance(event.piece, Piece) else []
-    return pieces_packet(PIECE, pieces, said=said, **{name: said[name] for name in ("stream", "partition", "epoch")})
+def _notes_packet(noted: Sequence[Note]) -> Packet:
+    """Return notes as a packet: in the fields "notes" the kind of each and what it says; the pieces of all of them as
+    one message has them (feeding.py)."""
+    notes = list[tuple[str, Any]]()
+    pieces = list[Piece]()
+    for note in noted:
+        if isinstance(note, Packet):
+            notes.append((note.kind, note.fields))
+        elif isinstance(note, ev.Marker):
+            notes.append((MARKER, encode(note)))
+        else:
+            if isinstance(note.piece, Piece):
+                pieces.append(note.piece)
+            said = encode(replace(note, view=None, piece=None))
+            notes.append((PIECE, said | {"has_piece": isinstance(note.piece, Piece)}))
+    return pieces_packet(NOTES, pieces, notes=notes)
 
 
-def taken_in(packet: Packet) -> ev.PieceOffered | ev.Marker:
-    """Return the piece or marker of a record. Its terms are agreed on."""
-    if packet.kind == MARKER:
-        return decode(packet.fields, ev.Marker, MARKER)
-    event = decode(packet.fields["said"], ev.PieceOffered, PIECE)
-    pieces = pieces_in(packet)
-    return replace(event, piece=pieces[0]) if pieces else event
+def _notes_in(packet: Packet) -> Iterator[Note]:
+    """Yield the notes of a record. The terms of their pieces are agreed on."""
+    if packet.kind == PIECE:
+        found = pieces_in(packet)
+        yield replace(decode(packet.fields["said"], ev.PieceOffered, PIECE), piece=found[0] if found else None)
+    elif packet.kind != NOTES:
+        yield _note(packet.kind, packet.fields, packet)
+    else:
+        notes = packet.fields["notes"]
+        with_pieces = [fields for kind, fields in notes if kind == PIECE and fields["has_piece"]]
+        pieces = iter(pieces_in(packet, with_pieces))
+        for kind, fields in notes:
+            if kind == PIECE:
+                said = {name: value for name, value in fields.items() if name != "has_piece"}
+                piece = next(pieces) if fields["has_piece"] else None
+                yield replace(decode(said, ev.PieceOffered, PIECE), piece=piece)
+            else:
+                yield _note(kind, fields, Packet(kind, fields))
+
+
+def _note(kind: str, fields: Mapping[str, Any], packet: Packet) -> Note:
+    return decode(fields, ev.Marker, MARKER) if kind == MARKER else packet

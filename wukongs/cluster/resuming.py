@@ -21,7 +21,7 @@ from wukongs.cluster.feeding import Fed
 from wukongs.cluster.host import Host
 from wukongs.cluster.installing import Taken, events_of, install, take_pieces
 from wukongs.cluster.intake import CLOSE, FED, PUSHED, Intake
-from wukongs.cluster.node_disk import COMMITTED, MARKER, PIECE, NodeDisk, Recorded, is_saved, saved_in, taken_in
+from wukongs.cluster.node_disk import COMMITTED, NodeDisk, Note, Recorded, is_saved, saved_in
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushes import Push, asked_in
 from wukongs.errors import StorageError, StreamError
@@ -43,6 +43,8 @@ def resume(
         taken.add(Packet(STATE, {"part": HEAD, **recorded.facts}))
         deliveries.restore(recorded.facts["deliveries"])
     for _, packet in disk.replay():
+        if not isinstance(packet, Packet):
+            continue
         if packet.kind == STATE and packet.fields.get(OF) == disk.start:
             taken.add(packet)
         elif packet.kind in (CURSORS, WINDOW) and packet.fields.get(OF) in (None, disk.start):
@@ -51,9 +53,9 @@ def resume(
     with host.replaying(), store.staging.unbounded():
         if recorded.facts:
             _install(disk, recorded, taken, host, store, intake)
-        for number, packet in disk.replay():
+        for number, note in disk.replay():
             if number > disk.start:
-                _take_in(packet, host, store, intake)
+                _take_in(note, host, store, intake)
     host.had_to = host.node.log.last
 
 
@@ -88,17 +90,17 @@ def commit(host: Host, index: int) -> None:
     host.take(ev.Settled(0))
 
 
-def _take_in(packet: Packet, host: Host, store: NodeStore, intake: Intake) -> None:
-    """Take in a record of the log."""
+def _take_in(packet: Note, host: Host, store: NodeStore, intake: Intake) -> None:
+    """Take in a note of the log."""
+    if not isinstance(packet, Packet):
+        host.take(packet)
+        intake.restore_epochs([[packet.stream, packet.partition, packet.epoch]])
+        return
     fields: Mapping[str, Any] = packet.fields
     if is_saved(packet):
         host.node = replace(host.node, log=raft.as_saved(host.node.log, saved_in(packet)))
     elif packet.kind == COMMITTED:
         commit(host, fields["index"])
-    elif packet.kind in (PIECE, MARKER):
-        event = taken_in(packet)
-        host.take(event)
-        intake.restore_epochs([[event.stream, event.partition, event.epoch]])
     elif packet.kind == AGREED:
         store.claims.take_over(terms_in(packet))
     elif packet.kind == STAGE:

@@ -5,19 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pytest
 
 from tests.failing_disk import CountingDisk, Crash, CrashingDisk, FullDisk
-from wukongs.cluster.node_disk import MET, NODE_FILE, NodeDisk, NodeFolder, Owner
+from tests.unit.cluster.wires import STREAM, encoded
+from wukongs.cluster.feeding import pieces_packet
+from wukongs.cluster.node_disk import MET, NODE_FILE, NodeDisk, NodeFolder, Note, Owner
 from wukongs.cluster.node_terms import NodeRegistry
+from wukongs.durable.log_records import framed
 from wukongs.errors import StorageError
+from wukongs.live.pieces import Piece
+from wukongs.protocol import events as ev
 from wukongs.protocol.control import genesis
 from wukongs.store.disk import Disk
 from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.codec import TELL, to_frames
 from wukongs.wire.packets import Packet
+from wukongs.wire.protocol_codec import encode
 
 GENESIS = genesis(2, 2, SHARD_COUNT)
 PART = "part"
@@ -45,6 +54,7 @@ class Life:
         count = 0 if recorded is None else int(recorded.facts.get("count", 0))
         parts = 0
         for number, packet in self.disk.replay():
+            assert isinstance(packet, Packet)
             if packet.kind == PART and packet.fields["of"] == self.disk.start:
                 parts += 1
             elif packet.kind == MET and number > self.disk.start and packet.fields["disk"] > count:
@@ -181,3 +191,88 @@ def test_the_log_is_torn_at_any_byte_of_its_last_records(tmp_path: Path) -> None
         again = Life(folder, CountingDisk())
         assert again.found() == torn.tried
         again.disk.close()
+
+
+def piece(first: int, *tuples: tuple[str, int]) -> Piece:
+    found, count = encoded(*tuples), len(tuples)
+    return Piece(STREAM, "", 7, first, first + count, 0, 1, found, np.zeros(count, np.bool_))
+
+
+def offered(one: Piece | None, rows: tuple[int, int]) -> ev.PieceOffered:
+    return ev.PieceOffered(STREAM, "", 7, 1, *rows, view=3, piece=one)
+
+
+def begun(folder: Path) -> NodeDisk:
+    opened = NodeFolder(folder, 0, "shape")
+    opened.give_to(Owner(0, 0, 1, "shape"))
+    disk = NodeDisk(opened)
+    disk.begin()
+    return disk
+
+
+def told(note: Note) -> object:
+    """A note as a value."""
+    if isinstance(note, ev.PieceOffered) and note.piece is not None:
+        one = note.piece
+        rows = one.encoded.subjects.tolist(), one.encoded.timestamps.tolist(), one.encoded.terms.texts()
+        return replace(note, piece=(one.stream, one.epoch, one.first_offset, one.end_offset, *rows))
+    return (note.kind, dict(note.fields), sorted(note.arrays)) if isinstance(note, Packet) else note
+
+
+def notes_of(folder: Path) -> list[tuple[int, object]]:
+    disk = NodeDisk(NodeFolder(folder, 0, "shape"))
+    try:
+        assert disk.scan(GENESIS) is not None
+        return [(lsn, told(note)) for lsn, note in disk.replay() if lsn > disk.start]
+    finally:
+        disk.close()
+
+
+def test_all_notes_of_a_round_are_one_record_and_come_back_in_their_order(tmp_path: Path) -> None:
+    disk = begun(tmp_path)
+    first, second = piece(0, ("a", 50), ("b", 60)), piece(2, ("c", 70))
+    marker = ev.Marker(STREAM, "", 7, 1, 3)
+    arrays = Packet("agreed", {}, {"column": np.arange(3)})
+    disk.add(Packet("pushed", {"stream": STREAM}))
+    disk.taken(offered(first, (0, 2)))
+    disk.add(Packet("fed", {"late": 0}), is_awaited=False)
+    disk.taken(offered(None, (2, 2)))
+    disk.taken(offered(second, (2, 3)))
+    disk.taken(marker)
+    disk.sync()
+    disk.add(Packet("met", {"node": 1, "disk": 2}), is_awaited=False)
+    disk.add(arrays)
+    disk.add(Packet("fed", {"late": 1}))
+    disk.close()
+    events = [
+        replace(offered(one, rows), view=None) for one, rows in ((first, (0, 2)), (None, (2, 2)), (second, (2, 3)))
+    ]
+    assert notes_of(tmp_path) == [
+        (2, ("pushed", {"stream": STREAM}, [])),
+        (2, told(events[0])),
+        (2, ("fed", {"late": 0}, [])),
+        (2, events[1]),
+        (2, told(events[2])),
+        (2, marker),
+        (3, ("met", {"node": 1, "disk": 2}, [])),
+        (4, ("agreed", {}, ["column"])),
+        (5, ("fed", {"late": 1}, [])),
+    ]
+
+
+def test_folders_with_a_record_for_each_note_are_read(tmp_path: Path) -> None:
+    disk = begun(tmp_path)
+    one, marker = piece(0, ("a", 50)), ev.Marker(STREAM, "", 7, 1, 3)
+    said = encode(replace(offered(None, (0, 1)), view=None))
+    packets = [
+        pieces_packet("piece", [one], said=said, stream=STREAM, partition="", epoch=7),
+        pieces_packet("piece", [], said=said, stream=STREAM, partition="", epoch=7),
+        Packet("marker", encode(marker)),
+        Packet("fed", {"late": 0}),
+    ]
+    for packet in packets:
+        disk._wal.append(17, framed(to_frames(packet, TELL, 1)), 0)
+    disk.close()
+    event = replace(offered(None, (0, 1)), view=None)
+    notes = [told(replace(event, piece=one)), event, marker, ("fed", {"late": 0}, [])]
+    assert notes_of(tmp_path) == list(enumerate(notes, 2))
