@@ -133,11 +133,8 @@ class _Connections:
         """Return the link to the nodes, which divides pieces as they have told."""
         if self._nodes is None:
             from wukongs.wire.link import IngestLink
-            from wukongs.wire.sharding import ShardMap
 
-            place = self._plan.place
-            shard_map = None if place is None else ShardMap.of(place)
-            self._nodes = IngestLink(self._plan.addresses, shard_map=shard_map, timeout_s=self._plan.timeout_s)
+            self._nodes = IngestLink(self._plan.addresses, place=self._plan.place, timeout_s=self._plan.timeout_s)
             gc.freeze()  # Spark collects garbage after every task: what is loaded by now need not be looked at again
         return self._nodes
 

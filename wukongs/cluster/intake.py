@@ -25,10 +25,11 @@ from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.live.stream_state import PUSH_PARTITION
 from wukongs.outcomes import Asked
 from wukongs.protocol import events as ev
-from wukongs.protocol.records import OpenPartition
+from wukongs.protocol.records import OpenPartition, Role
 from wukongs.protocol.sealing import Partition
 from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Opened
+from wukongs.wire.ingesting import AskAnew
+from wukongs.wire.messages import Opened, Place
 from wukongs.wire.packet_columns import objects_of
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_told, refusal
@@ -102,15 +103,14 @@ class Intake:
     def open_partition(self, message: Open) -> Opened:
         """Let a partition join its stream, if it has not before: when this returns, this node waits for it. Its writer
         sends once all nodes have answered."""
+        self._check_takes_part()
+        return self._open(message)
+
+    def _open(self, message: Open) -> Opened:
         with suppress(NodeUnavailable):  # where it was declared it may be known sooner
             self._host.wait_until(lambda _: self._store.has_stream(message.stream), DECLARED_S, "a declaration")
         self._host.check()
         facts = self._store.stream(message.stream)
-        if message.partition != PUSH_PARTITION and not self._store.shard_map.is_even:
-            raise StreamError(
-                f"stream {message.stream}: a cluster with spare nodes takes no pipelines, which divide their tuples "
-                "among all nodes: push them instead"
-            )
         if not self._is_open(message.stream, message.partition):
             facts.check_is_open(is_by_its_query=facts.is_made and message.partition == PUSH_PARTITION)
             self._join(message.stream, message.partition)
@@ -124,8 +124,28 @@ class Intake:
             offset,
             self._store.core.settings.hash_bits,
             self._store.real_batch(self._key(message.stream), sealed) * facts.batch_ms if sealed else None,
-            self._store.shard_map.place(self._host.me.node),
+            self._place(),
         )
+
+    def _place(self) -> Place:
+        """Return how pieces are divided, and among whom, at this node's place in the log."""
+        control = self._host.node.control
+        members = control.with_role(Role.IN, Role.HOLDING, Role.JOINING)
+        return self._store.map_of(control.shards).place(self._host.me.node, control.index, members)
+
+    def _check_takes_part(self, index: int | None = None) -> None:
+        """Let what a pipeline sends come again, and perhaps elsewhere, if this node is on its way into the cluster.
+        index: of what was divided: the same if that was before this node has joined. Raises AskAnew."""
+        try:
+            self._host.wait_for_record(index or 0, LOG_S)
+            self._host.wait_until_installed(INSTALLED_S)
+            if index is not None:
+                check_joined(self._host.node, index)
+        except NodeUnavailable as error:
+            self._host.check()
+            raise AskAnew(str(error)) from None
+        if self._host.node.role is Role.OUT:
+            raise AskAnew(f"node {self._host.me.node} takes no part in the cluster")
 
     def _join(self, stream: str, partition: str) -> None:
         try:
@@ -141,16 +161,22 @@ class Intake:
         """Have the new terms of groups of tuples agreed on; return the view under which they are."""
         return self._claims.settle([self._store.new_terms(encoded) for encoded in groups], timeout_s)
 
-    def inject(self, piece: Piece) -> None:
-        """Take a piece."""
+    def inject(self, piece: Piece) -> int:
+        if piece.index is not None:
+            self._check_takes_part(piece.index)
         self._check_writer(piece)  # nobody is asked to agree to terms that are refused
         self._in_turn(lambda view: self._take_piece(piece, view), [piece.encoded])
+        return self._host.node.control.view
 
-    def close_batches(self, message: Close) -> None:
+    def close_batches(self, message: Close) -> int:
+        self._check_takes_part()
         self._run(lambda: self._take_close(message, []))
+        return self._host.node.control.view
 
-    def finish_partition(self, message: Finish) -> None:
+    def finish_partition(self, message: Finish) -> int:
+        self._check_takes_part()
         self._run(lambda: self._take_end(message))
+        return self._host.node.control.view
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of FEED: messages of another node's writers; answered when all of them are safe here, or refused. A
@@ -188,7 +214,7 @@ class Intake:
     def _opened(self, fed: Fed) -> Mapping[str, Any] | None:
         """Let a writer open a partition; return why that is refused, if it is."""
         try:
-            self.open_partition(Open(fed.stream, fed.partition, fed.epoch))
+            self._open(Open(fed.stream, fed.partition, fed.epoch))
         except NodeUnavailable:
             raise
         except WukongsError as error:

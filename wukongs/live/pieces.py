@@ -46,7 +46,8 @@ class Piece:
     The pieces of a partition tile its rows: each begins where the one before it, or the last Close, ended. piece tells
     the shares of one offset range apart (after sharding). encoded has its timestamps; timing : bool[len(encoded)].
     places : int64[len(encoded)], of a share: which rows of the whole piece these are, ascending; None: all of them.
-    by: the client's push that it is; it is told to the log only.
+    by: the client's push that it is; it is told to the log only. index: of a pipeline's share, the place in the
+    cluster's log by which the piece was divided.
     """
 
     stream: str
@@ -60,6 +61,7 @@ class Piece:
     timing: BoolArray
     places: Int64Array | None = None
     by: Asked | None = None
+    index: int | None = None
 
     def row_places(self) -> Int64Array:
         """Return the place of each row in the whole piece."""
@@ -158,6 +160,8 @@ def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> lis
             beside["place"] = message.places
         if message.by is not None:
             fields["by"] = message.by
+        if message.index is not None:
+            fields["index"] = message.index
         if len(message.encoded.goes):
             fields["has_signs"] = True
             beside["goes"] = message.encoded.goes
@@ -324,7 +328,10 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
     stream, partition = text_field(header, "piece", "stream"), text_field(header, "piece", "partition")
     timed = replace(encoded, timestamps=times, goes=goes)
     by = Asked.of_json(header["by"]) if is_trusted and "by" in header else None
-    return Piece(stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places, by=by)
+    index = int_field(header, "piece", "index") if "index" in header else None
+    return Piece(
+        stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places, by=by, index=index
+    )
 
 
 def _read_pushed(frames: Sequence[Frame], header: dict[str, Any], is_trusted: bool) -> Pushed:

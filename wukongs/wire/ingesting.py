@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Protocol
 
-from wukongs.errors import DataError, StreamError, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.header import Frame, MessageError
 from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.bound_socket import BoundSocket
-from wukongs.wire.messages import Ack, Message, Opened, Refused, from_frames, sequence_of, to_frames
+from wukongs.wire.messages import Ack, Message, Moved, Opened, Refused, from_frames, sequence_of, to_frames
 from wukongs.wire.refusals import refusal
 from wukongs.wire.traffic import WireTraffic
 
@@ -27,19 +27,24 @@ CLOSE_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
 
 
+class AskAnew(NodeUnavailable):
+    """The writer is told that it has Moved."""
+
+
 class IngestHandler(Protocol):
     """Handles a node's messages. One thread calls it, in the order of arrival of each writer.
 
-    A return means that the message is safe, and is acknowledged. A WukongsError is told to the writer, by name.
+    A return means that the message is safe, and is acknowledged. On a cluster it is the view that Ack names. A
+    WukongsError is told to the writer, by name; AskAnew as Moved.
     """
 
     def open_partition(self, message: Open, /) -> Opened: ...
 
-    def inject(self, piece: Piece, /) -> None: ...
+    def inject(self, piece: Piece, /) -> int | None: ...
 
-    def close_batches(self, message: Close, /) -> None: ...
+    def close_batches(self, message: Close, /) -> int | None: ...
 
-    def finish_partition(self, message: Finish, /) -> None: ...
+    def finish_partition(self, message: Finish, /) -> int | None: ...
 
 
 class Ingesting:
@@ -94,6 +99,8 @@ class Ingesting:
         self._traffic.add("ingested")
         try:
             return self._handle(message), sequence
+        except AskAnew:
+            return Moved(), sequence
         except WukongsError as error:
             return refused(error), sequence
         except Exception as error:
@@ -108,14 +115,14 @@ class Ingesting:
         if isinstance(message, Open):
             return self._handler.open_partition(message)
         if isinstance(message, Piece):
-            self._handler.inject(message)
-            return Ack(message.stream, message.partition, message.end_offset, message.piece)
+            view = self._handler.inject(message)
+            return Ack(message.stream, message.partition, message.end_offset, message.piece, view or 0)
         if isinstance(message, Close):
-            self._handler.close_batches(message)
-            return Ack(message.stream, message.partition, message.end_offset, -1)
+            view = self._handler.close_batches(message)
+            return Ack(message.stream, message.partition, message.end_offset, -1, view or 0)
         if isinstance(message, Finish):
-            self._handler.finish_partition(message)
-            return Ack(message.stream, message.partition, -1, -1)
+            view = self._handler.finish_partition(message)
+            return Ack(message.stream, message.partition, -1, -1, view or 0)
         raise StreamError(f"a node takes open, piece, close and finish, found a message '{type(message).__name__}'")
 
 

@@ -14,26 +14,41 @@ from wukongs.live.pieces import TOLD, Told, check_is_one_frame, int_field, read_
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The node that answers, and how the cluster divides pieces (sharding.py)."""
+    """The node that answers, and how the cluster divides pieces (sharding.py) as of a place in its log, the index.
+
+    members: the nodes that take pieces; (): all. shards: the nodes of each shard; (): evenly divided."""
 
     node: int
     node_count: int
     replica_count: int
     split: tuple[str, ...]
+    index: int = 0
+    members: tuple[int, ...] = ()
+    shards: tuple[tuple[int, ...], ...] = ()
 
 
-def read_place(found: object) -> Place | None:
+def read_place(found: Any) -> Place | None:
     """Return the place that a message names. Raises DataError."""
     if found is None:
         return None
     match found:
         case {"node": int(node), "node_count": int(count), "replica_count": int(replicas), "split": list(split)}:
-            if 0 <= node < count and replicas >= 1 and all(isinstance(iri, str) for iri in split):
-                return Place(node, count, replicas, tuple(split))
+            told = {"index": 0, "members": (), "shards": ()} | found  # an earlier version says none of these
+            index, members, shards = told["index"], told["members"], told["shards"]
+            are_nodes = _are_nodes(members, count) and isinstance(shards, list | tuple)
+            are_nodes = are_nodes and all(nodes and _are_nodes(nodes, count) for nodes in shards)
+            is_sound = 0 <= node < count and replicas >= 1 and type(index) is int and index >= 0
+            if is_sound and are_nodes and all(isinstance(iri, str) for iri in split):
+                placed = tuple(map(tuple, shards))
+                return Place(node, count, replicas, tuple(split), index, tuple(members), placed)
     raise DataError(
-        "message 'opened': expected place to be null or an object with node < node_count, replica_count and split, "
-        f"found {str(found)[:200]}"
+        "message 'opened': expected place to be null or an object with node < node_count, replica_count, split, index, "
+        f"and nodes as members and of shards, found {str(found)[:200]}"
     )
+
+
+def _are_nodes(found: object, count: int) -> bool:
+    return isinstance(found, list | tuple) and all(type(node) is int and 0 <= node < count for node in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +70,20 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The piece (or, with piece = -1, the Close or Finish up to end_offset) is safe at the node."""
+    """The piece (or, with piece = -1, the Close or Finish up to end_offset) is safe at the node. view: the index of the
+    last record about the cluster's members that the node knew when it had taken it."""
 
     stream: str
     partition: str
     end_offset: int
     piece: int
+    view: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The node takes no such message now: pieces are divided otherwise by now, or it is on its way into the cluster or
+    out of it. The writer opens anew, and sends again what is not acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +94,16 @@ class Refused:
     message: str
 
 
-Answer: TypeAlias = Opened | Ack | Refused
+Answer: TypeAlias = Opened | Ack | Moved | Refused
 Message: TypeAlias = Told | Answer
 
-_KINDS: dict[type, str] = {Opened: "opened", Ack: "ack", Refused: "refused"}
-_ALL_KINDS = ("open", "opened", "piece", "close", "finish", "ack", "refused")
+_KINDS: dict[type, str] = {Opened: "opened", Ack: "ack", Moved: "moved", Refused: "refused"}
+_ALL_KINDS = ("open", "opened", "piece", "close", "finish", "ack", "moved", "refused")
 
 
 def to_frames(message: Message, sequence: int, token: str | None = None) -> list[Frame]:
     """Return the frames of a message; sequence (from 1 on) is repeated by the reply to it; token: of the writer."""
-    if not isinstance(message, Opened | Ack | Refused):
+    if not isinstance(message, Opened | Ack | Moved | Refused):
         return pieces.to_frames(message, sequence, token)
     return [write_header({"kind": _KINDS[type(message)], "seq": sequence, **asdict(message)})]
 
@@ -110,10 +133,13 @@ def sequence_of(frames: Sequence[Frame]) -> int:
 def _read_answer(kind: str, header: dict[str, Any]) -> Answer:
     if kind == "opened":
         return _read_opened(header)
+    if kind == "moved":
+        return Moved()
     if kind == "refused":
         return Refused(text_field(header, kind, "error"), text_field(header, kind, "message"))
     stream, partition = text_field(header, kind, "stream"), text_field(header, kind, "partition")
-    return Ack(stream, partition, int_field(header, kind, "end_offset"), int_field(header, kind, "piece"))
+    view = int_field(header, kind, "view") if "view" in header else 0
+    return Ack(stream, partition, int_field(header, kind, "end_offset"), int_field(header, kind, "piece"), view)
 
 
 def _read_opened(header: dict[str, Any]) -> Opened:

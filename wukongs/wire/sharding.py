@@ -12,7 +12,7 @@ subjects, and so are spread over all nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,18 +74,17 @@ class ShardMap:
 
     @staticmethod
     def of(place: Place) -> ShardMap:
-        """Return the map of the cluster that a node has told a writer of."""
+        """Return the map of the cluster that a node has told a writer of. Raises: SettingsError."""
+        if place.shards:
+            return ShardMap.placed(place.shards, place.node_count, place.split)
         return ShardMap.even(place.node_count, place.replica_count, place.split)
 
-    @property
-    def is_even(self) -> bool:
-        """Whether writers that know a place can divide pieces."""
-        even = ShardMap.even(self.node_count, self.owners.shape[1], self.split)
-        return np.array_equal(self.owners, even.owners)
-
-    def place(self, node: int) -> Place:
-        """Return the place of a node, for writers, under an even map."""
-        return Place(node, self.node_count, self.owners.shape[1], tuple(self.split))
+    def place(self, node: int, index: int = 0, members: Iterable[int] = ()) -> Place:
+        """Return the place of a node, for writers; see Place."""
+        count, replicas = self.node_count, self.owners.shape[1]
+        is_even = np.array_equal(self.owners, ShardMap.even(count, replicas, self.split).owners)
+        shards = () if is_even else tuple(tuple(one for one in nodes if one >= 0) for nodes in self.owners.tolist())
+        return Place(node, count, replicas, tuple(self.split), index, tuple(sorted(members)), shards)
 
     def shards(self, node: int) -> BoolArray:
         """Tell which shards a node replicates. bool[1024]"""

@@ -13,10 +13,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wukongs
@@ -25,7 +27,10 @@ from tests.processes import child
 from tests.unit.conftest import Ran
 from wukongs.cli import cluster, cluster_desk, node
 from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.live.pieces import Piece
+from wukongs.store.encoder import encode_columns
 from wukongs.wire.keys import SECRET_FILE, make_keys
+from wukongs.wire.link import IngestLink
 
 WUKONGS = [sys.executable, "-m", "wukongs"]
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> <http://ex/b> }"
@@ -222,6 +227,30 @@ def check_restored(client: wukongs.RemoteEngine, before: list[tuple[str | None, 
 
 
 @pytest.mark.slow
+@contextmanager
+def sending(addresses: list[str]) -> Iterator[list[tuple[str]]]:
+    """Send as a pipeline does until the block ends; give the subjects, all that are safe at the end of it."""
+    is_over, subjects = threading.Event(), list[tuple[str]]()
+    with IngestLink(addresses, timeout_s=60) as link, ThreadPoolExecutor(1) as thread:
+        first = link.open(A, "p", 1).resume_offset
+
+        def send() -> None:
+            while not is_over.is_set():
+                row = first + len(subjects)
+                one = (f"<{A}/sent{row:06}>",)
+                encoded = encode_columns(list(one), [f"<{A}p>"], [f"<{A}o>"], np.array([100 * row + 50]), scope=b"")
+                link.send(Piece(A, "p", 1, row, row + 1, 0, row + 1, encoded, np.zeros(1, np.bool_)))
+                link.close_batches(A, "p", 1, row + 1, 100 * row + 100)
+                subjects.append(one)
+
+        sent = thread.submit(send)
+        try:
+            yield subjects
+        finally:
+            is_over.set()
+            sent.result(90)
+
+
 def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> None:
     file = tmp_path / "lines.nt"
     file.write_text("".join(f"<{A}{number}> <{A}p> <{A}o> .\n" for number in range(100)))
@@ -231,8 +260,12 @@ def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> 
             client.load(file)
             before = client.query(text).texts()
             assert len(before) == 100
-            status = subprocess.run([*WUKONGS, "cluster", "drain", "0", "--server", addresses[1]], check=False)
+            client.stream(A, batch_ms=100)
+            with sending(client.listen().split(",")) as sent:
+                status = subprocess.run([*WUKONGS, "cluster", "drain", "0", "--server", addresses[1]], check=False)
             assert status.returncode == 0
+            client.settle(timeout_s=60)
+            before = sorted([*before, *sent], key=lambda row: row[0][:-1])
             assert client.query(text).texts() == before
         assert process.stdout is not None
         spare = process.stdout.readline().strip()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import wukongs
@@ -18,13 +19,16 @@ from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
 from wukongs.cluster.host import Host
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import NodeUnavailable, SettingsError, StreamError
-from wukongs.live.pieces import Open
+from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.live.pieces import Piece
 from wukongs.protocol.control import apply
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Drain, Entry, Role
 from wukongs.protocol.state import Cluster, Kept
 from wukongs.settings import Settings
+from wukongs.store.encoder import encode_columns
+from wukongs.wire.client_socket import ClientSocket
+from wukongs.wire.link import IngestLink
 from wukongs.wire.sharding import ShardMap
 
 EX = "http://ex/"
@@ -239,11 +243,83 @@ def test_who_cannot_be_drained_is_told_why() -> None:
         assert nodes[0].host.node.control.drains == {}
 
 
-def test_pipelines_do_not_divide_tuples_among_spare_nodes() -> None:
-    with cluster(3, 2, spare_count=1) as nodes:
-        nodes[0].engine.stream(EX + "s", batch_ms=100)
-        with pytest.raises(StreamError, match="a cluster with spare nodes takes no pipelines"):
-            nodes[0].intake.open_partition(Open(EX + "s", "pipeline", 1))
+class Pipelines:
+    """Pipelines of a cluster with spare nodes, each with one partition of the stream, and the same pushed to an engine.
+
+    They send `together` pieces between two ends of stream batches."""
+
+    def __init__(self, of: Told, addresses: list[str], count: int) -> None:
+        self._of, self._sent = of, [0] * count
+        self._links = [IngestLink(addresses, resend_s=1.0, timeout_s=WAIT_S) for _ in range(count)]
+        for number, link in enumerate(self._links):
+            link.open(EX + "s", f"p{number}", 1)
+        self.rows: list[tuple[str, str, str, int]] = []
+
+    def send(self, batch: int, closes: bool = True) -> None:
+        for number, link in enumerate(self._links):
+            first, end_ms = self._sent[number], batch * 100
+            subjects, objects = [f"<{EX}b{batch}-{number}>"] * 8, [f"<{EX}o{first + row}>" for row in range(8)]
+            encoded = encode_columns(subjects, [f"<{EX}p>"] * 8, objects, np.full(8, end_ms - 1), scope=b"")
+            timing = np.zeros(8, np.bool_)
+            link.send(Piece(EX + "s", f"p{number}", 1, first, first + 8, 0, batch, encoded, timing))
+            self._sent[number] = first + 8
+            self.rows += [(subjects[0], f"<{EX}p>", one, end_ms - 1) for one in objects]
+        if closes:
+            for number, link in enumerate(self._links):
+                link.close_batches(EX + "s", f"p{number}", 1, self._sent[number], batch * 100)
+
+    def finish(self) -> None:
+        for number, link in enumerate(self._links):
+            link.finish(EX + "s", f"p{number}", 1)
+            link.close()
+        self._of.stream.push(self.rows)
+        self._of.stream.close()
+
+
+@contextmanager
+def piped(of: Told, count: int) -> Iterator[Pipelines]:
+    sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in of.nodes]
+    try:
+        yield Pipelines(of, [socket.address for socket in sockets], count)
+    finally:
+        for socket in sockets:
+            socket.close()
+
+
+@pytest.mark.parametrize(("node_count", "replica_count", "to"), [(3, 2, [3]), (2, 1, [2, 3])])
+def test_pipelines_send_to_those_that_hold_the_shards(node_count: int, replica_count: int, to: list[int]) -> None:
+    """They go on while a node is drained, and when it is gone. Many pieces of a stream batch are there already."""
+    with told(node_count, replica_count, len(to)) as of:
+        of.declare(0)
+        of.load(0, "x", 40)
+        with piped(of, 2) as pipelines:
+            nodes, batch = of.nodes, 11
+            pipelines.send(batch)
+            thread = threading.Thread(target=lambda: nodes[1].engine.drain(0, to, timeout_s=WAIT_S))
+            thread.start()
+            while thread.is_alive() or batch < 20:
+                batch += 1
+                pipelines.send(batch, closes=batch % 3 == 0)
+            thread.join()
+            assert not nodes[0].host.node.control.holds(0)
+            pipelines.send(batch + 1)
+            assert not nodes[0].store.shard_map.shards(0).any()
+            nodes[0].close()
+            pipelines.send(batch + 2)
+            pipelines.finish()
+            of.check(*range(1, len(nodes)))
+            check_replicas(of)
+
+
+def test_pipelines_go_on_without_a_node_that_is_lost() -> None:
+    with told(3, 2) as of:
+        of.declare(0)
+        with piped(of, 1) as pipelines:
+            pipelines.send(11, closes=False)
+            of.nodes[1].close()
+            pipelines.send(12)
+            pipelines.finish()
+            of.check(0, 2)
 
 
 def test_a_node_that_holds_nothing_refuses_reads_that_would_miss_rows() -> None:

@@ -18,7 +18,7 @@ from wukongs.live.header import HEADER_BYTES_MAX
 from wukongs.live.pieces import Chunk, Close, Finish, Open, Piece, Pushed, check_batch_number, chunk_frames
 from wukongs.store.dtypes import CLASH_FIRST
 from wukongs.store.encoded import Encoded
-from wukongs.wire.messages import Ack, Message, Opened, Place, Refused, from_frames, sequence_of, to_frames
+from wukongs.wire.messages import Ack, Message, Moved, Opened, Place, Refused, from_frames, sequence_of, to_frames
 
 
 def _bytes(message: Message, sequence: int = 7) -> list[bytes]:
@@ -38,9 +38,12 @@ def _with_header(frames: list[bytes], **changes: Any) -> list[bytes]:
         Opened(1000, None, (), 0, 62),
         Opened(1000, None, False, 0, 62),
         Opened(1000, None, False, 0, 62, -5, Place(1, 3, 2, ("http://ex/type",))),
+        Opened(1000, None, False, 0, 62, -5, Place(1, 3, 2, (), 77, (0, 2), ((0, 1), (2,)))),
         Close("s", "p", 1, 40, -1),
         Finish("s", "p", 1),
         Ack("s", "p", -1, -1),
+        Ack("s", "p", 4, 1, 9),
+        Moved(),
         Refused("StreamError", "no such stream"),
     ],
 )
@@ -181,6 +184,11 @@ def test_a_foreign_message_is_named(frames: list[bytes], expected: str) -> None:
                 {"node": 2, "node_count": 2, "replica_count": 1, "split": []},
                 {"node": 0, "node_count": 2, "replica_count": 0, "split": []},
                 {"node": 0, "node_count": 2, "replica_count": 1, "split": [1]},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "index": -1},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "members": [2]},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "members": 1},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "shards": [[0], []]},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "shards": [[True]]},
             )
         ),
         (make_piece(), {"first_offset": 1, "end_offset": 1}, "expected 0 <= first_offset < end_offset"),

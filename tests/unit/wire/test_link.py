@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.unit.wire.pieces import STREAM, make_piece, many
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece
 from wukongs.wire.link import IngestLink, error_of
-from wukongs.wire.messages import Ack, Frame, Message, Opened, Place, Refused, from_frames, to_frames
+from wukongs.wire.messages import Ack, Frame, Message, Moved, Opened, Place, Refused, from_frames, to_frames
 from wukongs.wire.sharding import ShardMap, split_piece
 
 Answer = Callable[[Message, int], list[tuple[Message, int]]]
@@ -260,8 +261,117 @@ def test_repeated_and_foreign_answers_are_harmless_or_named() -> None:
 def test_addresses_and_map_have_to_fit() -> None:
     with pytest.raises(SettingsError, match="expected the ingest address of every node"):
         IngestLink([])
-    with pytest.raises(SettingsError, match="1 addresses for a shard map of 2 nodes"):
-        IngestLink(["tcp://127.0.0.1:1"], shard_map=ShardMap.even(2))
+    with pytest.raises(SettingsError, match="1 addresses for a cluster of 2 nodes"):
+        IngestLink(["tcp://127.0.0.1:1"], place=Place(0, 2, 1, ()))
+
+
+# --- a cluster whose members change -----------------------------------------------------------------------------------
+
+
+class Member:
+    """A node of a cluster of three: answers by what it knows of the log, and keeps the pieces that it takes."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.place = number, Place(number, 3, 1, ())
+        self.pieces: dict[int, Piece] = {}
+        self.closes: list[Close] = []
+        self.refuses: Moved | Refused | None = None
+        self.is_gone = False
+
+    def knows(self, place: Place) -> None:
+        self.place = replace(place, node=self.number)
+
+    def __call__(self, message: Message, sequence: int) -> list[tuple[Message, int]]:
+        if self.is_gone:
+            return []
+        if self.refuses is not None:
+            return [(self.refuses, sequence)]
+        if isinstance(message, Open):
+            had = max((piece.end_offset for piece in self.pieces.values()), default=0)
+            return [(Opened(100, None, ("http://ex/ga",), had, 62, None, self.place), sequence)]
+        if isinstance(message, Piece):
+            assert message.index is not None
+            self.pieces[message.first_offset] = message
+        elif isinstance(message, Close):
+            self.closes.append(message)
+        return [(Ack(STREAM, "part-0", 0, 0, self.place.index), sequence)]
+
+
+def _pieces(count: int) -> list[Piece]:
+    return [make_piece(many(20), first=20 * at, end=20 * at + 20, number=at + 1) for at in range(count)]
+
+
+def _check_shares(pieces: Sequence[Piece], nodes: Sequence[Member], place: Place) -> None:
+    for piece in pieces:
+        shares = dict(split_piece(piece, ShardMap.of(place)))
+        for node in place.members:
+            got = nodes[node].pieces[piece.first_offset]
+            assert got.places is not None
+            assert set(shares[node].row_places().tolist()) <= set(got.places.tolist())
+
+
+BEFORE, AFTER = (
+    Place(0, 3, 1, (), index, tuple(sorted(holders)), tuple((holders[shard % 2],) for shard in range(1024)))
+    for index, holders in ((5, (0, 1)), (9, (2, 1)))
+)
+
+
+@pytest.mark.parametrize("told_by", ["ack", "moved", "silence", "close"])
+def test_pieces_go_to_the_members_of_now(told_by: str) -> None:
+    nodes = [Member(number) for number in range(3)]
+    nodes[2].refuses = Moved()
+    for node in nodes:
+        node.knows(BEFORE)
+    link, _, _ = _link(*nodes, resend_s=1.0, timeout_s=20.0)
+    pieces = _pieces(4)
+    opened = link.open(STREAM, "part-0", 3)
+    assert opened.place is not None
+    assert opened.place.members == (0, 1)
+    link.send(pieces[0])
+    link.flush()
+    for node in nodes:
+        node.knows(AFTER)
+    nodes[2].refuses = None
+    if told_by == "moved":
+        nodes[0].refuses = Moved()
+    elif told_by == "silence":
+        nodes[0].is_gone = True
+    if told_by != "close":
+        for piece in pieces[1:]:
+            link.send(piece)
+        link.flush()
+        _check_shares(pieces[1:], nodes, AFTER)
+        assert 0 not in nodes[2].pieces  # others had it before: it takes that over from them
+    link.close_batches(STREAM, "part-0", 3, 80, 400)
+    assert nodes[1].closes[-1:] == nodes[2].closes == [Close(STREAM, "part-0", 3, 80, 400)]
+
+
+def test_a_member_that_takes_nothing_is_reported_by_what_it_says() -> None:
+    nodes = [Member(number) for number in range(3)]
+    link, _, clock = _link(*nodes, resend_s=1.0, timeout_s=20.0)
+    link.open(STREAM, "part-0", 3)
+    nodes[1].refuses = Refused("NodeUnavailable", "node 1 is closing")
+    link.send(make_piece())
+    with pytest.raises(NodeUnavailable, match=r"tcp://127.0.0.1:7001: node 1 is closing"):
+        link.flush()
+    assert 20 <= clock.now_s < 22
+
+
+def test_a_link_that_was_told_the_place_asks_only_when_it_has_changed() -> None:
+    nodes, clock = [Member(number) for number in range(3)], ManualClock()
+    fakes = [FakeNode(str(node.number), clock, node) for node in nodes]
+    for node in nodes:
+        node.knows(BEFORE)
+    addresses = {f"tcp://127.0.0.1:{number}": fake for number, fake in enumerate(fakes)}
+    link = IngestLink(list(addresses), place=BEFORE, channel=addresses.__getitem__, clock=clock)
+    link.send(make_piece())
+    link.flush()
+    assert [_kinds(fake) for fake in fakes] == [[Piece], [Piece], []]
+    for node in nodes:
+        node.knows(AFTER)
+    link.send(make_piece(first=1, end=2))
+    link.flush()
+    assert [_kinds(fake)[-1] for fake in fakes] == [Open, Piece, Piece]
 
 
 def test_leaving_the_block_closes_the_channels() -> None:
