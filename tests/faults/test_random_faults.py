@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,12 @@ WHERE {{ ?s <{EX}p> ?n }}"""
 
 
 class Cluster:
-    """Three processes, two replicas, a data folder each. What they say goes to files."""
+    """Three processes, two replicas, a data folder each. What they say goes to files. command: by which a node starts,
+    but for its file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: Sequence[str] = NODE) -> None:
         self.folder = folder
+        self.command = command
         self.nodes = Nodes(folder, COUNT, "replicas = 2")
         self.processes: dict[int, subprocess.Popen[str]] = {}
 
@@ -50,16 +52,17 @@ class Cluster:
             with Path(file).open("a") as more:
                 more.write(ENGINE + "\n")
             with (self.folder / f"said{number}").open("a") as said:
-                self.processes[number] = subprocess.Popen([*NODE, file], stdout=subprocess.PIPE, stderr=said, text=True)
+                command = [*self.command, file]
+                self.processes[number] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
         for number in numbers:
             process = self.processes[number]
             assert process.stdout is not None
             address = process.stdout.readline().strip()
             assert address == self.nodes.clients[number], (number, address, self.said(number))
 
-    def kill(self, *numbers: int) -> None:
+    def kill(self, *numbers: int, by: int = signal.SIGKILL) -> None:
         for number in numbers:
-            os.kill(self.processes[number].pid, signal.SIGKILL)
+            os.kill(self.processes[number].pid, by)
         for number in numbers:
             self.processes[number].wait(END_S)
 
@@ -86,8 +89,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster_in(folder: Path) -> Iterator[Cluster]:
-    made = Cluster(folder)
+def cluster_in(folder: Path, command: Sequence[str] = NODE) -> Iterator[Cluster]:
+    made = Cluster(folder, command)
     try:
         made.start(*range(COUNT))
         yield made

@@ -23,9 +23,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
+from wukongs.live.header import SPOKEN, version_with
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Voter
 from wukongs.wire.packets import Handler, Packet, Peers
@@ -56,6 +58,19 @@ def check_shape(number: int, asked: object, shape: str) -> None:
         )
 
 
+def version_of(number: int, fields: Mapping[str, Any], spoken: tuple[int, int] = SPOKEN) -> int:
+    """Return the version of messages that this node and another one use. fields: of what the other one has told.
+
+    Raises: SettingsError (they have none in common)."""
+    version = version_with(fields.get("speaks"), spoken)
+    if version is None:
+        raise SettingsError(
+            f"node {number} speaks versions {fields.get('speaks')} of the messages between nodes, and this node "
+            f"{list(spoken)}: upgrade all nodes to a release that speaks one version of each first"
+        )
+    return version
+
+
 def claimed_twice(number: int) -> NodeUnavailable:
     """Return the error of a life of a node while another one is heard."""
     return NodeUnavailable(
@@ -80,11 +95,13 @@ def hello_handler(
         number, disk = packet.fields.get("node"), packet.fields.get("disk")
         if type(number) is not int or type(disk) not in (int, type(None)):
             raise DataError(f"{HELLO}: expected the number of a node and its disk, found {number!r}, {disk!r}")
+        version_of(number, packet.fields)
         check_shape(number, packet.fields.get("shape"), shape)
         known = last_life(number)
         if known is None:
-            return Packet(HELLO, {"disk": None, "is_covered": False, "is_heard": False, "is_out": False})
-        told = {"disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)}
+            nothing = {"disk": None, "is_covered": False, "is_heard": False, "is_out": False}
+            return Packet(HELLO, {**nothing, "speaks": SPOKEN})
+        told = {"speaks": SPOKEN, "disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)}
         return Packet(HELLO, {**told, "is_out": type(disk) is int and is_out(Voter(number, disk))})
 
     return answer
@@ -103,10 +120,11 @@ def next_disk(
     which stays unless the node was taken out; None: it has none.
 
     Raises NodeUnavailable (it was there before, and nobody else holds its data; another process is this node; no
-    majority answers within timeout_s seconds), SettingsError (the others have other settings of the cluster)."""
+    majority answers within timeout_s seconds), SettingsError (the others have other settings of the cluster, or no
+    version of messages in common with this one)."""
     began = time.monotonic()
     known: dict[int, int | None] = {}
-    question = Packet(HELLO, {"node": peers.me, "shape": shape, "disk": mine})
+    question = Packet(HELLO, {"node": peers.me, "shape": shape, "disk": mine, "speaks": SPOKEN})
     is_out = False
     heard_by: set[int] = set()
     needed = (len(others) + 1) // 2  # with this node itself, a majority
@@ -133,6 +151,7 @@ def next_disk(
                     (answer,) = peers.ask([(node, question)], ASK_S)
                 except NodeUnavailable:
                     continue
+                version_of(node, answer.fields)
                 is_out |= answer.fields.get("is_out") is True
                 is_new = mine is None or is_out
                 disk = _disk_in(answer, peers.me, node) if is_new else None

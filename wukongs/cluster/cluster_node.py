@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wukongs.cluster.backups import CHECKPOINT, PART, Backups
-from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler
+from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler, version_of
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.checkpoints import Checkpoints
 from wukongs.cluster.claims import CLAIM, Claims
@@ -52,7 +52,7 @@ from wukongs.cluster.times import packed, unpacked
 from wukongs.engine import engine_over
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.embedded import stats_of
-from wukongs.live.header import PROTOCOL_VERSION
+from wukongs.live.header import PROTOCOL_VERSION, SPOKEN
 from wukongs.live.journal import NoJournal
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message
@@ -190,7 +190,7 @@ class ClusterNode:
             handlers,
             self._told,
             trust=trust,
-            introduction={"shape": self._shape, "resumes": recorded is not None},
+            introduction={"shape": self._shape, "resumes": recorded is not None, "speaks": SPOKEN},
             admit=self._admit,
             open_kinds=(HELLO,),
             failed=host.fail,
@@ -369,6 +369,7 @@ class ClusterNode:
         """Raise an error if another life of a node may not be let in, after the one that was let in before.
 
         A life counts if the log has it, if there was none before, or if the one before is not heard any more."""
+        version_of(life.node, introduction.fields)
         check_shape(life.node, introduction.fields.get("shape"), self._shape)
         state = self.host.node
         disk = state.control.members[life.node].disk

@@ -12,6 +12,10 @@ from typing import Any, NoReturn, TypeAlias
 from wukongs.errors import DataError
 
 PROTOCOL_VERSION = 4
+"""The version of the frames, in each header. It stays while a header can be read."""
+SPOKEN = (4, 4)
+"""The oldest and the newest version of what messages mean that this release speaks: docs/wire.md has the rule."""
+_SAYS_NOTHING = (4, 4)
 OLDEST_LOGGED_VERSION = 1
 """Messages that a data folder's log holds are the same in all versions from this one on."""
 HEADER_BYTES_MAX = 16 << 20
@@ -26,6 +30,17 @@ def _refuse_constant(name: str) -> NoReturn:
 # Made once: json.dumps and json.loads would make them for each message, which takes longer than most messages do.
 _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _from_text = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+def version_with(told: object, spoken: tuple[int, int] = SPOKEN) -> int | None:
+    """Return the version of messages that two sides use: the newest that both speak; None: there is none.
+
+    told: the oldest and the newest that the other side speaks; None: it is of a release that does not say so."""
+    told = _SAYS_NOTHING if told is None else told
+    if not isinstance(told, list | tuple) or [type(version) for version in told] != [int, int]:
+        return None
+    newest = min(told[1], spoken[1])
+    return newest if newest >= max(told[0], spoken[0]) else None
 
 
 class MessageError(DataError):

@@ -26,6 +26,7 @@ from wukongs.errors import (
     SettingsError,
     WukongsError,
 )
+from wukongs.live.header import SPOKEN, version_with
 from wukongs.remote.kinds import (
     BUSY,
     CALL,
@@ -172,13 +173,18 @@ class Connection:
             self._channels[address] = self._open_channel(address)
         channel = self._channels[address]
         wait_s = left_s if len(set(self.addresses)) == 1 else min(left_s, max(1.0, self.silence_s / 4))
-        answer = channel.ask(Packet(CONNECT, {"version": VERSION, "client": self._client}), wait_s)
+        answer = channel.ask(Packet(CONNECT, {"version": VERSION, "client": self._client, "speaks": SPOKEN}), wait_s)
         raise_failure(answer, address)
         fields = answer.fields
         token, memory, timeout_s = fields.get("session"), fields.get("memory"), fields.get("query_timeout_s")
         is_known = isinstance(token, str) and isinstance(memory, str) and isinstance(timeout_s, int | float)
         if answer.kind != CONNECTED or not is_known:
             raise DataError(f"{address}: expected a session, found an answer '{answer.kind}'")
+        if version_with(fields.get("speaks")) is None:
+            raise DataError(
+                f"{address}: it speaks versions {fields.get('speaks')!r:.99} of the messages of clients, this client "
+                f"{list(SPOKEN)}: run a release on both sides that speaks one of the other's"
+            )
         life = fields.get("life")
         if self._life is not None and life != self._life:
             raise DataLost(

@@ -2,7 +2,7 @@
 
 | kind | fields | answered by |
 |---|---|---|
-| connect | version, client | connected: session, memory, query_timeout_s; the same session for a client that is known |
+| connect | version, client, speaks | connected: session, memory, query_timeout_s, speaks; the same session again |
 | call | session, number, done, finished, needed, method, args | answer, failed, working (then: wait), busy or lost |
 | wait | session, number | as call |
 | rows | session, result, start | rows: the next chunk of a result |
@@ -26,6 +26,7 @@
 from __future__ import annotations
 
 VERSION = 1
+"""The version of `connect`, which stays; it says which versions of the other packets a client speaks."""
 POLL_S = 2.0
 """A node answers every request within about this time, if only by saying that it is still working."""
 SILENT_S = 60.0

@@ -15,6 +15,7 @@ from functools import partial
 from queue import SimpleQueue
 
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.live.header import SPOKEN, version_with
 from wukongs.outcomes import Asked, asking
 from wukongs.remote.calls import Calls, EngineLike, InCluster
 from wukongs.remote.feeds import next_of
@@ -131,6 +132,12 @@ class Service:
                 f"this node speaks version {VERSION} of the protocol of clients, the client {version!r}: run the same "
                 "version of wukongs on both sides"
             )
+        told = packet.fields.get("speaks")
+        if version_with(told) is None:
+            raise DataError(
+                f"this node speaks versions {list(SPOKEN)} of the messages of clients, the client {told!r:.99}: run a "
+                "release on both sides that speaks one of the other's"
+            )
         if not 0 < len(client) <= CLIENT_LENGTH_MAX:
             raise DataError(f"expected the name of a client, of 1 to {CLIENT_LENGTH_MAX} letters, found {client!r:.99}")
         with self._lock:
@@ -149,6 +156,7 @@ class Service:
                 # Where outcomes of calls are known: in this session only.
                 "memory": session.token,
                 "life": self._life(),
+                "speaks": SPOKEN,
                 "query_timeout_s": self._settings.query_timeout_s,
             },
         )

@@ -10,6 +10,7 @@ from tests.clusters import PATIENT, cluster
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
+from wukongs.live.header import version_with
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
@@ -64,6 +65,47 @@ def test_an_answer_that_names_no_disk() -> None:
 def test_a_node_that_was_told_something_else_is_refused() -> None:
     with pytest.raises(SettingsError, match="node 1 starts with nodes 3, replicas 1, the nodes that are there have"):
         next_disk(Others({0: knowing(None)}), [0, 2], "nodes 3, replicas 1", 5)
+
+
+@pytest.mark.parametrize(
+    ("told", "spoken", "version"),
+    [
+        (None, (4, 4), 4),
+        (None, (4, 5), 4),
+        ([4, 4], (4, 5), 4),
+        ([4, 5], (5, 6), 5),
+        ((5, 6), (4, 5), 5),
+        ([4, 9], (1, 7), 7),
+        (None, (5, 6), None),
+        ([5, 6], (4, 4), None),
+        ([4, 4], (5, 5), None),
+        ([6, 5], (4, 9), None),
+        ("4", (4, 4), None),
+        ([4], (4, 4), None),
+        ([4, "5"], (4, 4), None),
+        ([True, 4], (1, 4), None),
+        (4, (4, 4), None),
+    ],
+)
+def test_two_sides_use_the_newest_version_that_both_speak(
+    told: object, spoken: tuple[int, int], version: int | None
+) -> None:
+    assert version_with(told, spoken) == version
+
+
+def test_a_node_that_speaks_no_version_of_the_others_is_refused() -> None:
+    with pytest.raises(
+        SettingsError, match=r"node 1 speaks versions \[5, 6\] of the messages .*, and this node \[4, 4\]"
+    ):
+        knowing(None)(Packet(HELLO, {"node": 1, "shape": SHAPE, "speaks": [5, 6]}))
+    other = Others({0: lambda _: Packet(HELLO, {"disk": None, "speaks": [5, 6]})})
+    with pytest.raises(SettingsError, match="node 0 speaks versions"):
+        next_disk(other, [0, 2], SHAPE, 5)
+
+
+def test_a_node_of_a_release_that_names_no_versions_is_let_in() -> None:
+    assert next_disk(Others({0: lambda _: Packet(HELLO, {"disk": None})}), [0, 2], SHAPE, 5) == FIRST_DISK
+    assert knowing(None)(Packet(HELLO, {"node": 1, "shape": SHAPE})).fields["disk"] is None
 
 
 def test_too_few_nodes() -> None:

@@ -106,6 +106,7 @@ def session(wire: Wire) -> Any:
     ("kind", "fields", "message"),
     [
         (kinds.CONNECT, {"version": 99, "client": "c"}, "this node speaks version 1"),
+        (kinds.CONNECT, {"version": 1, "client": "c", "speaks": [5, 6]}, "this node speaks versions [4, 4]"),
         (kinds.CONNECT, {"version": 1, "client": 7}, "expected client as a text, found 7"),
         (kinds.CALL, {"number": 1, "done": 0, "method": "__init__"}, "a client has called '__init__'"),
         (kinds.CALL, {"number": 1, "done": 0, "method": "query.__class__"}, "a client has called 'query.__class__'"),
