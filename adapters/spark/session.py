@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,9 +79,11 @@ class StartingSession:
     """A session that starts in a thread of its own, while others load what they need. Call close at the end.
 
     Raises: SettingsError (no Java of at least JAVA_MIN, or a JVM that does not start): session does; a missing Java is
-    said at once."""
+    said at once. settings: further ones of Spark."""
 
-    def __init__(self, parallelism: int = 2, master: str | None = None) -> None:
+    def __init__(
+        self, parallelism: int = 2, master: str | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         check_java()
         passed("Java check")
         # Workers run this very Python: without it they take the system's, also when the environment is not activated.
@@ -92,6 +95,9 @@ class StartingSession:
         self._settings = {**_SETTINGS, **_local_settings(parallelism, scratch.path)}
         if master is not None:
             self._settings["spark.master"] = master
+            if "127.0.0.1" not in master and "localhost" not in master:  # executors elsewhere have to find the driver
+                del self._settings["spark.driver.host"], self._settings["spark.driver.bindAddress"]
+        self._settings.update(settings or {})
         self._session: SparkSession | None = None
         self._error: Exception | None = None
         self._is_closed = False

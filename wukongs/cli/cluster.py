@@ -23,6 +23,7 @@ from typing import Any
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
 from wukongs.cli.draining import drain
+from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.wire.keys import SECRET_FILE, make_keys
@@ -44,6 +45,8 @@ _EPILOG = """examples:
   wukongs cluster --nodes 3 --replicas 2 --data-dir data
   wukongs cluster --nodes 5 --data-dir other --restore backups/monday
 
+  wukongs cluster --nodes 3 --replicas 2 --spark spark://host:7077 --base-port 7411
+
 while it runs:
   wukongs cluster start 1      bring node 1 back, which has died
 
@@ -52,6 +55,9 @@ has died it says so: to come back it needs another replica of what it held, or -
 --data-dir have acknowledged outlives them: the same command goes on with it. Node i listens to clients at port
 P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free. The nodes have a secret key in
 common, made anew each time: nobody else can reach the ports that are for other nodes.
+
+With --spark each node is a task of Spark, which runs it again whenever it ends, at the same host and with the same
+folder, if there is one. Without one, or if it is lost, the others fill it again. They end when this command does.
 """
 
 
@@ -84,6 +90,23 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="fill the new cluster from a backup, or from the data folder of an engine that has ended",
     )
+    parser.add_argument(
+        "--spark",
+        metavar="MASTER",
+        help="run the nodes on the workers of this Spark master, such as spark://host:7077; needs --base-port",
+    )
+    parser.add_argument(
+        "--hosts",
+        type=lambda text: text.split(","),
+        metavar="HOST,...",
+        help="with --spark: the host of each node, as Spark names it (default: where Spark has room)",
+    )
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        metavar="DIR",
+        help="with --spark, where hosts are not loopback: the pair of `wukongs keys DIR`, of the nodes and all clients",
+    )
     return parser
 
 
@@ -115,17 +138,24 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--replicas {options.replicas}: there are only {served} nodes")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
+    if options.spark is not None:
+        _check_for_spark(options, parser)
+        return run_on_spark(options, file_of_node)
+    if options.hosts is not None or options.keys is not None:
+        parser.error("--hosts and --keys are for --spark: nodes of this machine listen on loopback")
     if options.restore is not None:
         _check_has_data(options.restore, parser)
     count = 2 * options.nodes
     ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
     remove_folders_of_the_dead()
     with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
-        key_file = Path(folder) / SECRET_FILE
         make_keys(folder)
+        trust = [f"cluster_key_file = {json.dumps(str(Path(folder) / SECRET_FILE))}"]
+        listening = [f"tcp://127.0.0.1:{port}" for port in ports]
+        addresses_of = list(zip(listening[: options.nodes], listening[options.nodes :], strict=True))
         for number in range(options.nodes):
             file = Path(folder) / f"node{number}.toml"
-            file.write_text(_config(number, options, ports, key_file), "utf-8")
+            file.write_text(file_of_node(number, options, addresses_of, trust), "utf-8")
             cluster.start(number, file)
         addresses = cluster.wait_until_ready(START_S, served)
         if addresses is not None and options.restore is not None:
@@ -136,6 +166,15 @@ def main(argv: Sequence[str]) -> int:
                 say("".join(address + "\n" for address in addresses))
                 cluster.wait()
     return cluster.status
+
+
+def _check_for_spark(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    if not options.base_port:
+        parser.error("--spark: name the ports too, with --base-port")
+    if options.restore is not None:
+        parser.error("--spark: start the cluster, then fill it with `wukongs restore --server URL FOLDER`")
+    if options.hosts is not None and len(options.hosts) != options.nodes:
+        parser.error(f"--hosts: expected {options.nodes} hosts, one for each node, found {len(options.hosts)}")
 
 
 def _check_has_data(folder: Path, parser: argparse.ArgumentParser) -> None:
@@ -164,8 +203,12 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def _config(number: int, options: argparse.Namespace, ports: Sequence[int], key_file: Path) -> str:
-    """Return the file of one node. json writes strings as TOML reads them."""
+def file_of_node(
+    number: int, options: argparse.Namespace, addresses: Sequence[tuple[str, str]], trust: Sequence[str]
+) -> str:
+    """Return the file of one node. addresses: each node's, for clients and others; trust: the lines of [trust].
+
+    json writes strings as TOML reads them."""
     lines = [f"number = {number}", f"replicas = {options.replicas}"]
     if options.data_dir is not None:
         lines.append(f"data_dir = {json.dumps(str(options.data_dir.absolute() / f'node{number}'))}")
@@ -173,10 +216,9 @@ def _config(number: int, options: argparse.Namespace, ports: Sequence[int], key_
         lines.append(f"spares = {options.spares}")
     if options.silence is not None:
         lines.append(f"silence_s = {options.silence}")
-    for clients, peers in zip(ports[: options.nodes], ports[options.nodes :], strict=True):
-        lines += ["[[node]]", f'clients = "tcp://127.0.0.1:{clients}"', f'peers = "tcp://127.0.0.1:{peers}"']
-    lines += ["[trust]", f"cluster_key_file = {json.dumps(str(key_file))}"]
-    return "\n".join(lines) + "\n"
+    for clients, peers in addresses:
+        lines += ["[[node]]", f'clients = "{clients}"', f'peers = "{peers}"']
+    return "\n".join([*lines, "[trust]", *trust]) + "\n"
 
 
 class _Cluster:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -50,7 +50,7 @@ spark.stop()
 
 
 @contextmanager
-def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
+def daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
     """Run a class of Spark's in a JVM of its own, which ends with the block; give the file of its log."""
     import pyspark
 
@@ -79,7 +79,7 @@ def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
                 process.wait()
 
 
-def _said(log: Path, pattern: str) -> str:
+def said(log: Path, pattern: str) -> str:
     """Wait until a log says something; return the first group."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
@@ -88,6 +88,21 @@ def _said(log: Path, pattern: str) -> str:
             return found[1]
         time.sleep(0.2)
     raise AssertionError(log.read_text("utf-8", "replace")[-2000:])
+
+
+@contextmanager
+def standalone(folder: Path, cores: Sequence[int]) -> Iterator[str]:
+    """Start a master, and a worker for each number of cores; give the address of the master."""
+    kind = "org.apache.spark.deploy"
+    at = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    with ExitStack() as stack:
+        log = stack.enter_context(daemon(folder, "master", f"{kind}.master.Master", *at))
+        master = said(log, r"Starting Spark master at (spark://\S+)")
+        for number, count in enumerate(cores):
+            own = ("--cores", str(count), "--memory", f"{count}g", "--work-dir", str(folder / f"work{number}"))
+            log = stack.enter_context(daemon(folder, f"worker{number}", f"{kind}.worker.Worker", *at, *own, master))
+            said(log, r"(Successfully registered with master)")
+        yield master
 
 
 def test_two_workers_of_a_standalone_master_write_and_read(tmp_path: Path) -> None:
@@ -105,14 +120,7 @@ def test_two_workers_of_a_standalone_master_write_and_read(tmp_path: Path) -> No
         engine.stream(STREAM, batch_ms=100)
         engine.load(_triples(tmp_path))
         address = stack.enter_context(served(engine, Settings(), ingest_of(engine)))
-        kind = "org.apache.spark.deploy"
-        at = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        log = stack.enter_context(_daemon(tmp_path, "master", f"{kind}.master.Master", *at))
-        master = _said(log, r"Starting Spark master at (spark://\S+)")
-        for number in range(2):
-            own = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"work{number}"))
-            log = stack.enter_context(_daemon(tmp_path, f"worker{number}", f"{kind}.worker.Worker", *at, *own, master))
-            _said(log, r"(Successfully registered with master)")
+        master = stack.enter_context(standalone(tmp_path, (1, 1)))
         source = str(Path(PROJECT, "src"))
         done = subprocess.run(
             [sys.executable, "-c", DRIVER, master, address, str(tmp_path / "in"), str(tmp_path / "checkpoint"), source],

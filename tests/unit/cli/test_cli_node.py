@@ -450,9 +450,11 @@ def test_the_files_of_the_nodes(tmp_path: Path) -> None:
     )
     files = []
     make_keys(tmp_path)
+    addresses = [(f"tcp://127.0.0.1:{7000 + number}", f"tcp://127.0.0.1:{7003 + number}") for number in range(3)]
+    trust = [f'cluster_key_file = "{tmp_path / SECRET_FILE}"']
     for number in range(3):
         file = tmp_path / f"{number}.toml"
-        file.write_text(cluster._config(number, options, range(7000, 7006), tmp_path / SECRET_FILE))
+        file.write_text(cluster.file_of_node(number, options, addresses, trust))
         files.append(load_node_config(file))
     assert [file.number for file in files] == [0, 1, 2]
     assert {file.nodes for file in files} == {files[0].nodes}
