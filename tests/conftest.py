@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if any(hasattr(getattr(item, "module", None), name) for name in ("given", "fuzzed", "scaled")):
             item.add_marker("examples")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of garbage collections: a third of the time of short tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
