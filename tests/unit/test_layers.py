@@ -99,15 +99,16 @@ def imports_of(source: str, package: str) -> list[Import]:
                 Import(full if is_module(full := f"{module}.{alias.name}") else module, node.lineno, at_top)
                 for alias in node.names
             )
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             for statement in node.body:
                 visit(statement, False)
             for statement in node.orelse:
                 visit(statement, at_top)
         else:
-            inner = at_top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inner = at_top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             for child in ast.iter_child_nodes(node):
-                visit(child, inner)
+                if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):  # no expression imports anything
+                    visit(child, inner)
 
     visit(ast.parse(source), True)
     return found
