@@ -51,4 +51,9 @@ def fuzzed(max_examples: int, steps: int = 50) -> settings:
 
 def first_and_slow(values: Iterable[Any]) -> list[Any]:
     """Give values for pytest.mark.parametrize. The first one is in the fast tier, all are in the others."""
-    return [value if at == 0 else pytest.param(value, marks=pytest.mark.slow) for at, value in enumerate(values)]
+    return [value if at == 0 else slow(value) for at, value in enumerate(values)]
+
+
+def slow(*values: Any) -> Any:
+    """Give the values of one case for pytest.mark.parametrize, which is left out of the fast tier."""
+    return pytest.param(*values, marks=pytest.mark.slow)

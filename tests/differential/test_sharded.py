@@ -18,7 +18,7 @@ from tests.differential.spec_cases import PREFIXES, Case
 from tests.differential.spec_cases.forms import FORMS
 from tests.differential.spec_cases.groups import GROUPS
 from tests.differential.spec_cases.patterns import PATTERNS
-from tests.fuzz import TIER, fuzzed, scaled
+from tests.fuzz import TIER, first_and_slow, fuzzed, scaled
 from tests.fuzzing import answers
 from tests.fuzzing.graphs import Data, nquads, random_data
 from tests.fuzzing.queries import random_query, text_of
@@ -177,7 +177,7 @@ def test_whole_graphs_come_out(tmp_path: Path) -> None:
                 assert sorted(ours.read_text().splitlines()) == sorted(whole.read_text().splitlines())
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", first_and_slow([1, 0, 2]))
 def test_firings(number: int) -> None:
     """Windows are whole on each node, the stored graph is divided; whatever a query reads of both, its windows are
     those of the engine that holds all."""

@@ -17,6 +17,7 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, cluster, cut_off
 from tests.failing_disk import CountingDisk, FullDisk
+from tests.fuzz import first_and_slow, slow
 from tests.inside import core_of
 from wukongs.durable import content
 from wukongs.errors import CorruptionError, StorageError
@@ -142,7 +143,7 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Quads]:
     return folder, before
 
 
-@pytest.mark.parametrize(("node_count", "replica_count"), [(2, 1), (3, 2), (5, 2)])
+@pytest.mark.parametrize(("node_count", "replica_count"), [(3, 2), slow(2, 1), slow(5, 2)])
 def test_it_is_restored_into_another_number_of_nodes(
     backup: tuple[Path, Quads], node_count: int, replica_count: int
 ) -> None:
@@ -197,7 +198,7 @@ def test_an_engine_moves_into_a_cluster_and_back(tmp_path: Path) -> None:
         check_new_blank_nodes(engine)
 
 
-@pytest.mark.parametrize(("node_count", "replica_count"), [(3, 1), (2, 2)])
+@pytest.mark.parametrize(("node_count", "replica_count"), [(2, 2), slow(3, 1)])
 def test_a_backup_is_the_graph_at_one_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_count: int, replica_count: int
 ) -> None:
@@ -243,7 +244,7 @@ def test_a_backup_is_the_graph_at_one_snapshot(
     assert inserted, "nothing went on meanwhile"
 
 
-@pytest.mark.parametrize("late", [0, 1, 2])
+@pytest.mark.parametrize("late", first_and_slow([1, 0, 2]))
 def test_a_node_that_is_asked_late_gives_the_same_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int
 ) -> None:

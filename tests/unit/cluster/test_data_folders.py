@@ -51,7 +51,7 @@ def checkpoint(node: ClusterNode) -> None:
     node.checkpoints.make()
 
 
-@pytest.mark.parametrize("checkpoints", ["none", "some", "all"])
+@pytest.mark.parametrize("checkpoints", first_and_slow(["some", "none", "all"]))
 def test_everything_is_there_again(tmp_path: Path, checkpoints: str) -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
         engine = nodes[0].engine

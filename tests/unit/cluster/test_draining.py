@@ -14,6 +14,7 @@ import pytest
 import wukongs
 from tests.clusters import READY_S, cluster, cut_off, start_again
 from tests.faults.test_nodes_come_back import QUERY, Told, in_time
+from tests.fuzz import slow
 from tests.unit.cluster.test_fetching_ahead import before, held
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
@@ -65,7 +66,7 @@ def begun(of: Told) -> None:
     of.update(1, f"DELETE WHERE {{ <{EX}x3> ?p ?o }}")
 
 
-@pytest.mark.parametrize(("node_count", "replica_count", "spare_count"), [(3, 2, 1), (3, 2, 2), (2, 1, 1)])
+@pytest.mark.parametrize(("node_count", "replica_count", "spare_count"), [(3, 2, 1), slow(3, 2, 2), slow(2, 1, 1)])
 def test_spares_take_a_nodes_place_and_then_it_may_go(node_count: int, replica_count: int, spare_count: int) -> None:
     with told(node_count, replica_count, spare_count) as of:
         begun(of)
@@ -335,6 +336,7 @@ def test_a_node_that_holds_nothing_refuses_reads_that_would_miss_rows() -> None:
         in_time(lambda: of.nodes[0].engine.settle(WAIT_S))
 
 
+@pytest.mark.slow
 def test_a_small_cluster_with_clashing_hashes() -> None:
     with cluster(3, 1, settings=Settings(hash_bits=11), spare_count=1) as nodes, wukongs.Engine() as engine:
         for number in range(300):

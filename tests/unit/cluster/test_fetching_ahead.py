@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.clusters import READY_S, cluster, start_again
+from tests.fuzz import first_and_slow
 from wukongs.cluster import joining
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
@@ -178,7 +179,7 @@ def test_others_write_while_a_node_fetches(monkeypatch: pytest.MonkeyPatch) -> N
         written.check()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_and_slow(range(3)))
 def test_a_node_has_what_has_changed_while_it_fetched(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "LITTLE_ROWS", 0)
     monkeypatch.setattr(joining, "ROUNDS_MAX", 4)

@@ -11,6 +11,7 @@ import wukongs
 from tests.clusters import PATIENT, cluster, start_again
 from tests.engine_helpers import EX, at, names, register_text, subjects, windows
 from tests.faults.test_lost_nodes import in_time, wait_until_out
+from tests.fuzz import slow
 from tests.oracles.lateness import Arrivals
 from tests.unit.cluster.test_idleness import of_stream, soon
 from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
@@ -57,7 +58,10 @@ def pushed(node: ClusterNode, arrivals: Arrivals, call: list[tuple[str, int]]) -
     assert count == len(arrivals.on_time) - before
 
 
-@pytest.mark.parametrize(("node_count", "replica_count"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+@pytest.mark.parametrize(
+    ("node_count", "replica_count"),
+    [(1, 1), (2, 2), slow(2, 1), slow(3, 2)],
+)
 def test_random_arrivals_are_judged_as_one_after_the_other(node_count: int, replica_count: int) -> None:
     draw, arrivals = random.Random(node_count), Arrivals(LATENESS_MS)
     with cluster(node_count, replica_count, silence_pulses_max=PATIENT) as nodes:

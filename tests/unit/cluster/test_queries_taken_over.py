@@ -11,6 +11,7 @@ import pytest
 
 import wukongs
 from tests.clusters import READY_S, cluster, start_again
+from tests.fuzz import first_and_slow, slow
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.csparql.warnings import STORED
 from wukongs.engine import Engine
@@ -117,8 +118,8 @@ def same(found: dict[int, Rows], expected: dict[int, Rows], from_ms: int) -> Non
     assert all(expected[end_ms] == rows for end_ms, rows in found.items())
 
 
-@pytest.mark.parametrize("taken", [0, 4])
-@pytest.mark.parametrize("what", ["RSTREAM", "ISTREAM", "DSTREAM"])
+@pytest.mark.parametrize("taken", [0, slow(4)])
+@pytest.mark.parametrize("what", ["RSTREAM", "ISTREAM", slow("DSTREAM")])
 def test_another_node_fires_the_windows_that_readers_lack(what: str, taken: int) -> None:
     with told() as of:
         of.push(4)
@@ -187,11 +188,12 @@ def test_windows_whose_slices_are_gone_are_told_as_a_gap() -> None:
         same(windows, expected, gap.to_ms + 1)
 
 
-def test_queries_are_spread_and_each_fires_on() -> None:
+@pytest.mark.parametrize("count", first_and_slow([6, 20]))
+def test_queries_are_spread_and_each_fires_on(count: int) -> None:
     """Some in a group of their shape, some alone."""
     with told() as of:
         of.push(4)
-        names = [f"q{number}" for number in range(20)]
+        names = [f"q{number}" for number in range(count)]
         here = {name: of.nodes[2].engine.register(text(name=name)) for name in names}
         beside = {name: of.engine.register(text(name=name)) for name in names}
         of.push(20)
