@@ -19,22 +19,20 @@ def read_names(folder: Path) -> set[str]:
     """Return the names that the code in a folder reads, each outside of what it defines: variables and attributes."""
     found: set[str] = set()
     for path in folder.rglob("*.py"):
-        found |= set(_read_in(ast.parse(path.read_text("utf-8")), frozenset()))
+        waiting: list[tuple[ast.AST, frozenset[str]]] = [(ast.parse(path.read_text("utf-8")), frozenset())]
+        while waiting:
+            node, inside = waiting.pop()
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                inside |= {node.name}
+            name = None
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                name = node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                name = node.attr
+            if name is not None and name not in inside:
+                found.add(name)
+            waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
     return found
-
-
-def _read_in(node: ast.AST, inside: frozenset[str]) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        inside |= {node.name}
-    name = None
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        name = node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-        name = node.attr
-    if name is not None and name not in inside:
-        yield name
-    for child in ast.iter_child_nodes(node):
-        yield from _read_in(child, inside)
 
 
 def quoted(text: str) -> set[str]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.failing_disk import CountingDisk, Crash, CrashingDisk, FullDisk
+from tests.fuzz import first_and_slow
 from tests.unit.cluster.wires import STREAM, encoded
 from wukongs.cluster.feeding import pieces_packet
 from wukongs.cluster.node_disk import MET, NODE_FILE, NodeDisk, NodeFolder, Note, Owner
@@ -167,7 +168,8 @@ def test_a_disk_is_full_at_any_step(tmp_path: Path) -> None:
         again.disk.close()
 
 
-def test_the_log_is_torn_at_any_byte_of_its_last_records(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", first_and_slow([5, 1]))
+def test_the_log_is_torn_at_any_byte_of_its_last_records(tmp_path: Path, step: int) -> None:
     life = Life(tmp_path / "whole", CountingDisk())
     life.disk.begin()
     life.add()
@@ -178,7 +180,7 @@ def test_the_log_is_torn_at_any_byte_of_its_last_records(tmp_path: Path) -> None
     life.add()
     life.disk.close()
     whole = log.read_bytes()
-    for size in range(safe_bytes, len(whole) + 1):
+    for size in range(safe_bytes, len(whole) + 1, step):
         folder = tmp_path / f"{size}"
         (folder / "log").mkdir(parents=True)
         (folder / NODE_FILE).write_bytes((tmp_path / "whole" / NODE_FILE).read_bytes())

@@ -12,7 +12,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import at, rows
-from tests.fuzz import first_and_slow
+from tests.fuzz import slow
 
 STREAM = "http://ex/s"
 OTHER = "http://ex/other"
@@ -76,9 +76,9 @@ def answers(folder: Path) -> Any:
         return declared, stored, queries, told
 
 
-@pytest.mark.parametrize("leave", first_and_slow([closed, killed]))
+@pytest.mark.parametrize(("leave", "places"), [(closed, 6), slow(closed, PLACES), slow(killed, PLACES)])
 def test_a_byte_that_has_changed_is_named_or_harmless(
-    leave: Callable[[wukongs.Engine, Path, Path], int], tmp_path: Path
+    leave: Callable[[wukongs.Engine, Path, Path], int], places: int, tmp_path: Path
 ) -> None:
     folder = tmp_path / "folder"
     engine = wukongs.Engine(tmp_path / "first", settings=SETTINGS)
@@ -92,7 +92,7 @@ def test_a_byte_that_has_changed_is_named_or_harmless(
     harmless, named = 0, 0
     for file in files:
         size = log_size if folder / file == last_segment(folder) else (folder / file).stat().st_size
-        for place in sorted({0, size - 1, *(rng.randrange(size) for _ in range(PLACES))}) if size else ():
+        for place in sorted({0, size - 1, *(rng.randrange(size) for _ in range(places))}) if size else ():
             altered = tmp_path / "altered"
             shutil.copytree(folder, altered)
             data = bytearray((altered / file).read_bytes())
