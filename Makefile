@@ -63,8 +63,8 @@ test-ci: SEED := $(shell tree=$$(git rev-parse --short=4 HEAD^{tree} 2>/dev/null
 endif
 AGAIN := $(MAKE) --no-print-directory SEED=$(SEED)
 
-# A third of its time is waiting, for processes and clusters: so three at a time on two cores.
-test: WORKERS := 3
+# A third of its time is waiting, for processes and clusters: so four at a time on two cores.
+test: WORKERS := 4
 test: $(READY)
 	@$(PYTEST) -m 'not slow'
 
