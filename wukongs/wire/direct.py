@@ -2,8 +2,8 @@
 reads them, and a thread a connection answers; ZeroMQ has threads of its own on both sides, which a question and its
 answer would wake.
 
-* Who is let in is offered a port, a secret of its own, and, where there are keys, the certificate of that port. These
-  come over ZeroMQ, so they come from who has the key, and nobody else reads them.
+* A node or client that is let in is offered a port, a secret of its own, and, where there are keys, the certificate of
+  that port. These come over ZeroMQ, so they come from the holder of the key, and nobody else reads them.
 * Where there are keys a connection speaks TLS, and only to the holder of that certificate, made anew for each
   life of a node. The other side says the secret first. A connection without that is shut after HANDSHAKE_S, or when it
   says more; at most UNPROVEN_MAX are at it.
