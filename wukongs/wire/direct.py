@@ -9,7 +9,7 @@ answer would wake.
   says more; at most UNPROVEN_MAX are at it.
 * A message: uint32 the number of bytes that follow; uint32 the number of frames; uint32 the length of each; the frames.
   All little endian. There is one question at a time, and then its answer.
-* What cannot be reached in this way is asked over ZeroMQ.
+* A node that cannot be reached in this way is asked over ZeroMQ.
 """
 
 from __future__ import annotations
