@@ -68,19 +68,24 @@ class SparkNodes:
         self._is_over.set()
         self._starting.close()
 
-    def hosts(self, timeout_s: float) -> list[str]:
-        """Wait for as many executors as nodes; return their hosts, in order.
+    def hosts(self, timeout_s: float, stopped: threading.Event) -> list[str] | None:
+        """Wait for as many executors as nodes; return their hosts, in order. None: it was stopped before.
 
         Raises: NodeUnavailable (there are fewer after timeout_s seconds), SettingsError (Spark does not start)."""
-        context = self._starting.session().sparkContext
+        found: list[str] = []
         deadline = time.monotonic() + timeout_s
-        while len(found := _executor_hosts(context)) < self._count:
-            if self._is_over.wait(_LOOK_S) or time.monotonic() >= deadline:
-                raise NodeUnavailable(
-                    f"Spark has given {len(found)} executors of one core and 512 MB within {timeout_s:g} s, and "
-                    f"{self._count} are needed: have its workers so many free cores?"
-                )
-        return found
+        while time.monotonic() < deadline:
+            if stopped.is_set():
+                return None
+            if self._starting.is_up(_LOOK_S):
+                found = _executor_hosts(self._starting.session().sparkContext)
+                if len(found) >= self._count:
+                    return found
+                time.sleep(_LOOK_S)
+        raise NodeUnavailable(
+            f"Spark has given {len(found)} executors of one core and 512 MB within {timeout_s:g} s, and {self._count} "
+            "are needed: have its workers so many free cores?"
+        )
 
     def run(self, setups: Sequence[NodeSetup]) -> None:
         """Begin to run nodes, each in a job of its own, until this is closed."""

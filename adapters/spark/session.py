@@ -156,6 +156,9 @@ class StartingSession:
             passed("session")
         except Exception as error:
             self._error = self.explained(error)
+            master = self._settings["spark.master"]
+            if not isinstance(self._error, WukongsError) and not master.startswith("local"):
+                self._error = SettingsError(f"{master}: Spark does not start there: is it a master that runs?")
         finally:
             self._is_up.set()
 

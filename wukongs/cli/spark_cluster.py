@@ -31,10 +31,11 @@ def run_on_spark(options: argparse.Namespace, file_of: FileOf) -> int:
     """Run the nodes until a signal. Raises: SettingsError, NodeUnavailable (they do not start in time)."""
     from wukongs.adapters.spark.nodes import NodeSetup, SparkNodes
 
-    stopped = _Stopped()
-    with SparkNodes(options.spark, options.nodes) as nodes:
-        stopped.watch_signals()
-        hosts = hosts_of_nodes(nodes.hosts(START_S), options.hosts, options.data_dir is not None)
+    with _Stopped() as stopped, SparkNodes(options.spark, options.nodes) as nodes:
+        found = nodes.hosts(START_S, stopped.event)
+        if found is None:
+            return stopped.status
+        hosts = hosts_of_nodes(found, options.hosts, options.data_dir is not None)
         addresses, files = files_of_nodes(hosts, options, file_of)
         nodes.run([NodeSetup(number, host, files[number]) for number, host in enumerate(hosts)])
         if _serve(addresses[: options.nodes - options.spares], options.keys, stopped):
@@ -122,11 +123,17 @@ class _Stopped:
     def __init__(self) -> None:
         self.event = threading.Event()
         self.status = DONE
+        self._before: dict[int, Any] = {}
 
-    def watch_signals(self) -> None:
+    def __enter__(self) -> _Stopped:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, self._stop)
+                self._before[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _stop(self, number: int, _: Any) -> None:
         self.status = INTERRUPTED if number == signal.SIGINT else DONE

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.conftest import Ran
+from wukongs.adapters.spark import session
 from wukongs.cli import cluster
 from wukongs.cli.spark_cluster import files_of_nodes, hosts_of_nodes
 from wukongs.cluster.node_config import load_node_config
@@ -40,6 +41,20 @@ def test_options_that_do_not_fit(ran: Ran, arguments: tuple[str, ...], message: 
     status, _, said = ran("cluster", "--nodes", "3", *arguments)
     assert status == 2
     assert message in said
+
+
+@pytest.mark.spark
+def test_a_master_that_is_not_there_is_named(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark itself tries for a minute, and says so over many lines."""
+
+    def fails(_: object) -> None:
+        raise RuntimeError("all masters are unresponsive")
+
+    monkeypatch.setattr(session, "is_plain", lambda: False)  # so that no JVM is started
+    monkeypatch.setattr(session.StartingSession, "_started", fails)
+    status, out, said = ran("cluster", "--nodes", "3", *SPARK)
+    assert (status, out) == (2, "")
+    assert said == "wukongs: spark://host:7077: Spark does not start there: is it a master that runs?\n"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.7", "node7", "fd00::7"])
