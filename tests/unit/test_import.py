@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -52,13 +52,19 @@ def test_an_engine_loads_no_library_that_a_plain_query_does_not_need() -> None:
 
 
 def test_help_is_there_at_once() -> None:
+    """By the processor's time: beside other tests it waits."""
+
+    def used_s() -> float:
+        used = os.times()
+        return used.children_user + used.children_system
+
     command = [sys.executable, "-m", "wukongs", "--help"]
     subprocess.run(command, capture_output=True, check=True)
     seconds = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = used_s()
         subprocess.run(command, capture_output=True, check=True)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(used_s() - start)
     assert min(seconds) <= 0.3
 
 
