@@ -26,11 +26,13 @@ REACH_S = 5.0
 
 
 class Question(NamedTuple):
-    """name: the node's name in errors; frames: a packet with this sequence number; on_stranger: called when the node
-    refuses it since it does not know the asker."""
+    """name: the node's name in errors; address: of the lines over which it may be asked; connect: makes one more of
+    these, or one to another address of the node; frames: a packet with this sequence number; on_stranger: called when
+    the node refuses it since it does not know the asker."""
 
     name: str
     address: str
+    connect: Callable[[], AskingLine]
     sequence: int
     frames: Sequence[Frame]
     on_stranger: Callable[[], object] = lambda: None
@@ -39,8 +41,8 @@ class Question(NamedTuple):
 class Asker:
     """Connections to any number of addresses, made as they are needed and kept; at most asks_max asks at a time."""
 
-    def __init__(self, connect: Callable[[str], AskingLine], traffic: WireTraffic, asks_max: int) -> None:
-        self._connect, self._traffic = connect, traffic
+    def __init__(self, traffic: WireTraffic, asks_max: int) -> None:
+        self._traffic = traffic
         self._permits = threading.BoundedSemaphore(asks_max)
         self._asks_max = asks_max
         self._lock = threading.Lock()
@@ -64,7 +66,7 @@ class Asker:
         lines: list[AskingLine] = []
         waiting: dict[int, AskingLine] = {}
         try:
-            lines.extend(self._borrow(question.address) for question in questions)
+            lines.extend(map(self._borrow, questions))
             waiting = dict(enumerate(lines))
             unreached = self._send(questions, waiting, deadline_s, timeout_s)
             meanwhile()
@@ -153,17 +155,17 @@ class Asker:
         if self._is_closed:
             raise NodeUnavailable(f"{question.name}: this side was closed before the answer came")
 
-    def _borrow(self, address: str) -> AskingLine:
+    def _borrow(self, question: Question) -> AskingLine:
         with self._lock:
             if self._is_closed:
-                raise NodeUnavailable(f"{address}: this side is closed")
-            idle = self._idle.get(address)
+                raise NodeUnavailable(f"{question.address}: this side is closed")
+            idle = self._idle.get(question.address)
             while idle:
                 line = idle.pop()
                 if line.is_connected():
                     return line
                 line.close()
-        return self._connect(address)
+        return question.connect()
 
     def _give_back(self, line: AskingLine, is_good: bool) -> None:
         with self._lock:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from functools import partial
 
 from wukongs.errors import WukongsError
 from wukongs.wire.asking import Asker, Question
 from wukongs.wire.client_socket import PER_CLIENT_MAX
 from wukongs.wire.codec import ASK, to_frames
-from wukongs.wire.direct import DIRECT, Way
+from wukongs.wire.direct import DIRECT, Offer, Way
 from wukongs.wire.packets import Packet
 from wukongs.wire.traffic import WireTraffic
 from wukongs.wire.transport import AskingLine, Line, check_address
@@ -37,7 +38,7 @@ class ClientChannel:
         self.traffic = WireTraffic()
         self._keys, self._way = keys, Way(self._name)
         self._is_known = self._is_offered = False
-        self._asker = Asker(self._connect, self.traffic, PER_CLIENT_MAX)
+        self._asker = Asker(self.traffic, PER_CLIENT_MAX)
 
     def ask(self, packet: Packet, timeout_s: float) -> Packet:
         """Return the node's answer.
@@ -47,23 +48,23 @@ class ClientChannel:
         if self._is_known and (not self._is_offered or self._way.needs_offer()):
             self._is_offered = True
             try:
-                self._way.take(self._ask(self.address, Packet(DIRECT), min(timeout_s, OFFER_S)), self.address)
+                self._way.take(self._ask(None, Packet(DIRECT), min(timeout_s, OFFER_S)), self.address)
             except WukongsError:  # of an older version, or with much to do
                 self._way.give_up()
-        offer = self._way.offer
-        answer = self._ask(self.address if offer is None else offer.address, packet, timeout_s)
+        answer = self._ask(self._way.offer, packet, timeout_s)
         self._is_known = True
         return answer
 
-    def _ask(self, address: str, packet: Packet, timeout_s: float) -> Packet:
+    def _ask(self, offer: Offer | None, packet: Packet, timeout_s: float) -> Packet:
         sequence = next(self._sequences)
+        address = self.address if offer is None else offer.address
         frames = to_frames(packet, ASK, sequence, self._name, self._token)
-        return self._asker.ask([Question(self.address, address, sequence, frames)], timeout_s)[0]
+        question = Question(self.address, address, partial(self._connect, offer), sequence, frames)
+        return self._asker.ask([question], timeout_s)[0]
 
-    def _connect(self, address: str) -> AskingLine:
-        offer = self._way.offer
-        line = None if offer is None or address != offer.address else self._way.connect(offer)
-        return line or Line(self.address, self._keys)
+    def _connect(self, offer: Offer | None) -> AskingLine:
+        line = None if offer is None else self._way.connect(offer)
+        return Line(self.address, self._keys) if line is None else line
 
     def close(self) -> None:
         """Close the connections; may be called again. A caller that waits for an answer gets NodeUnavailable."""

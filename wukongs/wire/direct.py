@@ -118,7 +118,8 @@ class Way:
             line = DirectLine(offer, self._me, self._is_heard)
         except NodeUnavailable as error:
             log.debug("asked over ZeroMQ: %s", error)
-            self.give_up()
+            if self.offer is offer:  # else there is another one by now
+                self.give_up()
             return None
         self.failures = 0
         return line

@@ -34,7 +34,7 @@ from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, Sender, packet_of, read_packet_header, to_frames
 from wukongs.wire.descriptors import Lack, is_lack
-from wukongs.wire.direct import DIRECT, Way, open_port
+from wukongs.wire.direct import DIRECT, Offer, Way, open_port
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
@@ -135,7 +135,7 @@ class Network:
         ]
         self.gate = (trust or Trust()).read()
         self._exhausted, self._lack = exhausted, Lack()
-        self._askers = [Asker(self._connect_to_ask, self.traffic, asks_max) for _ in levels]
+        self._askers = [Asker(self.traffic, asks_max) for _ in levels]
         self._socket = BoundSocket(
             address,
             self._receive,
@@ -356,12 +356,9 @@ class Network:
         self._lack.end()
         return line
 
-    def _connect_to_ask(self, address: str) -> AskingLine:
-        for peer in self._peers.values():
-            offer = peer.way.offer
-            if offer is not None and offer.address == address:
-                return peer.way.connect(offer) or self._connect(peer.address)
-        return self._connect(address)
+    def _connect_to_ask(self, peer: _Peer, offer: Offer | None) -> AskingLine:
+        line = None if offer is None else peer.way.connect(offer)
+        return self._connect(peer.address) if line is None else line
 
     def _is_let_in(self, sender: Sender) -> bool:
         return isinstance(sender, tuple) and sender[0] in self._peers and self._replays.life_of(sender[0]) == sender
@@ -400,7 +397,8 @@ class Network:
 
         offer = peer.way.offer if packet.kind not in self._open_kinds and packet.kind != INTRODUCE else None
         address = peer.address if offer is None else offer.address
-        return Question(name, address, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
+        connect = partial(self._connect_to_ask, peer, offer)
+        return Question(name, address, connect, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
 
     def _receive(self, peer: bytes, frames: list[Frame]) -> None:
         self.traffic.received(frames)

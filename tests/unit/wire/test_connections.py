@@ -8,7 +8,6 @@ import errno
 import resource
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -221,7 +220,13 @@ def test_a_socket_closes_while_strangers_are_connected(served: Served) -> None:
 
 
 def test_no_descriptor_for_another_connection_ends_it_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "LACK_S", 0.05)
+    now_s = 0.0
+
+    def pass_by(s: float) -> None:
+        nonlocal now_s
+        now_s += s
+
+    monkeypatch.setattr(descriptors.time, "monotonic", lambda: now_s)
     of_a_socket = Connections(has_keys=True, connections_max=10)
     of_a_socket.refused(errno.ECONNABORTED)
     of_a_socket.refused(errno.ECONNABORTED)
@@ -229,11 +234,11 @@ def test_no_descriptor_for_another_connection_ends_it_by_name(monkeypatch: pytes
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
         of_a_socket.opened(one.fileno())  # there are some again
     of_a_socket.refused(errno.EMFILE)
-    time.sleep(0.06)
+    pass_by(1.2)
     of_a_socket.refused(errno.EMFILE)  # again, after a while without any
-    time.sleep(0.03)
+    pass_by(0.6)
     of_a_socket.refused(errno.EMFILE)
-    time.sleep(0.03)
+    pass_by(0.6)
     with pytest.raises(NodeUnavailable, match=r"no file descriptor left for one more connection: .*ulimit -n"):
         of_a_socket.refused(errno.EMFILE)
 

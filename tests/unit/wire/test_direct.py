@@ -195,6 +195,21 @@ def test_what_cannot_be_reached_directly_is_asked_over_zeromq(
     assert asker._peers[1].way.failures == 2
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_offer_that_is_gone_when_it_is_needed_is_of_no_harm(pair: tuple[Network, Network], is_there: bool) -> None:
+    asker, answering = pair
+    asker.ask([(1, marked())], 20)
+    for pool in asker._askers:
+        pool.keep_only(set())
+    if not is_there:
+        answering._direct.close()
+    question = asker._question(1, marked(), [])
+    asker._peers[1].way.offer = None
+    assert question.address.startswith("direct://")
+    assert asker._askers[0].ask([question], 20)[0].kind == "echo"
+    assert asker._peers[1].way.failures == 0
+
+
 def test_a_port_that_takes_connections_and_says_nothing_holds_up_one_question_shortly(
     pair: tuple[Network, Network], monkeypatch: pytest.MonkeyPatch
 ) -> None:
