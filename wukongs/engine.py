@@ -26,6 +26,7 @@ from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
+from wukongs.live.running import RunningQuery
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, named, push_many
 from wukongs.live.table_change import TableChange
@@ -412,6 +413,15 @@ class Engine:
     def queries(self) -> list[RegisteredQuery]:
         """Return the registered queries."""
         return list(self._backend.queries())
+
+    def running(self) -> list[RunningQuery]:
+        """Return the one-shot queries that run now, the oldest first. Of a cluster: those of the node that is asked."""
+        return self._core.running.list()
+
+    def kill(self, number: int) -> None:
+        """End a one-shot query, by its number of running(): it raises QueryKilled where it was asked, once it comes to
+        look. Raises StreamError (no such query runs)."""
+        self._core.running.kill(number)
 
     def streams(self) -> list[str]:
         """Return the IRIs of the declared streams."""

@@ -117,6 +117,10 @@ class QueryTimeout(WukongsError):
     """A query, an update or a firing that ran longer than it may."""
 
 
+class QueryKilled(WukongsError):
+    """A one-shot query that somebody has ended with Engine.kill."""
+
+
 class BudgetExceeded(WukongsError):
     """A query that would hold more rows or bytes than its budget."""
 

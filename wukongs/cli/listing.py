@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from wukongs.cli import DONE, say
@@ -20,10 +21,13 @@ _QUERIES_EPILOG = """examples:
   wukongs queries list --server tcp://127.0.0.1:7411 --format json
   wukongs queries pause --server tcp://127.0.0.1:7411 traffic
   wukongs queries close --server tcp://127.0.0.1:7411 traffic
+  wukongs queries running --server tcp://127.0.0.1:7411
+  wukongs queries kill --server tcp://127.0.0.1:7411 12
 
 list is done if nothing else is said. A query that is closed is gone, whoever has registered it; its readers are told
 the end. A paused one keeps its window, and fires no more until it is resumed. Of a cluster: also those at other nodes,
-with the address at which to watch them.
+with the address at which to watch them. One-shot queries that run are those of the node that is asked. Who waits for
+one that is killed gets QueryKilled.
 """
 _STREAMS_EPILOG = """examples:
   wukongs streams --server tcp://127.0.0.1:7411
@@ -43,6 +47,8 @@ _OF_QUERIES = {
     "close": "end queries, by their names",
     "pause": "let queries fire no more until they are resumed",
     "resume": "let paused queries fire again",
+    "running": "print the one-shot queries that run now: number, seconds, MiB that they hold, how they begin",
+    "kill": "end one-shot queries, by their numbers",
 }
 _OF_STREAMS = {
     "list": "print their IRIs",
@@ -54,16 +60,26 @@ _OF_STREAMS = {
 def queries(argv: Sequence[str]) -> int:
     """The command. Raises StreamError (no such query)."""
     action, rest = _action_of(argv, _OF_QUERIES)
-    parser = _parser_of("queries", action, "List, close, pause or resume the registered queries of a running node.")
-    if action == "list":
+    about = "List, close, pause or resume the registered queries of a running node; list or kill one-shot queries."
+    parser = _parser_of("queries", action, about)
+    if action in ("list", "running"):
         _add_format(parser)
+    if action == "list":
         parser.add_argument("--why", action="store_true", help="what each of them waits for, and what empties it")
-    else:
+    elif action == "kill":
+        parser.add_argument("numbers", nargs="+", type=_count, metavar="NUMBER", help="a number that `running` prints")
+    elif action != "running":
         parser.add_argument("names", nargs="+", metavar="NAME", help="the name of a registered query")
     options = parser.parse_args(rest)
     with connect_to(options) as node:
         if action == "list":
             return _list_queries(node, options)
+        if action == "running":
+            return _list_running(node, options)
+        if action == "kill":
+            for number in options.numbers:
+                node.kill(number)
+            return DONE
         found = {query.name: query for query in node.queries()}
         _check_all(options.names, found, "query", "registered")
         for name in options.names:
@@ -82,6 +98,15 @@ def _list_queries(node: RemoteEngine, options: argparse.Namespace) -> int:
     for query in found:
         at = f" at {away[query.name]}" if query.name in away else ""
         say((query.why() if options.why else query.name) + at + "\n")
+    return DONE
+
+
+def _list_running(node: RemoteEngine, options: argparse.Namespace) -> int:
+    found = node.running()
+    if options.format == "json":
+        return _say_json([asdict(query) for query in found])
+    for one in found:
+        say(f"{one.number}\t{one.seconds:.1f} s\t{one.bytes / 2**20:.1f} MiB\t{one.text}\n")
     return DONE
 
 

@@ -31,6 +31,7 @@ from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
 from wukongs.live.merger import Merger
 from wukongs.live.pieces import Piece
+from wukongs.live.running import RunningQueries
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
@@ -268,6 +269,7 @@ class Core:
         self._outcome_count = 0
         self.unread = UnreadBudget(settings.results_bytes_max)
         self.query_count = 0
+        self.running = RunningQueries()
         self.malformed_count = 0
         self.query_log: QueryLog | None = None
         """The log of a cluster, which decides on the changes of queries; None: they are decided here."""

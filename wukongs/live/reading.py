@@ -101,14 +101,16 @@ def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: i
         stored = handle.read()
         terms = terms_of(core)
         core.query_count += 1
-        scope = f"query {core.query_count}"
+        number = core.query_count
+        core.running.begin(number, owner, limits)
     try:
         dataset = dataset_of(core, clause, stored, handle.sn, terms=terms)
         if clause.named_graphs:
             with limits:
                 terms.ids([f"<{name}>" for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
-        yield Read(dataset, terms, handle.sn, scope)
+        yield Read(dataset, terms, handle.sn, f"query {number}")
     finally:
+        core.running.end(number)
         with core.lock:
             handle.close()
 

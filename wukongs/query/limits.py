@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wukongs.errors import BudgetExceeded, QueryTimeout
+from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout
 from wukongs.settings import Settings
 
 ITEMS_PER_CHECK = 1024
@@ -52,6 +52,7 @@ class Limits:
     """The most that was held so far, in bytes."""
     operator: str = field(default="the query", init=False)
     """The part of the query that runs, for messages."""
+    is_killed: bool = field(default=False, init=False)
     _outer: list[Limits] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Limits:
@@ -65,12 +66,18 @@ class Limits:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise QueryTimeout after the deadline."""
+        """Raise QueryTimeout after the deadline, QueryKilled once it is killed."""
         if self.deadline_s is not None and time.monotonic() > self.deadline_s:
+            if self.is_killed:
+                raise QueryKilled(f"the query was killed, at last in {self.operator}: somebody has asked for that")
             raise QueryTimeout(
                 f"the query ran longer than timeout_s = {self.timeout_s:g}, at last in {self.operator}: give it more "
                 "time (timeout_s, or query_timeout_s of the engine), or make it narrower"
             )
+
+    def kill(self) -> None:
+        """Have the execution end as soon as it looks at the clock; called from another thread."""
+        self.is_killed, self.deadline_s = True, 0.0
 
     def within(self, timeout_s: float) -> float:
         """Return how long a step may wait, in seconds: so long, but not beyond the deadline; a moment at least."""

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
 from wukongs.live.prepared_query import PreparedQuery
 from wukongs.live.query_group import bindings_table, bindings_text
+from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Stream, push_many
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import waiting
@@ -65,6 +66,8 @@ class EngineLike(Protocol):
     def settle(self, timeout_s: float | None = None) -> None: ...
     def queries(self) -> Sequence[RegisteredQuery]: ...
     def streams(self) -> list[str]: ...
+    def running(self) -> list[RunningQuery]: ...
+    def kill(self, number: int) -> None: ...
     def stats(self) -> dict[str, Any]: ...
     def checkpoint(self) -> None: ...
     def backup(self, folder: str) -> None: ...
@@ -104,6 +107,7 @@ _PLAIN = {
     "graph_names": (),
     "streams": (),
     "stats": (),
+    "kill": ("number",),
     "checkpoint": (),
     "backup": ("folder",),
     "drain": ("node", "to", "timeout_s"),
@@ -177,6 +181,7 @@ class Calls:
             "register": self._register,
             "attach": self._attach,
             "queries": self._queries,
+            "running": self._running,
             "ingest_addresses": self._ingest_addresses,
             "stream.advance": self._advance,
             "stream.close": self._close_stream,
@@ -333,6 +338,9 @@ class Calls:
             if stream.options != stream_options(self._settings, **{**_NOT_GIVEN, **given}):
                 raise
             return stream
+
+    def _running(self, session: Session, args: Args) -> Packet:
+        return _value([asdict(query) for query in self._engine.running()])
 
     def _drop_stream(self, session: Session, args: Args) -> Packet:
         self._engine.drop_stream(args["stream_iri"])

@@ -24,6 +24,7 @@ from wukongs.live.injector import not_settled
 from wukongs.live.lateness import OnLate
 from wukongs.live.prepared_query import PreparedQuery, check_one_shot
 from wukongs.live.query_group import bindings_text
+from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Pushable, check_call, named
 from wukongs.live.table_change import TableChange
 from wukongs.query.output.results import Result, WindowResult
@@ -387,6 +388,14 @@ class RemoteEngine:
             RemoteQuery(self._connection, joined, one, ("attach", {"name": one["name"]}))
             for one in answer.fields["value"]
         ]
+
+    def running(self) -> list[RunningQuery]:
+        """Do the same as Engine.running."""
+        return [RunningQuery(**one) for one in self._call("running")]
+
+    def kill(self, number: int) -> None:
+        """Do the same as Engine.kill."""
+        self._call("kill", {"number": number})
 
     def streams(self) -> list[str]:
         """Do the same as Engine.streams."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, at, register_text
+from tests.scenarios.test_kill import ENDLESS, until
 from tests.unit.conftest import Ran
 from wukongs.cli import watch
 from wukongs.cluster.node_config import load_node_config
@@ -155,10 +157,46 @@ def test_queries_are_paused_resumed_and_closed(ran: Ran, server: str) -> None:
         assert ran("queries", "close", *of, "q")[2] == "wukongs: no query q is registered: there is none\n"
 
 
+def test_one_shot_queries_are_listed_and_killed(ran: Ran, server: str) -> None:
+    of = ("--server", server)
+    assert ran("queries", "running", *of) == (0, "", "")
+    assert ran("queries", "running", *of, "--format", "json") == (0, "[]\n", "")
+    with wukongs.connect(server) as client:
+        client.load(io.BytesIO(b"<http://e/s> <http://e/p> <http://e/o> .\n"), format="nt")
+        failed: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                client.query(ENDLESS, timeout_s=0)
+            except wukongs.QueryKilled as error:
+                failed.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until(client.running)
+        number, seconds, held, text = ran("queries", "running", *of)[1].split("\t")
+        assert (seconds[-2:], held[-4:]) == (" s", " MiB")
+        assert "SELECT ?s { ?s ?p ?o BIND" in text
+        (row,) = json.loads(ran("queries", "running", *of, "--format", "json")[1])
+        assert (str(row["number"]), row["text"]) == (number, text.rstrip("\n"))
+        status, out, err = ran("queries", "kill", *of, "0")
+        assert (status, out, f"query 0 does not run here: it has ended, or never was. Running: {number}" in err) == (
+            1,
+            "",
+            True,
+        )
+        assert ran("queries", "kill", *of, number) == (0, "", "")
+        asking.join(60)
+    assert len(failed) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("queries", "kill"), "'kill' is nothing to do: expected one of list, close, pause, resume"),
+        (("queries", "stop"), "'stop' is nothing to do: expected one of list, close, pause, resume, running, kill"),
+        (("queries", "kill"), "the following arguments are required: NUMBER"),
+        (("queries", "kill", "all"), "expected an integer from 0 on, found 'all'"),
+        (("queries", "running", "1"), "unrecognized arguments: 1"),
         (("queries", "close"), "the following arguments are required: NAME"),
         (("streams", "make"), "'make' is nothing to do: expected one of list, declare, drop"),
         (("streams", "declare", "a b"), "expected an IRI, without spaces"),
