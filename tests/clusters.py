@@ -61,6 +61,21 @@ def cluster(
         yield nodes
 
 
+@contextmanager
+def added_node(nodes: list[ClusterNode], replica_count: int, clients: str = "") -> Iterator[ClusterNode]:
+    """Give a node that a cluster does not know, at the end of the list. It waits to be added."""
+    settings, first = nodes[0].store.core.settings, nodes[0].host.node.cluster
+    number = len(nodes)
+    shape = ClusterShape(first.node_count, replica_count, spare_count=first.spare_count)
+    node = ClusterNode(Incarnation(number, 0, new_boot()), shape, "tcp://127.0.0.1:0", settings, pulse_s=PULSE_S)
+    try:
+        nodes.append(node)
+        node.start({one.me.node: one.address for one in nodes})
+        yield node
+    finally:
+        node.close()
+
+
 def _disk(path: Path, me: Incarnation, shape: ClusterShape, settings: Settings) -> NodeDisk:
     told = shape.told_of_data(settings)
     folder = NodeFolder(path, me.node, told)

@@ -454,6 +454,22 @@ class Engine:
         seconds: it goes on)."""
         self._backend.drain(node, to, timeout_s)
 
+    def add_node(self, clients: str, peers: str, public_key: str = "", timeout_s: float | None = None) -> int:
+        """Let a node join the cluster that was not named in its files, as a spare one; return its number. clients,
+        peers: where clients and the other nodes find it; public_key: its own, if nodes have keys of their own. Said
+        again, it returns the same number.
+
+        Raises SettingsError (an engine of its own, an address or key), NodeUnavailable (no majority within timeout_s
+        seconds, None: 30)."""
+        return self._backend.add_node(clients, peers, public_key, timeout_s)
+
+    def remove_node(self, node: int, timeout_s: float | None = None) -> None:
+        """Take a node off the cluster for good that was drained and stopped; its number is not used again.
+
+        Raises SettingsError (an engine of its own, no such node, one that holds shards), NodeUnavailable (it still
+        runs, or no majority agrees, after timeout_s seconds, None: 30)."""
+        self._backend.remove_node(node, timeout_s)
+
     def restore(self, folder: str | PathLike[str]) -> None:
         """Fill this engine, or the cluster of this node, with the content of a data folder or of what backup has
         written: stored triples, streams and registered queries, which begin with what is pushed from now on. It has to

@@ -26,6 +26,7 @@ from wukongs.protocol.records import (
     MoveQuery,
     ReEncode,
     RegisterQuery,
+    RemoveNode,
     Role,
 )
 
@@ -59,6 +60,7 @@ class Checkers:
         self.acknowledged: list[Any] = []
         self.shards: tuple[tuple[int, ...], ...] = ()
         self.drains: dict[int, tuple[int, ...]] = {}
+        self.removed: set[int] = set()
         self.had: dict[int, set[int]] = {}
         """The shards that each node has ever held."""
         self.exceptions: set[str] = set()
@@ -67,7 +69,7 @@ class Checkers:
         self.taken: dict[str, set[int]] = {}
 
     def start(self) -> None:
-        self.roles = {host.number: (host.control.members[host.number].role, 0) for host in self.hosts}
+        self.roles = {host.number: (host.control.member(host.number).role, 0) for host in self.hosts}
         self._place(self.hosts[0].control.shards)
 
     def _place(self, shards: Iterable[tuple[int, ...]]) -> None:
@@ -110,6 +112,10 @@ class Checkers:
                 self._place(shards)
             case Drained(node=node):
                 self._on_drained(node, self.drains.pop(node))
+            case RemoveNode(node=node):
+                if self.roles[node][0] is not Role.OUT or any(node in nodes for nodes in self.shards):
+                    raise Violation(f"node {node} is removed, which is {self.roles[node][0]} of {self.shards}", [node])
+                self.removed.add(node)
             case DeclareStream(stream=name, payload=options):
                 data = next(data for data in self.declared if data.options == options)
                 data.index = index
@@ -150,6 +156,8 @@ class Checkers:
             self._check_replica(host.number, {key: batch}, f"is an in-sync replica, but {sn} brings")
 
     def _on_membership(self, record: Membership) -> None:
+        if record.node in self.removed:
+            raise Violation(f"node {record.node} is {record.role}, and was removed", [record.node])
         self.roles[record.node] = record.role, record.disk
         if record.role is Role.IN:
             self._check_replica(record.node, self.highest, "becomes IN, but stable is")

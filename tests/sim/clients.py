@@ -9,8 +9,10 @@ from typing import Any
 from tests.sim.agenda import Agenda, Network
 from tests.sim.data import Edge, edges_of, payload_of, random_edge
 from tests.sim.machine import Machine
+from wukongs.cluster.draining import is_drained
 from wukongs.protocol.events import Submitted
-from wukongs.protocol.records import Change, Drain, Record, Role, Sn
+from wukongs.protocol.records import Change, Drain, Record, RemoveNode, Role, Sn
+from wukongs.protocol.state import Node
 
 POLL = 9.0
 HOPES = 10.0
@@ -184,6 +186,7 @@ class Operator:
         self.until = until
         self.world, self.agenda, self.rng = world, agenda, rng
         self.left = len(records)
+        self.removes = [record.node for record in hopes if isinstance(record, RemoveNode)]
         for delay, record in records:
             agenda.after(delay, lambda record=record: self._ask(record))  # type: ignore[misc]
         for record in hopes:
@@ -199,9 +202,31 @@ class Operator:
         self.agenda.after(60, lambda: self._ask(record))
 
     def _hope(self, record: Record) -> None:
-        if self.agenda.now < self.until:
-            self.world.hosts[0].handle(Submitted(record))
+        if self.agenda.now < self.until or isinstance(record, RemoveNode):
+            host = self.world.hosts[0]
+            if isinstance(record, RemoveNode):
+                host = self._newest(record.node)
+                self._stop(record.node, host.node)
+            host.handle(Submitted(record))
             self.agenda.after(HOPES, lambda: self._hope(record))
+
+    @property
+    def is_removing(self) -> bool:
+        """Whether a node that holds nothing any more is still to be removed."""
+        controls = {node: self._newest(node).control for node in self.removes}
+        return any(not at.holds(node) and not at.members[node].is_removed for node, at in controls.items())
+
+    def _newest(self, node: int) -> Any:
+        """Return the machine, but for one node's, that knows most of the log."""
+        others = [host for host in self.world.hosts if host.number != node]
+        return max(others, key=lambda host: (host.takes_part, host.control.index))
+
+    def _stop(self, node: int, newest: Node) -> None:
+        """Stop a node that holds nothing any more for some time, so that it may be removed."""
+        host = self.world.hosts[node]
+        if is_drained(newest, node) and newest.control.members[node].role is Role.IN and host.is_alive:
+            host.crash()
+            self.agenda.after(8 * HOPES, lambda: None if host.is_alive else host.start())
 
 
 def _is_instead(record: Record, other: Record) -> bool:

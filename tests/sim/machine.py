@@ -188,8 +188,13 @@ class Machine:
 
     @property
     def takes_part(self) -> bool:
-        """Whether anybody is to wait for this node: it is no spare one."""
-        return not self.node.is_spare
+        """Whether anybody is to wait for this node: it is no spare one, and there."""
+        return not self.node.is_spare and not self.is_removed
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether others know that this node is there no more; it is perhaps told of that no more."""
+        return any(peer.control.member(self.number).is_removed for peer in self.peers)
 
     def handle(self, event: ev.Event) -> None:
         """Let the host take in an event."""
@@ -374,7 +379,7 @@ class Machine:
 
     def _may_take(self, divided: Control) -> bool:
         """Whether this node knows all that was known where rows were divided, and the other way round its joining."""
-        return max(self.control.members[self.number].since, self.disk.joined) <= divided.index <= self.control.index
+        return max(self.control.member(self.number).since, self.disk.joined) <= divided.index <= self.control.index
 
     def read(self, sn: Sn, vts: Vts, shards: list[int]) -> Any:
         """Return the edges of some shards at an SN and the texts of their hashes; None while this node has not come to

@@ -172,10 +172,11 @@ class LateSource:
         return self.is_too_late or (self.source is not None and self.source.is_done)
 
     def _ask(self) -> None:
-        streams = [host.control.streams.get(self.data.key) for host in self.hosts]
+        hosts = [host for host in self.hosts if not host.is_removed]
+        streams = [host.control.streams.get(self.data.key) for host in hosts]
         if any(one is not None and one.last_batch is not None for one in streams):
             self.is_too_late = True
-        elif all(host.is_alive for host in self.hosts) and all(
+        elif all(host.is_alive for host in hosts) and all(
             one is not None and self.partition in one.partitions for one in streams
         ):
             intakes = [host.node.intakes.get(self.data.key) for host in self.hosts if host.takes_part]

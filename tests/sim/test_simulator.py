@@ -24,7 +24,7 @@ from tests.sim import (
 )
 from tests.sim.mutants import caught_by
 from tests.sim.traffic import measured, settled
-from tests.sim.world import GROWING_FROM, MIXED_FROM
+from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 from wukongs.protocol.gossip import GOSSIP_NODES
@@ -34,7 +34,7 @@ RARE_SEEDS = (313, 698, 2470)
 """Far seeds that once failed: a node that has skipped records of the log, while it was out, is read before it has taken
 over what they did; a node that is on its way back skips records a second time; a node that was spare takes rows that
 were divided before it joined, after a restart."""
-GROWING = range(GROWING_FROM, GROWING_FROM + 100, 20)
+GROWING = [*range(GROWING_FROM, GROWING_FROM + 100, 20), *range(ADDING_FROM, ADDING_FROM + 60, 20)]
 LOG_SEEDS = 300
 BROKEN = re.compile(r"^(Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error", re.MULTILINE)
 """How a simulator ends whose parts do not fit together: that catches nothing."""

@@ -18,6 +18,7 @@ from tests.sim.machine import Machine
 from tests.sim.sources import LateSource, Source
 from wukongs.protocol.records import (
     LIVE,
+    AddNode,
     AlterQuery,
     DeclareStream,
     Drain,
@@ -25,6 +26,7 @@ from wukongs.protocol.records import (
     DropStream,
     Record,
     RegisterQuery,
+    RemoveNode,
     Role,
 )
 from wukongs.protocol.state import Cluster
@@ -34,6 +36,8 @@ MIXED_FROM = 1000
 """From this seed on rows may come out of order; the lives before are those that mutants and rare failures name."""
 GROWING_FROM = 2000
 """From this seed on there are spare nodes that take others' places."""
+ADDING_FROM = 4000
+"""From this seed on some of these were not named at the beginning, and nodes that were drained may be taken off."""
 """How long things may go wrong."""
 HEALING = 4000.0
 """How long a healed cluster has to agree, at most."""
@@ -85,6 +89,8 @@ class World:
         self.weather = rng.choice(WEATHERS)
         self.growing = random.Random(f"spares {seed}")
         self.spares = self.growing.choice((1, 1, 2, 3)) if seed >= GROWING_FROM else 0
+        self.adding = random.Random(f"added {seed}")
+        self.added = self.adding.randint(1, self.spares) if seed >= ADDING_FROM else 0
         self.cluster = self._cluster(count)
         count += self.spares
         self.agenda = Agenda()
@@ -115,7 +121,7 @@ class World:
         ]
         records, drains = self._records() + dropping + self._homes(), self._drains()
         hopes = self._hopes([record for _, record in drains])
-        self.operator = Operator([*records, *drains], self, self.agenda, rng, hopes, DURATION)
+        self.operator = Operator([*records, *drains, *self._adds()], self, self.agenda, rng, hopes, DURATION)
         self._plan_faults()
 
     def _cluster(self, count: int) -> Cluster:
@@ -129,7 +135,7 @@ class World:
         shards, voters = rng.choice((count, 8)), rng.choice((3, 5))
         replace_pulses_max = self.growing.choice((None, 24)) if self.spares else None
         return Cluster(
-            count + self.spares,
+            count + self.spares - self.added,
             replicas,
             shards,
             voters,
@@ -137,7 +143,7 @@ class World:
             entries_max,
             election_pulses=3 + 2 * quiet,
             quiet_pulses=quiet,
-            spare_count=self.spares,
+            spare_count=self.spares - self.added,
             replace_pulses_max=replace_pulses_max,
         )
 
@@ -145,7 +151,19 @@ class World:
         """Return what may be possible later: that a node that was drained takes the place of another one."""
         used = {node for record in drains for node in (record.node, *record.to)}
         left = [host.number for host in self.hosts if host.number not in used] or sorted(used)
-        return [Drain(self.growing.choice(left), (record.node,)) for record in drains]
+        again: list[Record] = [Drain(self.growing.choice(left), (record.node,)) for record in drains]
+        if not self.added:
+            return again
+        return [
+            RemoveNode(record.node) if self.adding.random() < 0.6 else one
+            for record, one in zip(drains, again, strict=True)
+        ]
+
+    def _adds(self) -> list[tuple[float, AddNode]]:
+        """Return when nodes are added."""
+        first = len(self.hosts) - self.added
+        added = [AddNode(node, f"peers {node}", f"clients {node}") for node in range(first, len(self.hosts))]
+        return [(self.adding.uniform(0, DURATION / 2), record) for record in added]
 
     def _drains(self) -> list[tuple[float, Drain]]:
         """Return when nodes are drained: each to other spare ones."""
@@ -259,7 +277,11 @@ class World:
                 raise Violation(f"nodes know other queries at index {control.index}", {host.number})
 
     def _is_over(self) -> bool:
-        if self.operator.left or not all(done.is_done for done in (*self.clients, *self.sources)):
+        if (
+            self.operator.left
+            or self.operator.is_removing
+            or not all(done.is_done for done in (*self.clients, *self.sources))
+        ):
             return False
         last = {stream.key: stream.last for stream in self.streams if stream.key not in self.checkers.gone}
         hosts = [host for host in self.hosts if host.takes_part]

@@ -37,7 +37,7 @@ WRONG_LOGS = (
     Mutant(
         "another disk is believed to have the log",
         "compaction",
-        "report is not None and report.incarnation.disk == control.members[node].disk",
+        "report is not None and report.incarnation.disk == control.member(node).disk",
         "report is not None",
         first=1,
         simulator="compaction_stories",

@@ -129,6 +129,27 @@ MUTANTS = (
         simulator="late_stories",
     ),
     Mutant(
+        "a leader forgets a node that was added",
+        "log",
+        "nodes = range(log.node_count) if log.applied is None else log.applied.nodes",
+        "nodes = range(log.node_count)",
+        first=4000,
+    ),
+    Mutant(
+        "a node is removed that is in",
+        "control",
+        "is_out = member is not None and member.role is Role.OUT and not member.is_removed",
+        "is_out = member is not None and not member.is_removed",
+        first=4000,
+    ),
+    Mutant(
+        "a node is removed that holds shards",
+        "control",
+        "return is_out and not control.holds(node)",
+        "return is_out",
+        first=4000,
+    ),
+    Mutant(
         "whoever asks for it brings a late stream",
         "node",
         "isinstance(record, Nothing | Founded | Voters | LateJoin | Drained)",
@@ -518,7 +539,7 @@ MUTANTS = (
     Mutant(
         "a report's disk is not looked at",
         "progress",
-        "return report.incarnation.disk == control.members[report.incarnation.node].disk",
+        "return report.incarnation.disk == control.member(report.incarnation.node).disk",
         "return True",
         first=2,
         simulator="stories",

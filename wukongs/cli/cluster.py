@@ -22,7 +22,7 @@ from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
-from wukongs.cli.draining import drain
+from wukongs.cli.draining import add, drain, remove
 from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable, SettingsError
@@ -42,6 +42,8 @@ _EPILOG = """examples:
   wukongs cluster --nodes 3 --replicas 2
   wukongs cluster --nodes 3 --replicas 2 --spares 1
   wukongs cluster drain 2 --server tcp://127.0.0.1:7411
+  wukongs cluster add --help
+  wukongs cluster remove --help
   wukongs cluster --nodes 3 --replicas 2 --data-dir data
   wukongs cluster --nodes 5 --data-dir other --restore backups/monday
 
@@ -129,8 +131,8 @@ def _seconds(text: str) -> float:
 def main(argv: Sequence[str]) -> int:
     if argv and argv[0] == "start":
         return start_again(argv[1:])
-    if argv[:1] == ["drain"]:
-        return drain(argv[1:])
+    if argv and (change := {"add": add, "drain": drain, "remove": remove}.get(argv[0])) is not None:
+        return change(argv[1:])
     parser = make_parser()
     options = parser.parse_args(list(argv))
     served, options.nodes = options.nodes, options.nodes + options.spares

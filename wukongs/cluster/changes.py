@@ -14,6 +14,7 @@ import itertools
 import json
 import logging
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -207,7 +208,7 @@ class Staged:
         self.name = uuid.uuid4().hex
         self._read = read
         self._host, self._store, self._peers, self._claims = host, store, peers, claims
-        self._counts = [0] * store.shard_map.node_count
+        self._counts: defaultdict[int, int] = defaultdict(int)
 
     def send(self, encoded: Encoded, goes: bool = False) -> None:
         """Claim the terms of some tuples, and stage them."""
@@ -217,7 +218,7 @@ class Staged:
         cutter = TermCutter(encoded)
 
         def shares(control: Control) -> dict[int, Encoded]:
-            divided = split(encoded, self._store.map_of(control.shards))
+            divided = split(encoded, self._store.map_of(control.shards, len(control.members)))
             return {node: cutter.cut(rows) for node, rows in divided if len(rows)}
 
         self._send(shares, {"goes": goes})

@@ -213,7 +213,7 @@ class Claims:
         if known[0] is not asked.shards:
             known = self._masks = asked.shards, {}
         if node not in known[1]:
-            known[1][node] = self._store.map_of(asked.shards).shards(node)
+            known[1][node] = np.array([node in nodes for nodes in asked.shards])
         return known[1][node]
 
     def answer(self, packet: Packet) -> Packet:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
 from wukongs.cluster.changes import Changes, ahead
 from wukongs.cluster.claims import Claims
@@ -116,8 +117,17 @@ class ClusterBackend:
         self._changes, self._settling = changes, settling
         self._counting, self._backups, self._peers, self._traffic = counting, backups, peers, traffic
         self._distant: dict[str, DistantQuery] = {}
-        self.ingest_addresses: tuple[str, ...] = ()
+        self._first_addresses: tuple[str, ...] = ()
         self.shares = GraphShares(host, store)
+
+    @property
+    def ingest_addresses(self) -> tuple[str, ...]:
+        """Where clients find the nodes, in the order of their numbers: settable for those of the beginning."""
+        return (*self._first_addresses, *(one.clients for _, one in sorted(self._host.node.control.added.items())))
+
+    @ingest_addresses.setter
+    def ingest_addresses(self, addresses: tuple[str, ...]) -> None:
+        self._first_addresses = addresses
 
     @property
     def view(self) -> int:
@@ -492,6 +502,12 @@ class ClusterBackend:
     def backup(self, folder: Path) -> None:
         self._core.check_is_open()
         self._backups.write(folder)
+
+    def add_node(self, clients: str, peers: str, public_key: str, timeout_s: float | None) -> int:
+        return add(self._host, clients, peers, public_key, timeout_s)
+
+    def remove_node(self, node: int, timeout_s: float | None) -> None:
+        remove(self._host, node, timeout_s)
 
     def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
         self._core.check_is_open()

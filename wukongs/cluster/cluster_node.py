@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from wukongs.cluster.adding import Meeting
 from wukongs.cluster.backups import CHECKPOINT, PART, Backups
 from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler, version_of
 from wukongs.cluster.changes import STAGE, Changes
@@ -226,6 +227,7 @@ class ClusterNode:
         self.backend = ClusterBackend(
             host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats
         )
+        self._meeting = Meeting(network)
         self.engine = engine_over(store.core, store.injector, prepared, self.backend)
         reads, quick_reads = owner.handlers(store.core, partial(self._wait_for_sn, is_asked=True))
         quick.update(quick_reads)
@@ -262,10 +264,10 @@ class ClusterNode:
             if self._recorded is not None and self.deliveries is not None:
                 resume(self._disk, self._recorded, self.host, self.store, self.intake, self.deliveries)
             self._disk.begin()
-        self.network.join(addresses, public_keys)
+        self._meeting.begin(addresses, public_keys, self.host.node.control)
         self.store.start(self._reach, self.backend)
         self._puller.start()
-        on_pulse = [self._donor.pulse, self._changes.pulse, self.backups.pulse]
+        on_pulse = [self._donor.pulse, self._changes.pulse, self.backups.pulse, self._meet]
         if self.deliveries is not None:
             on_pulse.append(self.deliveries.pulse)
         self.host.delegate(self._joiner.begin, on_pulse=on_pulse)
@@ -276,6 +278,9 @@ class ClusterNode:
         self._health.start()
         if self.checkpoints is not None:
             self.checkpoints.start()
+
+    def _meet(self) -> None:
+        self._meeting.meet(self.host.node.control)
 
     def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
@@ -372,7 +377,7 @@ class ClusterNode:
         version_of(life.node, introduction.fields)
         check_shape(life.node, introduction.fields.get("shape"), self._shape)
         state = self.host.node
-        disk = state.control.members[life.node].disk
+        disk = state.control.member(life.node).disk
         if life.disk < disk:
             raise NodeUnavailable(f"node {life.node} was started anew: this is an earlier life of it. End it")
         if life.disk == disk and introduction.fields.get("resumes"):

@@ -10,6 +10,8 @@ from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.members import is_silent, left_s
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.protocol import events as ev
+from wukongs.protocol.leading import seats
+from wukongs.protocol.log import voters_at
 from wukongs.protocol.records import Drain
 from wukongs.protocol.state import Node
 
@@ -37,15 +39,17 @@ def drain(host: Host, number: int, to: Sequence[int] | None, timeout_s: float | 
         if host.node.control.holds(number) and number not in host.node.control.drains:
             raise NodeUnavailable(f"node {number}: nodes {list(chosen)} are not spare any more. Nothing was changed")
     host.wait_until(
-        lambda now: _is_drained(now, number),
+        lambda now: is_drained(now, number),
         left_s(deadline),
         f"the nodes that take the place of node {number}, which goes on by itself",
     )
 
 
-def _is_drained(node: Node, number: int) -> bool:
-    votes = any(voter.node == number for voter in node.log.voters)
-    return not node.control.holds(number) and (not votes or node.log.leader == number)
+def is_drained(node: Node, number: int) -> bool:
+    """Whether a node holds nothing and the majority log needs it no more: another one votes in its place."""
+    voting = {voter.node for voter in voters_at(node.log, node.log.commit)}
+    has_heir = node.log.leader == number and voting.issuperset(seats(node.log, node.control))
+    return not node.control.holds(number) and (number not in voting or has_heir)
 
 
 def _has_heard(node: Node) -> bool:

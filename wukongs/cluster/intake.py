@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,9 +129,10 @@ class Intake:
 
     def _place(self) -> Place:
         """Return how pieces are divided, and among whom, at this node's place in the log."""
-        control = self._host.node.control
+        control, me = self._host.node.control, self._host.me.node
         members = control.with_role(Role.IN, Role.HOLDING, Role.JOINING)
-        return self._store.map_of(control.shards).place(self._host.me.node, control.index, members)
+        place = self._store.map_of(control.shards, len(control.members)).place(me, control.index, members)
+        return replace(place, added=tuple(one.clients for _, one in sorted(control.added.items())))
 
     def _check_takes_part(self, index: int | None = None) -> None:
         """Let what a pipeline sends come again, and perhaps elsewhere, if this node is on its way into the cluster.

@@ -248,7 +248,7 @@ def _may_fetch(node: Node) -> bool:
     """Whether the others do without the earlier life of a node: from then on another one may go. Or never will."""
     if node.log.leader is None or not node.control.life:
         return False
-    is_told = node.control.members[node.me.node].disk == node.me.disk
+    is_told = node.control.member(node.me.node).disk == node.me.disk
     is_voter = any(voter.node == node.me.node and voter != node.me.voter for voter in node.log.voters)
     return (is_told and not is_voter) or not node.control.is_covered_without(node.me.node)
 

@@ -42,7 +42,7 @@ def await_word(host: Host, other: int, timeout_s: float) -> None:
     Raises NodeUnavailable (neither within timeout_s seconds)."""
 
     def is_told(node: Node) -> bool:
-        is_out = node.control.members[other].role is Role.OUT
+        is_out = node.control.member(other).role is Role.OUT
         return other == node.me.node or is_out or not is_silent(node, other)
 
     if not is_told(host.node):
@@ -52,7 +52,7 @@ def await_word(host: Host, other: int, timeout_s: float) -> None:
 def check_joined(node: Node, index: int) -> None:
     """Raise NodeUnavailable if shares were divided by who did not know yet that this node joins, or may be given other
     shards before: they are to come again. index: how far it knew the log."""
-    if index < node.control.members[node.me.node].since:
+    if index < node.control.member(node.me.node).since:
         raise NodeUnavailable(f"node {node.me.node} has joined since this was divided: send it again")
 
 

@@ -12,6 +12,7 @@ from wukongs.cluster.host import PULSE_S
 from wukongs.cluster.node_config import NodeConfig
 from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner, Recorded
 from wukongs.errors import NodeUnavailable
+from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Role, Voter
 from wukongs.remote.service import Service
@@ -35,8 +36,9 @@ class ServedNode:
         files = config.trust
         peers = Trust(files.secret_key_file, files.allowed_nodes)
         clients = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
-        addresses = {number: member.peers or "" for number, member in enumerate(config.nodes)}
-        keys = {number: member.public_key for number, member in enumerate(config.nodes) if member.public_key}
+        members = dict(enumerate(config.nodes)) | {config.number: config.me}
+        addresses = {number: member.peers or "" for number, member in members.items()}
+        keys = {number: member.public_key for number, member in members.items() if member.public_key}
         if files.cluster_key_file is not None:
             peers = Trust(shared_key_file=files.cluster_key_file)
             keys = dict.fromkeys(addresses, read_key_pair(files.cluster_key_file).public)
@@ -115,7 +117,7 @@ def _shape(config: NodeConfig) -> ClusterShape:
     pulses_max, starting = (
         round(seconds / PULSE_S) for seconds in (config.silence_s, max(config.silence_s, STARTING_S))
     )
-    replace_max = max(pulses_max, round(config.replace_s / PULSE_S)) if config.spares else None
+    replace_max = max(pulses_max, round(config.replace_s / PULSE_S))
     shape = ClusterShape(len(config.nodes), config.replicas, config.split_predicates, peers, pulses_max, starting)
     return replace(shape, spare_count=config.spares, replace_pulses_max=replace_max)
 
@@ -135,6 +137,8 @@ def _begun_life(
     owner, recorded, mine = folder.owner, None, None
     if owner is not None and not owner.is_joining:
         recorded = NodeDisk(folder).scan(shape.genesis)
+        if recorded is not None:
+            addresses, keys = _those_there(recorded.control, addresses, keys)
         is_out = recorded is not None and recorded.control.role_of(Voter(number, owner.disk)) is Role.OUT
         mine = None if is_out else owner.disk
     generation = _next_disk(config, trust, addresses, keys, recorded, mine)
@@ -145,6 +149,19 @@ def _begun_life(
     is_joining = not is_first if mine is None else generation != mine
     folder.give_to(Owner(number, generation, boot, told, is_joining))
     return Incarnation(number, generation, boot), NodeDisk(folder, config.settings.sync_interval_ms)
+
+
+def _those_there(
+    control: Control, addresses: Mapping[int, str], keys: Mapping[int, str]
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Return where the nodes are that a node's log knows, and their keys."""
+    added = {number: one.peers for number, one in control.added.items()}
+    added_keys = {number: one.public_key for number, one in control.added.items() if one.public_key}
+    gone = {number for number, member in control.members.items() if member.is_removed}
+    return (
+        {number: address for number, address in (added | dict(addresses)).items() if number not in gone},
+        added_keys | dict(keys),
+    )
 
 
 def _next_disk(

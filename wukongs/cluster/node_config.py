@@ -24,6 +24,10 @@ allowed_nodes = "nodes"          # a file with a public key a line, or a folder 
 allowed_clients = "clients"
 tokens_file = "tokens"           # a client token a line; left out: none is asked for
 cluster_key_file = "cluster.secret"    # in the place of allowed_nodes: a secret key that all nodes have for each other
+
+[added]                          # only of a node that `wukongs cluster add` lets in: number is the one that it prints
+clients = "tcp://10.0.0.9:7411"  # this node's own, beside the list above as it is in the files of the others
+peers = "tcp://10.0.0.9:7511"
 ```
 """
 
@@ -74,7 +78,8 @@ class TrustFiles:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """Everything that one node is told. number: its place in nodes; listen_*: where its sockets are bound; data_dir:
-    None: in memory; split_predicates: IRIs of predicates whose in-edges live with their subjects."""
+    None: in memory; split_predicates: IRIs of predicates whose in-edges live with their subjects; added: this node, if
+    it is not among nodes, since it was added while the cluster ran."""
 
     file: str
     number: int
@@ -89,10 +94,11 @@ class NodeConfig:
     split_predicates: tuple[str, ...] = SPLIT_PREDICATES
     settings: Settings
     trust: TrustFiles = TrustFiles()
+    added: MemberConfig | None = None
 
     @property
     def me(self) -> MemberConfig:
-        return self.nodes[self.number]
+        return self.nodes[self.number] if self.added is None else self.added
 
 
 def load_node_config(path: str | Path) -> NodeConfig:
@@ -105,8 +111,12 @@ def load_node_config(path: str | Path) -> NodeConfig:
     nodes = top.tables("node", lambda reader: _member(reader, trust))
     if not 1 <= len(nodes) <= NODES_MAX:
         raise top.error("node", f"1 to {NODES_MAX} nodes, each under [[node]]", str(len(nodes)))
-    number = _number(top, "number", 0, 0, len(nodes) - 1)
-    me = nodes[number]
+    added = _added(top.table("added"), trust) if top.has("added") else None
+    if added is None:
+        number = _number(top, "number", 0, 0, len(nodes) - 1)
+    else:
+        number = _number(top, "number", 0, len(nodes), NODES_MAX)
+    me = nodes[number] if added is None else added
     listen_peers = _listening(top, "listen_peers", is_keyed or trust.cluster_key_file is not None) or me.peers
     config = NodeConfig(
         file=top.file,
@@ -122,6 +132,7 @@ def load_node_config(path: str | Path) -> NodeConfig:
         split_predicates=_split_predicates(top),
         settings=engine_settings(top),
         trust=trust,
+        added=added,
     )
     top.done()
     if config.settings.tick_ms:
@@ -184,6 +195,12 @@ def _split_predicates(reader: TableReader) -> tuple[str, ...]:
     return tuple(reader.checked("split_predicates", text, graph_term) for text in reader.texts("split_predicates"))
 
 
+def _added(reader: TableReader, trust: TrustFiles) -> MemberConfig:
+    added = _member(reader, trust)
+    reader.done()
+    return added
+
+
 def _member(reader: TableReader, trust: TrustFiles) -> MemberConfig:
     clients, peers = reader.text("clients"), reader.optional_text("peers")
     is_keyed, is_shared = trust.secret_key_file is not None, trust.cluster_key_file is not None
@@ -220,7 +237,7 @@ def _check(reader: TableReader, key: str, address: str, is_keyed: bool) -> None:
 def _check_addresses(config: NodeConfig) -> None:
     """Refuse nodes that cannot be found, or are told apart by nothing."""
     seen: dict[str, int] = {}
-    for number, node in enumerate(config.nodes):
+    for number, node in enumerate((*config.nodes, *(() if config.added is None else (config.added,)))):
         trust = config.trust
         is_listed = trust.allowed_nodes is not None or trust.cluster_key_file is not None
         if trust.secret_key_file and not is_listed and len(config.nodes) > 1:

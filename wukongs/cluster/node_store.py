@@ -129,19 +129,18 @@ class NodeStore:
             self.core.reach, self.core.query_log = reach, query_log
             self.injector.start()
 
-    def map_of(self, shards: Sequence[Sequence[int]]) -> ShardMap:
-        """Return the map of the log's shards (Control.shards). From any thread."""
+    def map_of(self, shards: Sequence[Sequence[int]], node_count: int) -> ShardMap:
+        """Return the map of the log's shards (Control.shards) among so many nodes. From any thread."""
         known = self._placed
-        if known is None or known[0] is not shards:
-            made = ShardMap.placed(shards, self.shard_map.node_count, self.shard_map.split)
-            known = self._placed = shards, made
+        if known is None or known[0] is not shards or known[1].node_count != node_count:
+            known = self._placed = shards, ShardMap.placed(shards, node_count, self.shard_map.split)
         return known[1]
 
     def place(self, control: Control) -> None:
         """Note which nodes hold which shards."""
         with self.core.lock:
             had_some = self._mine.any()
-            self.shard_map = self.map_of(control.shards)
+            self.shard_map = self.map_of(control.shards, len(control.members))
             self._mine = self.shard_map.shards(self.me)
             if had_some and not self._mine.any():
                 self._left_at = self.exposure.exposed

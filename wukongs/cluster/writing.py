@@ -640,8 +640,8 @@ class StreamWriter:
             raise sent.error
 
     def _shares(self, told: Fed) -> dict[int, Fed]:
-        shards = self._host.node.control.shards
-        shard_map = self._store.map_of(shards)
+        control = self._host.node.control
+        shards, shard_map = control.shards, self._store.map_of(control.shards, len(control.members))
         pieces: dict[int, list[Piece]] = {node: [] for node in range(shard_map.node_count)}
         for piece in told.pieces:
             for node, share in split_piece(piece, shard_map):

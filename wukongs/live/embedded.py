@@ -210,6 +210,12 @@ class EmbeddedBackend:
     def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
         raise SettingsError("this engine is no cluster: it has no nodes to drain")
 
+    def add_node(self, clients: str, peers: str, public_key: str, timeout_s: float | None) -> int:
+        raise SettingsError("this engine is no cluster: nodes cannot be added to it")
+
+    def remove_node(self, node: int, timeout_s: float | None) -> None:
+        raise SettingsError("this engine is no cluster: it has no nodes to remove")
+
     def close(self) -> None:
         with self._core.lock:
             self._core.is_closed = True

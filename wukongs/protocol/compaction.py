@@ -39,7 +39,7 @@ def needless(control: Control, progress: Progress) -> int:
     indexes = [control.index]
     for node in control.with_role(Role.JOINING, Role.HOLDING, Role.IN):
         report = progress.latest.get(node)
-        is_members = report is not None and report.incarnation.disk == control.members[node].disk
+        is_members = report is not None and report.incarnation.disk == control.member(node).disk
         indexes.append(report.committed if report is not None and is_members else 0)
     return min(indexes)
 
@@ -60,7 +60,7 @@ def compact(node: Node) -> Outcome:
 
 def may_jump(node: Node, control: Control) -> bool:
     """Whether this node may go on from a control state, without the records before it."""
-    role, member = control.role_of(node.me.voter), control.members[node.me.node]
+    role, member = control.role_of(node.me.voter), control.member(node.me.node)
     return role is Role.OUT or (role is Role.JOINING and node.control.index < member.since)
 
 
@@ -72,7 +72,7 @@ def installed(node: Node, message: InstallControl) -> Node:
         node,
         control=control,
         intakes=intakes,
-        stay=Stay(control.members[node.me.node].since, control.index),
+        stay=Stay(control.member(node.me.node).since, control.index),
         settled=control.index,
         to_cut=None,
     )

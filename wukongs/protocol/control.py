@@ -12,6 +12,7 @@ from wukongs.protocol.records import (
     BEGINNING,
     LIVE,
     TICKED,
+    AddNode,
     AdvanceGroup,
     AlterQuery,
     BeginStream,
@@ -34,6 +35,7 @@ from wukongs.protocol.records import (
     Record,
     ReEncode,
     RegisterQuery,
+    RemoveNode,
     Role,
     Sn,
     Voter,
@@ -92,13 +94,14 @@ class DeclaredStream:
 @dataclass(frozen=True, slots=True)
 class Member:
     """since: the index of the record that made it JOINING; held: the position of the one that made it HOLDING; left:
-    the last disk with which it gave its shards up, -1: none."""
+    the last disk with which it gave its shards up, -1: none. is_removed: it takes no part any more."""
 
     disk: Int64
     role: Role
     since: Int64 = 0
     held: Position = BEGINNING
     left: Int64 = -1
+    is_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,8 @@ class Join:
 @dataclass(frozen=True, slots=True)
 class Control:
     """index, term: of the last entry that is in it. shards[i]: the nodes that replicate shard i; replica_sets: these,
-    each once; drains: the nodes whose shards others are taking over, and these.
+    each once; drains: the nodes whose shards others are taking over, and these. members: the nodes by their numbers,
+    which have no gaps; added: those that were not named at the beginning, and where they are.
 
     life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
     declared under it last. homeless: the queries of which no node is IN; moved: the index of the last MoveQuery.
@@ -174,6 +178,7 @@ class Control:
     joins: tuple[Join, ...] = ()
     floor: Sn = THE_FIRST
     drains: Mapping[Int64, tuple[Int64, ...]] = field(default_factory=dict)
+    added: Mapping[Int64, AddNode] = field(default_factory=dict)
 
     @property
     def position(self) -> Position:
@@ -204,8 +209,17 @@ class Control:
 
     def role_of(self, voter: Voter) -> Role:
         """Return a node's role, OUT if it has another disk than the one that has the role."""
-        member = self.members[voter.node]
+        member = self.member(voter.node)
         return member.role if member.disk == voter.disk else Role.OUT
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes that are there, whatever their role."""
+        return [node for node, member in sorted(self.members.items()) if not member.is_removed]
+
+    def member(self, node: int) -> Member:
+        """Return how it is with a node; one that is to be added is OUT."""
+        return self.members.get(node, Member(0, Role.OUT))
 
     def with_role(self, *roles: Role) -> set[int]:
         return {node for node, member in self.members.items() if member.role in roles}
@@ -217,7 +231,9 @@ class Control:
     def is_spare(self, node: int) -> bool:
         """Whether a node may be given shards: it is OUT, and its disk has never held any."""
         member = self.members.get(node)
-        return member is not None and member.role is Role.OUT and member.disk > member.left and not self.holds(node)
+        if member is None or member.is_removed:
+            return False
+        return member.role is Role.OUT and member.disk > member.left and not self.holds(node)
 
     def claimers(self, replica_sets: Iterable[tuple[int, ...]]) -> frozenset[int]:
         """Return the nodes that must agree to terms of shards with these replica sets."""
@@ -281,6 +297,14 @@ def is_news(control: Control, record: Record) -> bool:
             return _may_drain(control, record)
         case Drained(node=node):
             return _is_drained(control, node)
+        case AddNode(node=node):
+            there = (other for number, other in control.added.items() if not control.members[number].is_removed)
+            is_new = all(record.peers != other.peers for other in there)
+            return node == len(control.members) and is_new
+        case RemoveNode(node=node):
+            member = control.members.get(node)
+            is_out = member is not None and member.role is Role.OUT and not member.is_removed
+            return is_out and not control.holds(node)
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
@@ -382,7 +406,7 @@ def _has_place(control: Control, entry: Entry) -> bool:
 def _may_become(control: Control, record: Membership) -> bool:
     """Whether a node's next role follows on the one it has, in the same stay and with the same disk."""
     member = control.members.get(record.node)
-    if member is None:
+    if member is None or member.is_removed:
         return False
     if record.role is Role.JOINING and not control.holds(record.node):
         return False
@@ -425,6 +449,12 @@ def _with(control: Control, record: Record) -> Control:
             return _with_homes(replace(control, members={**control.members, node: member}, view=index), control.queries)
         case Drain() | Drained():
             return _placed(control, record)
+        case AddNode(node=node):
+            added = {**control.added, node: record}
+            return replace(control, members={**control.members, node: Member(0, Role.OUT)}, added=added)
+        case RemoveNode(node=node):
+            removed = replace(control.members[node], is_removed=True)
+            return replace(control, members={**control.members, node: removed})
         case DeclareStream(stream=name):
             key = f"{name} {index}" if name in control.keys else name
             stream = DeclaredStream(

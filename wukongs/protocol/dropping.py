@@ -45,7 +45,7 @@ def cuts(held: Control, progress: Progress) -> list[EndStream]:
     reports = [
         report
         for node in synced
-        if (report := progress.latest.get(node)) and report.incarnation.disk == held.members[node].disk
+        if (report := progress.latest.get(node)) and report.incarnation.disk == held.member(node).disk
     ]
     if not synced or len(reports) < len(synced):
         return []

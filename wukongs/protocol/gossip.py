@@ -19,7 +19,7 @@ for each stream that has changed, as JSON (docs/decisions/0021-control-traffic.m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -53,15 +53,15 @@ class Talk:
     passed_on: int = 0
 
 
-def listeners(me: int, node_count: int, draw: int) -> list[int]:
-    """Return whom to tell. draw: a random integer >= 0."""
-    others = node_count - 1
-    if others <= GOSSIP_NODES:
-        return [node for node in range(node_count) if node != me]
+def listeners(me: int, nodes: Sequence[int], draw: int) -> list[int]:
+    """Return whom to tell, of these nodes. draw: a random integer >= 0."""
+    others = [*(node for node in nodes if node > me), *(node for node in nodes if node < me)]
+    if len(others) <= GOSSIP_NODES:
+        return sorted(others)
     found = set()
     for _ in range(GOSSIP_NODES):
-        draw, distance = divmod(draw, others)
-        found.add((me + 1 + distance) % node_count)
+        draw, place = divmod(draw, len(others))
+        found.add(others[place])
     return sorted(found)
 
 

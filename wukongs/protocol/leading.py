@@ -109,7 +109,7 @@ def come_of(control: Control, progress: Progress, name: str) -> int:
 
 def _delivered(control: Control, progress: Progress, node: int, placed: int) -> int:
     """Return the tick up to which readers had the windows of a node's queries, by a life that knew a record."""
-    member = control.members[node]
+    member = control.member(node)
     for report in (progress.latest.get(node), progress.before.get(node)):
         has_begun_anew = report is None or (report.incarnation.disk >= member.disk and member.since > placed)
         if report is not None and report.delivered is not None and knows(report, placed) and not has_begun_anew:
@@ -128,21 +128,21 @@ def _change_voters(log: Log, control: Control) -> Outcome:
     if not raft.may_change_voters(log):
         return log, []
     for voter in sorted(log.voters):
-        if control.members[voter.node].disk != voter.disk and voter != log.me:
+        if control.member(voter.node).disk != voter.disk and voter != log.me:
             return raft.propose(log, Voters(log.voters - {voter}))
-    nodes, seats = {voter.node for voter in log.voters}, _seats(log, control)
-    for node in seats:
-        new = Voter(node, control.members[node].disk)
-        is_there = control.members[node].role is Role.IN and log.match.get(new, 0) >= log.commit
+    nodes, needed = {voter.node for voter in log.voters}, seats(log, control)
+    for node in needed:
+        new = Voter(node, control.member(node).disk)
+        is_there = control.member(node).role is Role.IN and log.match.get(new, 0) >= log.commit
         if node not in nodes and is_there:
             return raft.propose(log, Voters(log.voters | {new}))
     for voter in sorted(log.voters):
-        if voter.node not in seats and nodes.issuperset(seats) and voter != log.me:
+        if voter.node not in needed and nodes.issuperset(needed) and voter != log.me:
             return raft.propose(log, Voters(log.voters - {voter}))
     return log, []
 
 
-def _seats(log: Log, control: Control) -> list[int]:
+def seats(log: Log, control: Control) -> list[int]:
     """Return the nodes that are to vote: those that did at first, or in the place of one that holds nothing another."""
     first = [voter.node for voter in sorted(log.first_voters)]
     holding = [node for node in first if control.holds(node)]

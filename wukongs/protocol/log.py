@@ -55,8 +55,8 @@ class Log:
     commit index that each node was told last.
 
     term, vote, entries, high are on disk, and with base its base_term, base_voters and control state. node_count: nodes
-    0 to node_count - 1 follow the log. silence: pulses since a leader was heard; patience: how many of them until this
-    node stands for election, election_pulses at least."""
+    0 to node_count - 1 follow the log, until `applied` says which do. silence: pulses since a leader was heard;
+    patience: how many of them until this node stands for election, election_pulses at least."""
 
     me: Voter
     node_count: int
@@ -237,7 +237,8 @@ def may_change_voters(log: Log) -> bool:
 
 
 def _others(log: Log) -> Iterable[int]:
-    return (node for node in range(log.node_count) if node != log.me.node)
+    nodes = range(log.node_count) if log.applied is None else log.applied.nodes
+    return (node for node in nodes if node != log.me.node)
 
 
 def _voters_of(log: Log) -> frozenset[Voter]:
@@ -343,7 +344,7 @@ def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
     if log.standing is not LogRole.LEADER:
         return log, []
     if not message.is_taken:
-        follows = min(log.next_index[sender.node], message.index + 1)
+        follows = min(_next_of(log, sender.node), message.index + 1)
         log = replace(log, next_index={**log.next_index, sender.node: max(1, follows)})
         return _send_entries(log, [sender.node])
     matched = max(message.index, log.match.get(sender, 0))
@@ -368,6 +369,11 @@ def _commit(log: Log, actions: list[Action]) -> Outcome:
     return log, actions
 
 
+def _next_of(log: Log, node: int) -> int:
+    """Return the entry that a node is to get next: behind all, of one that was added since this leader leads."""
+    return log.next_index.get(node, log.last + 1)
+
+
 def _behind_on_commit(log: Log) -> list[int]:
     """Return the nodes that hold the newest committed entry and have not been told so; they need not wait for a pulse.
 
@@ -381,7 +387,7 @@ def _send_entries(log: Log, nodes: Iterable[int]) -> Outcome:
     found: list[Action] = []
     told = dict(log.told)
     for node in nodes:
-        before = min(log.next_index[node] - 1, log.last)
+        before = min(_next_of(log, node) - 1, log.last)
         if before >= log.base:
             entries = log.behind(before)[: log.entries_max]
             found.append(Send(node, Append(log.term, before, log.term_at(before), entries, log.commit)))

@@ -77,7 +77,7 @@ def next_role(
     control: Control, progress: Progress, stay: Stay, me: Incarnation, vts: Vts, is_fetching: bool = False
 ) -> Membership | None:
     """Return the record that this node asks for, if it is ready for its next role. is_fetching: as Node has it."""
-    member = control.members[me.node]
+    member = control.member(me.node)
     match control.role_of(me.voter):
         case Role.OUT if is_fetching:
             found = Membership(me.node, me.disk, Role.OUT)
@@ -119,10 +119,12 @@ class Watch:
 def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarnation, elapsed: int) -> Watch:
     """Let a pulse pass. elapsed: as in events.Pulse."""
     seen = {}
-    for node in control.members.keys() - {me.node}:
+    for node in control.nodes:
+        if node == me.node:
+            continue
         report = latest.get(node)
         newest = (report.incarnation, report.counter) if report else (Incarnation(node, 0, 0), 0)
-        disk = control.members[node].disk
+        disk = control.member(node).disk
         if newest[0].disk < disk:  # its new life has asked to join: the silence was that of the one before
             newest = Incarnation(node, disk, 0), 0
         incarnation, counter, pulses = eye.seen.get(node, (*newest, 0))
@@ -132,4 +134,4 @@ def watch(eye: Watch, latest: Mapping[int, Report], control: Control, me: Incarn
 
 def silent(overdue: Iterable[int], control: Control) -> list[Membership]:
     """Return the records that take out nodes that were silent for too long (Watch.overdue)."""
-    return [Membership(node, control.members[node].disk, Role.OUT, control.members[node].since) for node in overdue]
+    return [Membership(node, control.member(node).disk, Role.OUT, control.member(node).since) for node in overdue]

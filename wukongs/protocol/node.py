@@ -129,7 +129,7 @@ def _report(node: Node, draw: int, make: Callable[[Talk, Progress, Report], tupl
     talk, heard = make(node.talk, node.progress, report)
     if make is gossip.early and heard is node.progress:
         return node, []
-    nodes = gossip.listeners(node.me.node, node.cluster.node_count, draw)
+    nodes = gossip.listeners(node.me.node, node.control.nodes, draw)
     talk, actions = gossip.tell(talk, heard, node.me.node, nodes, draw)
     return replace(node, counter=node.counter + 1, talk=talk, progress=heard), actions
 
@@ -148,6 +148,8 @@ def _propose(node: Node, records: list[Record]) -> Outcome:
 def _received(node: Node, event: Received) -> Outcome:
     sender, body = event.message.sender, event.message.body
     known = node.heard.get(sender.node)
+    if node.control.member(sender.node).is_removed:
+        return node.counting("a message of a node that was removed"), []
     if known is not None and sender < known:
         return node.counting("a message of an earlier incarnation"), []
     if known != sender:
@@ -272,8 +274,8 @@ def _apply(node: Node) -> Outcome:
         if not valid:
             continue
         actions.append(Apply(node.control.index, entry, None if entry.tick is None else node.control.last_sn))
-        if node.role is Role.JOINING and node.control.members[node.me.node].since != node.stay.since:
-            node = replace(node, stay=Stay(node.control.members[node.me.node].since))
+        if node.role is Role.JOINING and node.control.member(node.me.node).since != node.stay.since:
+            node = replace(node, stay=Stay(node.control.member(node.me.node).since))
         if isinstance(entry.record, EndStream | DropStream):
             node = _forget_gone(node, entry.record.stream)
     if node.control is not before:

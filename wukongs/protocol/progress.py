@@ -166,7 +166,7 @@ def _raised(before: Vts, reports: Collection[Report], streams: Iterable[str]) ->
 
 def has_caught_up(progress: Progress, control: Control, node: int, vts: Vts) -> bool:
     """Whether a HOLDING node with this local VTS has all that can have been exposed without waiting for it."""
-    held = control.members[node].held
+    held = control.member(node).held
     others = control.with_role(Role.IN) - {node}
     reports = [
         report
@@ -181,7 +181,7 @@ def has_caught_up(progress: Progress, control: Control, node: int, vts: Vts) -> 
 
 def _is_members(report: Report, control: Control) -> bool:
     """Whether a report is of the disk that has the role, not of one that is lost."""
-    return report.incarnation.disk == control.members[report.incarnation.node].disk
+    return report.incarnation.disk == control.member(report.incarnation.node).disk
 
 
 def knows(report: Report, index: int) -> bool:

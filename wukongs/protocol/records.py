@@ -111,6 +111,22 @@ class Drained(Tagged, frozen=True):
     node: Int64
 
 
+class AddNode(Tagged, frozen=True):
+    """A node that nobody named at the beginning, with the next number: it is a spare one. peers, clients, public_key:
+    where the others and clients find it, and its key, if nodes have keys of their own."""
+
+    node: Int64
+    peers: str
+    clients: str
+    public_key: str = ""
+
+
+class RemoveNode(Tagged, frozen=True):
+    """A node that is OUT and holds nothing takes no part any more, for ever: its number names no other one."""
+
+    node: Int64
+
+
 class DeclareStream(Tagged, frozen=True):
     """Other records name the stream by its key: this name; or, if it is declared anew after DropStream, the name, a
     space, and the index of this record. (Names have no spaces.) So records about the old stream do not concern the new
@@ -273,6 +289,8 @@ Record = (
     | Membership
     | Drain
     | Drained
+    | AddNode
+    | RemoveNode
     | DeclareStream
     | OpenPartition
     | BeginStream

@@ -130,7 +130,7 @@ class Node:
         lost_after, silent_after = self.cluster.replace_pulses_max, self.cluster.silence_pulses_max
         if lost_after is None:
             return [], []
-        silences = {node: self.watch.silence_of(node) for node in self.control.members}
+        silences = {node: self.watch.silence_of(node) for node in self.control.nodes}
         return (
             [node for node, pulses in silences.items() if pulses > lost_after],
             [node for node, pulses in silences.items() if pulses <= silent_after],
@@ -172,5 +172,5 @@ def boot(cluster: Cluster, me: Incarnation, kept: Kept) -> Node:
     )
     intakes = {stream: sealing.opened_at(batch, kept.offsets[stream]) for stream, batch in kept.vts.items()}
     control = kept.control or cluster.genesis
-    stay = Stay(control.members[me.node].since, control.index)
+    stay = Stay(control.member(me.node).since, control.index)
     return Node(cluster, me, log, control, intakes=intakes, stay=stay, settled=control.index)

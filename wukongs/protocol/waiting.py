@@ -30,7 +30,7 @@ def is_waited_for(node: Node) -> bool:
             node.talk,
             node.progress,
             node.me.node,
-            node.cluster.node_count,
+            len(node.control.nodes),
             node.vts,
             dropping.frozen(node.control, node.intakes),
         )

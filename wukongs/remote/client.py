@@ -418,6 +418,15 @@ class RemoteEngine:
         told = {"node": node, "to": None if to is None else list(to), "timeout_s": timeout_s}
         self._call("drain", told, is_write=True)
 
+    def add_node(self, clients: str, peers: str, public_key: str = "", timeout_s: float | None = None) -> int:
+        """Do the same as Engine.add_node."""
+        told = {"clients": clients, "peers": peers, "public_key": public_key, "timeout_s": timeout_s}
+        return int(self._call("add_node", told, is_write=True))
+
+    def remove_node(self, node: int, timeout_s: float | None = None) -> None:
+        """Do the same as Engine.remove_node."""
+        self._call("remove_node", {"node": node, "timeout_s": timeout_s}, is_write=True)
+
     def restore(self, folder: str | PathLike[str]) -> None:
         """Do the same as Engine.restore: from a folder of the node's machine."""
         self._call("restore", {"folder": os.fspath(folder)}, is_write=True)

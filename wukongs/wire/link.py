@@ -103,13 +103,12 @@ class IngestLink:
     ) -> None:
         if not addresses:
             raise SettingsError("addresses = []: expected the ingest address of every node")
-        if place is not None and place.node_count != len(addresses):
-            raise SettingsError(f"{len(addresses)} addresses for a cluster of {place.node_count} nodes")
         self._clock = clock
         self._window_bytes, self._resend_s, self._timeout_s = window_bytes, resend_s, timeout_s
         self._token = token
         connect = channel or (lambda address: DealerChannel(address, keys))
-        self._peers = [_Peer(address, connect(address)) for address in addresses]
+        self._connect = lambda address: _Peer(address, connect(address))
+        self._peers = [self._connect(address) for address in addresses]
         self._kept: dict[int, _Kept] = {}
         self._is_stale = False
         self._sequence = 0
@@ -198,10 +197,19 @@ class IngestLink:
     # --- the place ----------------------------------------------------------------------------------------------------
 
     def _use(self, place: Place | None) -> None:
-        """Divide pieces so from now on."""
+        """Divide pieces so from now on. Raises SettingsError (a cluster of other nodes)."""
+        if place is not None:
+            self._meet(place)
+            if place.node_count != len(self._peers):
+                raise SettingsError(f"{len(self._peers)} addresses for a cluster of {place.node_count} nodes")
         self._place = place
         self._members = _members(place, len(self._peers))
         self._map = ShardMap.even(len(self._peers)) if place is None else ShardMap.of(place)
+
+    def _meet(self, place: Place) -> None:
+        """Connect to the nodes that were added since the addresses were given."""
+        lacking = min(len(place.added), place.node_count - len(self._peers))
+        self._peers += [self._connect(address) for address in place.added[len(place.added) - max(0, lacking) :]]
 
     def _ask(self, message: Open) -> dict[int, Opened]:
         """Return what the members answer, by what the newest of the answers says, and divide pieces as it says. Others
@@ -233,6 +241,7 @@ class IngestLink:
         newest = max((one.place for one in opened.values() if one.place is not None), key=_index, default=None)
         if newest is not None:
             self._check_places(opened, newest)
+            self._meet(newest)
         members = _members(newest, len(self._peers))
         missing = [peer for peer in (self._peers[node] for node in members) if peer.opened is None]
         for peer in missing:
@@ -247,7 +256,7 @@ class IngestLink:
         count = len(self._peers)
         for node, one in opened.items():
             place = one.place
-            if place is None or (place.node, place.node_count) != (node, count):
+            if place is None or place.node != node or place.node_count - len(place.added) > count:
                 break
             if place.index == newest.index and place != replace(newest, node=node):
                 break

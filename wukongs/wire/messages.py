@@ -16,7 +16,8 @@ from wukongs.live.pieces import TOLD, Told, check_is_one_frame, int_field, read_
 class Place:
     """The node that answers, and how the cluster divides pieces (sharding.py) as of a place in its log, the index.
 
-    members: the nodes that take pieces; (): all. shards: the nodes of each shard; (): evenly divided."""
+    members: the nodes that take pieces; (): all. shards: the nodes of each shard; (): evenly divided. added: where the
+    last nodes are, which were added while the cluster ran."""
 
     node: int
     node_count: int
@@ -25,6 +26,7 @@ class Place:
     index: int = 0
     members: tuple[int, ...] = ()
     shards: tuple[tuple[int, ...], ...] = ()
+    added: tuple[str, ...] = ()
 
 
 def read_place(found: Any) -> Place | None:
@@ -33,17 +35,23 @@ def read_place(found: Any) -> Place | None:
         return None
     match found:
         case {"node": int(node), "node_count": int(count), "replica_count": int(replicas), "split": list(split)}:
-            told = {"index": 0, "members": (), "shards": ()} | found  # an earlier version says none of these
+            told = {
+                "index": 0,
+                "members": (),
+                "shards": (),
+                "added": (),
+            } | found  # an earlier version says none of these
             index, members, shards = told["index"], told["members"], told["shards"]
             are_nodes = _are_nodes(members, count) and isinstance(shards, list | tuple)
             are_nodes = are_nodes and all(nodes and _are_nodes(nodes, count) for nodes in shards)
             is_sound = 0 <= node < count and replicas >= 1 and type(index) is int and index >= 0
-            if is_sound and are_nodes and all(isinstance(iri, str) for iri in split):
+            added = told["added"] if isinstance(told["added"], list | tuple) else (None,)
+            if is_sound and are_nodes and all(isinstance(text, str) for text in (*split, *added)):
                 placed = tuple(map(tuple, shards))
-                return Place(node, count, replicas, tuple(split), index, tuple(members), placed)
+                return Place(node, count, replicas, tuple(split), index, tuple(members), placed, tuple(added))
     raise DataError(
         "message 'opened': expected place to be null or an object with node < node_count, replica_count, split, index, "
-        f"and nodes as members and of shards, found {str(found)[:200]}"
+        f"nodes as members and of shards, and addresses, found {str(found)[:200]}"
     )
 
 

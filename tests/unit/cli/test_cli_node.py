@@ -277,6 +277,56 @@ def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> 
         assert "no spare node is heard (of none)" in refused.stderr
 
 
+def test_a_node_is_added_and_another_one_removed_while_the_cluster_runs(tmp_path: Path, ran: Ran) -> None:
+    ports = cluster.free_ports(6)
+    addresses = [(f"tcp://127.0.0.1:{ports[at]}", f"tcp://127.0.0.1:{ports[at + 1]}") for at in (0, 2, 4)]
+    listed = [f'[[node]]\nclients = "{clients}"\npeers = "{peers}"\n' for clients, peers in addresses]
+    for number in range(2):
+        (tmp_path / f"{number}.toml").write_text(
+            f'number = {number}\nreplicas = 2\ndata_dir = "{number}"\n{listed[0]}{listed[1]}'
+        )
+    added = listed[2].replace("[[node]]", "[added]")
+    (tmp_path / "2.toml").write_text(f'number = 2\nreplicas = 2\ndata_dir = "2"\n{listed[0]}{listed[1]}{added}')
+    clients = [one for one, _ in addresses]
+    server, text = ("--server", clients[1]), "SELECT ?s { ?s ?p ?o } ORDER BY ?s"
+    with ExitStack() as stack:
+        nodes = [
+            stack.enter_context(child([*WUKONGS, "node", "--config", str(tmp_path / f"{number}.toml")]))
+            for number in range(3)
+        ]
+        for node_process in nodes[:2]:
+            assert node_process.stdout is not None
+            node_process.stdout.readline()
+        with wukongs.connect(clients[1]) as client:
+            client.update(f"INSERT DATA {{ <{A}1> <{A}p> <{A}o>. <{A}2> <{A}p> <{A}o> }}")
+            client.stream(A, batch_ms=100)
+            with sending(client.listen().split(",")) as sent:
+                new = ("--clients", clients[2], "--peers", addresses[2][1])
+                assert ran("cluster", "add", *new, *server) == (0, "2\n", "")
+                assert client.listen().split(",") == clients
+                assert ran("cluster", "drain", "0", *server) == (0, "", "")
+                nodes[0].send_signal(signal.SIGTERM)
+                nodes[0].communicate(timeout=60)
+                assert ran("cluster", "remove", "0", *server) == (0, "", "")
+            client.settle(timeout_s=60)
+            expected = {(f"<{A}1>",), (f"<{A}2>",), *sent}
+            assert set(client.query(text).texts()) == expected
+        for stopped in nodes[1:]:
+            stopped.send_signal(signal.SIGTERM)
+        for stopped in nodes[1:]:
+            stopped.communicate(timeout=60)
+        again = [
+            stack.enter_context(child([*WUKONGS, "node", "--config", str(tmp_path / f"{number}.toml")]))
+            for number in (1, 2)
+        ]
+        for started, address in zip(again, clients[1:], strict=True):
+            assert started.stdout is not None
+            line = started.stdout.readline().strip()
+            assert line == address, started.communicate()
+        with wukongs.connect(clients[2]) as client:
+            assert set(client.query(text).texts()) == expected
+
+
 @pytest.mark.slow
 def test_clients_of_several_nodes_work_on_one_graph_and_one_stream(ran: Ran) -> None:
     with running("cluster", "--nodes", "2", lines=2) as (process, addresses):

@@ -6,26 +6,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import wukongs
-from tests.clusters import READY_S, cluster, cut_off, start_again
+from tests.clusters import READY_S, added_node, cluster, cut_off, start_again
 from tests.faults.test_nodes_come_back import QUERY, Told, in_time
 from tests.fuzz import slow
 from tests.unit.cluster.test_fetching_ahead import before, held
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
+from wukongs.cluster.draining import is_drained
 from wukongs.cluster.host import Host
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.live.pieces import Piece
 from wukongs.protocol.control import apply
 from wukongs.protocol.messages import Incarnation
-from wukongs.protocol.records import Drain, Entry, Role
-from wukongs.protocol.state import Cluster, Kept
+from wukongs.protocol.records import Drain, Drained, Entry, Membership, Role, Voter
+from wukongs.protocol.state import Cluster, Kept, boot
 from wukongs.settings import Settings
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.client_socket import ClientSocket
@@ -348,3 +351,77 @@ def test_a_small_cluster_with_clashing_hashes() -> None:
         asked = "SELECT ?s ?o { ?s ?p ?o }"
         for node in nodes:
             assert sorted(node.engine.query(asked).texts()) == sorted(engine.query(asked).texts())
+
+
+def test_a_node_that_nobody_named_takes_a_place_and_the_one_that_had_it_is_removed() -> None:
+    with told(3, 2, 0) as of:
+        of.declare(0)
+        of.load(0, "x", 40)
+        nodes = of.nodes
+        with pytest.raises(NodeUnavailable, match="no spare node is heard"):
+            nodes[1].engine.drain(0, timeout_s=WAIT_S)
+        with piped(of, 1) as pipelines, added_node(nodes, 2) as new:
+            pipelines.send(11)
+            socket = ClientSocket("tcp://127.0.0.1:*", {}, new.intake)
+            assert nodes[1].engine.add_node(socket.address, new.address) == 3
+            assert nodes[2].engine.add_node(socket.address, new.address) == 3
+            nodes[1].engine.drain(0, timeout_s=WAIT_S)
+            new.wait_until_ready(WAIT_S)
+            pipelines.send(12)
+            with pytest.raises(SettingsError, match="node 1 holds shards: drain it first"):
+                new.engine.remove_node(1)
+            with pytest.raises(NodeUnavailable, match="node 0 to be out: stop its process"):
+                new.engine.remove_node(0, timeout_s=0.1)
+            nodes[0].close()
+            new.engine.remove_node(0, WAIT_S)
+            new.engine.remove_node(0, WAIT_S)
+            pipelines.send(13)
+            pipelines.finish()
+            of.update(3, f"INSERT DATA {{ <{EX}new> <{EX}l> <{EX}o3> }}; DELETE WHERE {{ <{EX}x4> ?p ?o }}")
+            of.load(2, "z", 20)
+            of.check(1, 2, 3)
+            check_replicas(of)
+            assert nodes[1].host.node.control.nodes == [1, 2, 3]
+            in_time(lambda: new.engine.settle(WAIT_S))
+            socket.close()
+
+
+def test_what_cannot_be_added_or_removed_is_told_why() -> None:
+    with wukongs.Engine() as engine:
+        with pytest.raises(SettingsError, match="nodes cannot be added to it"):
+            engine.add_node("tcp://127.0.0.1:1", "tcp://127.0.0.1:2")
+        with pytest.raises(SettingsError, match="no nodes to remove"):
+            engine.remove_node(0)
+    with cluster(3, 2) as nodes:
+        engine = nodes[0].engine
+        assert engine.add_node("tcp://127.0.0.1:1", "tcp://127.0.0.1:2") == 3
+        assert engine.add_node("tcp://127.0.0.1:3", "tcp://127.0.0.1:4") == 4
+        refused: list[tuple[Callable[[], object], str]] = [
+            (lambda: engine.add_node("here", "tcp://127.0.0.1:2"), "expected the form"),
+            (lambda: engine.add_node("tcp://127.0.0.1:9", "tcp://127.0.0.1:2"), "node 3 is there, with clients"),
+            (lambda: engine.add_node("tcp://127.0.0.1:9", "tcp://127.0.0.1:8", "no key"), "expected 40 characters"),
+            (lambda: engine.remove_node(7), r"the nodes are \[0, 1, 2, 3, 4\]"),
+        ]
+        for call, said in refused:
+            with pytest.raises(SettingsError, match=said):
+                call()
+        engine.remove_node(3)
+        assert engine.add_node("tcp://127.0.0.1:1", "tcp://127.0.0.1:2") == 5, "numbers are not used again"
+
+
+def test_a_leader_is_drained_once_another_node_votes_in_its_place() -> None:
+    shape = Cluster(3, 2, spare_count=1)
+    records = (
+        Drain(0, (2,)),
+        *(Membership(2, 0, role, 2) for role in (Role.JOINING, Role.HOLDING, Role.IN)),
+        Drained(0),
+    )
+    control = reduce(apply, [Entry(1, record) for record in records], shape.genesis)
+    node = boot(shape, Incarnation(1, 0, 1), Kept(control=control, voters=shape.first_voters))
+    node = replace(node, log=replace(node.log, leader=0))
+    assert not control.holds(0)
+    assert not is_drained(node, 0), "nodes 0 and 1 vote: node 1 alone would be no majority"
+    three = frozenset(Voter(number, 0) for number in range(3))
+    agreed = boot(shape, Incarnation(1, 0, 1), Kept(control=control, voters=three))
+    assert is_drained(replace(agreed, log=replace(agreed.log, leader=0)), 0)
+    assert not is_drained(replace(agreed, log=replace(agreed.log, leader=1)), 0), "it gives its vote up"

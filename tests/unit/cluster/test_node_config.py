@@ -139,3 +139,21 @@ def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)) as raised:
         loaded(tmp_path, text)
     assert str(raised.value).startswith(str(tmp_path / "node.toml"))
+
+
+ADDED = '[added]\nclients = "tcp://127.0.0.1:7413"\npeers = "tcp://127.0.0.1:7513"\n'
+
+
+def test_a_node_that_was_added_names_itself_beside_the_list(tmp_path: Path) -> None:
+    config = loaded(tmp_path, TWO.replace("number = 1", "number = 3") + ADDED)
+    assert (config.number, len(config.nodes)) == (3, 2)
+    assert config.me == MemberConfig(clients="tcp://127.0.0.1:7413", peers="tcp://127.0.0.1:7513")
+    assert config.listen_clients == "tcp://127.0.0.1:7413"
+    for text, said in (
+        (TWO + ADDED, "number: expected an integer from 2 to 1024"),
+        (TWO.replace("number = 1", "number = 2"), "number: expected an integer from 0 to 1"),
+        (TWO.replace("number = 1", "number = 2") + ADDED.replace("7513", "7512"), "expected addresses of its own"),
+        (TWO.replace("number = 1", "number = 2") + ADDED + "other = 1\n", "added.other"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            loaded(tmp_path, text)

@@ -20,6 +20,7 @@ from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
 from wukongs.store.term_ids import HASH_BITS
 from wukongs.wire.packets import Handler, Packet
+from wukongs.wire.trust import Gate
 
 EX = "http://ex/"
 STREAM = EX + "s"
@@ -105,7 +106,7 @@ class Network:
 
     def __init__(self, wires: Wires, me: Incarnation, handlers: Mapping[str, Handler], on_tell: Any) -> None:
         self._wires, self._me, self.handlers, self._on_tell = wires, me, handlers, on_tell
-        self.address = f"node {me.node}"
+        self.address, self.gate = f"node {me.node}", Gate()
         wires.networks[me.node] = self
 
     @property

@@ -38,7 +38,7 @@ def _with_header(frames: list[bytes], **changes: Any) -> list[bytes]:
         Opened(1000, None, (), 0, 62),
         Opened(1000, None, False, 0, 62),
         Opened(1000, None, False, 0, 62, -5, Place(1, 3, 2, ("http://ex/type",))),
-        Opened(1000, None, False, 0, 62, -5, Place(1, 3, 2, (), 77, (0, 2), ((0, 1), (2,)))),
+        Opened(1000, None, False, 0, 62, -5, Place(1, 3, 2, (), 77, (0, 2), ((0, 1), (2,)), ("a",))),
         Close("s", "p", 1, 40, -1),
         Finish("s", "p", 1),
         Ack("s", "p", -1, -1),
@@ -188,6 +188,7 @@ def test_a_foreign_message_is_named(frames: list[bytes], expected: str) -> None:
                 {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "members": [2]},
                 {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "members": 1},
                 {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "shards": [[0], []]},
+                {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "added": "abc"},
                 {"node": 0, "node_count": 2, "replica_count": 1, "split": [], "shards": [[True]]},
             )
         ),

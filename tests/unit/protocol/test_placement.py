@@ -11,7 +11,19 @@ from wukongs.protocol.leading import lead
 from wukongs.protocol.log import Log, LogRole
 from wukongs.protocol.placement import replacements
 from wukongs.protocol.progress import Progress
-from wukongs.protocol.records import Drain, Drained, Entry, Membership, Nothing, Record, Role, Voter, Voters
+from wukongs.protocol.records import (
+    AddNode,
+    Drain,
+    Drained,
+    Entry,
+    Membership,
+    Nothing,
+    Record,
+    RemoveNode,
+    Role,
+    Voter,
+    Voters,
+)
 
 FIRST = frozenset(Voter(node, 0) for node in range(3))
 
@@ -121,3 +133,34 @@ def test_a_node_that_holds_nothing_gives_its_vote_to_one_that_took_its_place() -
     assert voters_proposed(control, 1, more) == more - {Voter(0, 0)}
     assert voters_proposed(control, 1, more - {Voter(0, 0)}) is None
     assert voters_proposed(control, 0, more) is None, "a leader stays one"
+
+
+def test_a_node_that_is_added_is_a_spare_one() -> None:
+    control = after(genesis(3, 2, 6), AddNode(3, "there", "here"))
+    assert control.nodes == [0, 1, 2, 3]
+    assert control.is_spare(3)
+    assert control.added == {3: AddNode(3, "there", "here")}
+    control = after(control, Drain(0, (3,)), *joins(3, 3), Drained(0))
+    assert control.members[3].role is Role.IN
+    assert not control.holds(0)
+
+
+@pytest.mark.parametrize("record", [AddNode(2, "a", "b"), AddNode(5, "a", "b"), AddNode(4, "there", "b")])
+def test_an_added_node_has_the_next_number_and_an_address_of_its_own(record: AddNode) -> None:
+    control = after(genesis(3, 2, 6), AddNode(3, "there", "here"))
+    assert not is_news(control, record)
+    assert is_news(control, AddNode(4, "a", "b"))
+
+
+def test_a_removed_node_is_gone_for_ever() -> None:
+    control = after(genesis(4, 2, 6, spare_count=1), Drain(0, (3,)), *joins(3, 2))
+    assert not is_news(control, RemoveNode(0)), "it holds shards"
+    control = after(control, Drained(0))
+    assert not is_news(control, RemoveNode(0)), "it is in"
+    control = after(control, Membership(0, 0, Role.OUT), RemoveNode(0))
+    assert control.nodes == [1, 2, 3]
+    later = Membership(0, 1, Role.OUT)
+    for record in (RemoveNode(0), later, Membership(0, 1, Role.JOINING), Drain(1, (0,)), AddNode(0, "a", "b")):
+        assert not is_news(control, record), record
+    assert is_news(control, AddNode(4, "a", "b")), "numbers are not used again"
+    assert not is_news(control, RemoveNode(7))

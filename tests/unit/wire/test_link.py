@@ -10,7 +10,7 @@ import pytest
 from tests.unit.wire.pieces import STREAM, make_piece, many
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.pieces import Close, Finish, Open, Piece
-from wukongs.wire.link import IngestLink, error_of
+from wukongs.wire.link import IngestLink, _Peer, error_of
 from wukongs.wire.messages import Ack, Frame, Message, Moved, Opened, Place, Refused, from_frames, to_frames
 from wukongs.wire.sharding import ShardMap, split_piece
 
@@ -344,6 +344,25 @@ def test_pieces_go_to_the_members_of_now(told_by: str) -> None:
         assert 0 not in nodes[2].pieces  # others had it before: it takes that over from them
     link.close_batches(STREAM, "part-0", 3, 80, 400)
     assert nodes[1].closes[-1:] == nodes[2].closes == [Close(STREAM, "part-0", 3, 80, 400)]
+
+
+def test_nodes_that_were_added_are_met() -> None:
+    nodes = [Member(number) for number in range(4)]
+    grown = Place(0, 4, 1, (), 9, (1, 2, 3), tuple(((3, 1, 2)[shard % 3],) for shard in range(1024)), ("tcp://new:1",))
+    link, fakes, _ = _link(*nodes[:3])
+    fake = FakeNode("new", fakes[0].clock, nodes[3])
+    link._connect = lambda address: _Peer(address, {"tcp://new:1": fake}[address])
+    link.open(STREAM, "part-0", 3)
+    link.send(_pieces(1)[0])
+    for node in nodes:
+        node.knows(grown)
+    pieces = _pieces(3)[1:]
+    for piece in pieces:
+        link.send(piece)
+    link.close_batches(STREAM, "part-0", 3, 60, 300)
+    _check_shares(pieces, nodes, grown)
+    assert nodes[3].closes == nodes[1].closes
+    assert nodes[0].closes == []
 
 
 def test_a_member_that_takes_nothing_is_reported_by_what_it_says() -> None:
