@@ -34,7 +34,9 @@ from typing import Any, NamedTuple
 
 from wukongs.errors import NodeUnavailable
 from wukongs.live.header import Frame, MessageError
+from wukongs.wire.answering import Post
 from wukongs.wire.codec import ANSWER, ARRAYS_MAX, ASK, MESSAGE_BYTES_MAX, Sender, read_packet_header, to_frames
+from wukongs.wire.descriptors import connections_max
 from wukongs.wire.packets import Packet
 from wukongs.wire.transport import COPIED_BYTES_MAX, LOOK_MS, milliseconds_left
 
@@ -46,6 +48,8 @@ HANDSHAKE_S = 2.0
 UNPROVEN_MAX = 64
 CONNECTIONS_MAX = 256
 """One node or client has no more."""
+ALL_CONNECTIONS_MAX = 1024
+"""One port has no more, and no more than a quarter of what a bound socket may have: each has a thread."""
 OFFERED_AGAIN_S, OFFERED_AGAIN_MAX_S = 5.0, 3600.0
 """After so long a node that could not be asked directly is asked to offer it again; twice as long each time."""
 IDLE_S = 600.0
@@ -58,7 +62,6 @@ HANDED_OVER_BYTES = 1 << 14
 _FIRST_BYTES_MAX = 1 << 12
 _ROOM = 1 << 16
 _FRAMES_MAX = ARRAYS_MAX + 1
-
 
 log = logging.getLogger("wukongs")
 
@@ -207,14 +210,11 @@ class DirectLine:
         return None
 
 
-Write = Callable[[Sequence[Frame]], None]
-
-
 def open_port(
     address: str,
     is_encrypted: bool,
     knows: Callable[[Sender], bool],
-    answer: Callable[[Sender, list[Frame], Write], None],
+    answer: Callable[[Sender, list[Frame], Post], None],
     exhausted: Callable[[NodeUnavailable], object],
     name: str,
 ) -> DirectPort | None:
@@ -240,7 +240,7 @@ class DirectPort:
         host: str,
         is_encrypted: bool,
         knows: Callable[[Sender], bool],
-        answer: Callable[[Sender, list[Frame], Write], None],
+        answer: Callable[[Sender, list[Frame], Post], None],
         exhausted: Callable[[NodeUnavailable], object],
         name: str,
     ) -> None:
@@ -257,6 +257,7 @@ class DirectPort:
         self._lock = threading.Lock()
         self._connections: dict[socket.socket, Sender | None] = {}
         """With whom each connection is; None: it has not said its secret."""
+        self._connections_max = min(ALL_CONNECTIONS_MAX, connections_max() // 4)
         self._is_closing = False
         self._thread = threading.Thread(target=self._accept, name=name, daemon=True)
 
@@ -307,7 +308,8 @@ class DirectPort:
 
     def _take(self, connection: socket.socket) -> bool:
         with self._lock:
-            if self._is_closing or sum(sender is None for sender in self._connections.values()) >= UNPROVEN_MAX:
+            unproven = sum(sender is None for sender in self._connections.values())
+            if self._is_closing or unproven >= UNPROVEN_MAX or len(self._connections) >= self._connections_max:
                 return False
             self._connections[connection] = None
             return True

@@ -433,6 +433,18 @@ def test_one_node_has_a_bounded_number_of_connections(
         line.close()
 
 
+def test_a_port_has_a_bounded_number_of_connections_and_others_ask_over_zeromq() -> None:
+    answering = ClientSocket(ANY_PORT, {"echo": echo})
+    answering._direct._connections_max = 2
+    channels = [ClientChannel(answering.address) for _ in range(3)]
+    for channel in channels * 2:
+        assert channel.ask(marked(), 20).kind == "echo"
+    assert [len(lines_of(channel)) for channel in channels] == [1, 1, 0]
+    for channel in channels:
+        channel.close()
+    answering.close()
+
+
 @pytest.mark.parametrize(
     "frames",
     [
