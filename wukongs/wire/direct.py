@@ -164,7 +164,7 @@ class DirectLine:
         self._is_waiting = True
         self._used_s = time.monotonic()
         try:
-            self._messages.write(frames)
+            self._messages.write(frames, self._used_s + LOOK_MS / 1000)
         except TimeoutError:
             return False
         except OSError:
@@ -177,7 +177,7 @@ class DirectLine:
         if left_ms < LOOK_MS and not self._messages.has_news(max(0, left_ms)):
             return None
         try:
-            frames = self._messages.read(MESSAGE_BYTES_MAX)
+            frames = self._messages.read(MESSAGE_BYTES_MAX, min(deadline_s, time.monotonic() + LOOK_MS / 1000))
         except TimeoutError:
             return None
         except (OSError, MessageError, EOFError):
@@ -337,13 +337,14 @@ class DirectPort:
 
     def _serve(self, connection: socket.socket) -> None:
         """Answer all that comes over one connection."""
+        until_s = time.monotonic() + HANDSHAKE_S
         try:
             connection.settimeout(HANDSHAKE_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()
             messages = _Messages(connection)
-            header = read_packet_header(messages.read(_FIRST_BYTES_MAX))
+            header = read_packet_header(messages.read(_FIRST_BYTES_MAX, until_s))
             sender = header.sender
             if header.kind != DIRECT or sender is None:
                 return
@@ -401,8 +402,9 @@ class _Messages:
         self._into, self._have, self._size = self._room, 0, 0
         self._unsent: list[memoryview] = []
 
-    def write(self, frames: Sequence[Frame]) -> None:
-        """Send a message. Raises: TimeoutError (call it again, with the same one), OSError (it cannot be sent)."""
+    def write(self, frames: Sequence[Frame], until_s: float = math.inf) -> None:
+        """Send a message. Raises: TimeoutError (not all of it is sent by until_s, or the other side takes nothing; call
+        it again, with the same one), OSError (it cannot be sent)."""
         if not self._unsent:
             sizes = [len(frame) for frame in frames]
             head = struct.pack(f"<II{len(sizes)}I", 4 + 4 * len(sizes) + sum(sizes), len(sizes), *sizes)
@@ -415,11 +417,16 @@ class _Messages:
                 del self._unsent[0]
             else:
                 self._unsent[0] = self._unsent[0][sent:]
+            if self._unsent and time.monotonic() >= until_s:
+                raise TimeoutError
 
-    def read(self, bytes_max: int) -> list[Frame]:
-        """Return the next message. Raises: TimeoutError (not all of it is there by now; call it again), EOFError (the
-        other side has ended), MessageError (no message, or one of more bytes), OSError (what else ends it)."""
+    def read(self, bytes_max: int, until_s: float = math.inf) -> list[Frame]:
+        """Return the next message. Raises: TimeoutError (not all of it is there by until_s, or nothing comes; call it
+        again), EOFError (the other side has ended), MessageError (no message, or one of more bytes), OSError (what else
+        ends it)."""
         while self._size == 0 or self._have < self._size:
+            if self._have and time.monotonic() >= until_s:
+                raise TimeoutError
             got = self.connection.recv_into(memoryview(self._into)[self._have :])
             if got == 0:
                 raise EOFError

@@ -242,6 +242,53 @@ def test_long_messages_go_over_in_pieces_both_ways(pair: tuple[Network, Network]
     assert len(direct_lines(asker)) == 1
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_an_answer_that_comes_byte_by_byte_is_waited_for_until_the_deadline_only(is_closed: bool) -> None:
+    answering = ClientSocket(ANY_PORT, {"echo": echo})
+    channel = ClientChannel(answering.address)
+    for _ in range(2):
+        channel.ask(marked(), 20)
+    (line,) = lines_of(channel)
+    one, other = socket.socketpair()
+    one.settimeout(0.05)
+    line._messages.connection.close()
+    line._messages, line.pollable = _Messages(one), one.fileno()
+
+    def trickle() -> None:
+        with suppress(OSError):
+            other.recv(1 << 16)
+            for byte in framed([bytes(1000)]):
+                other.send(bytes([byte]))
+                time.sleep(0.02)
+
+    threading.Thread(target=trickle, daemon=True).start()
+    if is_closed:
+        threading.Timer(0.3, channel.close).start()
+    began = time.monotonic()
+    with pytest.raises(NodeUnavailable, match="closed" if is_closed else "no answer within"):
+        channel.ask(marked(), 20 if is_closed else 0.3)
+    assert time.monotonic() - began < 5
+    other.close()
+    channel.close()
+    answering.close()
+
+
+def test_a_question_that_is_taken_bit_by_bit_is_sent_until_a_given_time_only() -> None:
+    one, other = socket.socketpair()
+    one.settimeout(0.05)
+
+    def take() -> None:
+        while other.recv(1 << 16):
+            time.sleep(0.02)
+
+    threading.Thread(target=take, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        _Messages(one).write([bytes(1 << 27)], began + 0.2)
+    assert time.monotonic() - began < 5
+    one.close()
+
+
 def test_a_connection_that_ends_under_a_question_is_named_and_the_next_one_is_new(
     pair: tuple[Network, Network], between: Between
 ) -> None:
@@ -418,6 +465,20 @@ def test_who_says_nothing_is_shut_and_keeps_no_place(
         pool.keep_only(set())
     assert asker.ask([(1, marked())], 20)[0].kind == "echo"
     assert len(direct_lines(asker)) == 1
+
+
+def test_who_says_its_first_message_byte_by_byte_is_shut_in_the_same_time(
+    open_port: tuple[Network, Network, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "HANDSHAKE_S", 0.3)
+    _, answering, port = open_port
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as stranger, suppress(OSError):
+        for byte in framed([bytes(200)]):
+            stranger.sendall(bytes([byte]))
+            time.sleep(0.1)
+    assert time.monotonic() - began < 10
+    wait_until(lambda: len(answering._direct._connections) == 1, "nothing is left of the stranger")
 
 
 def test_one_node_has_a_bounded_number_of_connections(
