@@ -87,6 +87,8 @@ def offer_in(answer: Packet, address: str) -> Offer | None:
     port, secret, certificate = told.get("port"), told.get("secret"), told.get("certificate")
     if type(port) is not int or not isinstance(secret, str) or not isinstance(certificate, str | None):
         return None
+    if certificate is not None and not certificate.isascii():
+        return None
     return Offer(host_of(address), port, secret, certificate)
 
 
@@ -155,7 +157,7 @@ class DirectLine:
             raise NodeUnavailable(f"{self.address}: cannot be reached ({error})") from error
         self._messages = _Messages(connection)
         self.pollable = connection.fileno()
-        if not self.send(to_frames(Packet(DIRECT), ASK, 1, me, offer.secret)) or self._first_answer(deadline_s) is None:
+        if not self.send(to_frames(Packet(DIRECT), ASK, 1, me, offer.secret)) or not self._is_taken(deadline_s):
             self.close()
             raise NodeUnavailable(f"{self.address}: does not take what it has offered")
 
@@ -203,11 +205,16 @@ class DirectLine:
     def close(self) -> None:
         self._messages.connection.close()
 
-    def _first_answer(self, deadline_s: float) -> list[Frame] | None:
+    def _is_taken(self, deadline_s: float) -> bool:
+        """Tell whether the secret is answered. Without keys another program may be at the port, or, since the system
+        chose it, this connection itself."""
         while not self._is_lost and time.monotonic() < deadline_s:
             if (frames := self.receive(deadline_s)) is not None:
-                return frames
-        return None
+                with suppress(MessageError):
+                    header = read_packet_header(frames)
+                    return (header.way, header.kind) == (ANSWER, DIRECT)
+                return False
+        return False
 
 
 def open_port(
@@ -374,9 +381,9 @@ class _Answers:
         self._left: Sequence[Frame] | None = None
 
     def take(self, frames: Sequence[Frame]) -> None:
-        """Send an answer, if it is short."""
+        """Send an answer, if it is short, and the other side reads."""
         try:
-            if sum(map(len, frames)) > HANDED_OVER_BYTES:
+            if sum(map(len, frames)) > HANDED_OVER_BYTES or not self._messages.has_room():
                 self._left = frames
             else:
                 self._messages.write(frames)
@@ -444,6 +451,12 @@ class _Messages:
         poll = select.poll()
         poll.register(self.connection, select.POLLIN)
         return bool(poll.poll(wait_ms))
+
+    def has_room(self) -> bool:
+        """Tell whether something can be sent at once."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLOUT)
+        return bool(poll.poll(0))
 
     def _make_room(self, bytes_max: int) -> None:
         """Know the size of the message that comes, and have room for it."""

@@ -22,8 +22,8 @@ from wukongs.wire import client_socket, direct
 from wukongs.wire.answering import Post, Reply
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
-from wukongs.wire.codec import ASK, TELL, Sender, to_frames
-from wukongs.wire.direct import DIRECT, DirectLine, DirectPort, Offer, _Messages, offer_in
+from wukongs.wire.codec import ANSWER, ASK, TELL, Sender, to_frames
+from wukongs.wire.direct import DIRECT, DirectLine, DirectPort, Offer, _Answers, _Messages, offer_in
 from wukongs.wire.keys import make_keys
 from wukongs.wire.network import INTRODUCE, Network
 from wukongs.wire.packets import Packet
@@ -226,6 +226,45 @@ def test_a_port_that_takes_connections_and_says_nothing_holds_up_one_question_sh
         assert asker.ask([(1, marked())], 20)[0].kind == "echo"
         assert time.monotonic() - began < 5
     assert asker._peers[1].way.failures == 1
+
+
+@pytest.mark.parametrize("answers", [None, [b"noise"], to_frames(Packet("echo"), ANSWER, 1)])
+def test_another_program_at_the_port_is_not_asked_if_it_answers(answers: list[Frame] | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            one, _ = listening.accept()
+            with one, suppress(OSError):
+                while some := one.recv(1 << 16):
+                    one.sendall(some if answers is None else framed(answers))
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(NodeUnavailable, match="does not take what it has offered"):
+            DirectLine(Offer("127.0.0.1", listening.getsockname()[1], SECRET, None), ASKER, lambda: True)
+
+
+def test_who_gives_an_answer_does_not_wait_for_one_who_does_not_read() -> None:
+    one, other = socket.socketpair()
+    one.settimeout(0.01)
+    with suppress(TimeoutError):
+        _Messages(one).write([bytes(1 << 24)])
+    one.settimeout(20)
+    answers = _Answers(_Messages(one))
+    giving = threading.Thread(target=answers.take, args=([b"short"],), daemon=True)
+    giving.start()
+    giving.join(5)
+    assert not giving.is_alive()
+    waiting = threading.Thread(target=answers.wait, daemon=True)
+    waiting.start()
+    other.settimeout(0.2)
+    got = bytearray()
+    with suppress(TimeoutError):
+        while some := other.recv(1 << 20):
+            got += some
+    waiting.join(5)
+    assert got.endswith(framed([b"short"]))
+    one.close()
+    other.close()
 
 
 def test_long_messages_go_over_in_pieces_both_ways(pair: tuple[Network, Network], between: Between) -> None:
@@ -687,7 +726,14 @@ def test_what_is_no_question_of_the_client_is_refused(frames: list[Frame], reaso
 
 @pytest.mark.parametrize(
     "told",
-    [None, "x", {}, {"port": "1", "secret": "x", "certificate": None}, {"port": 1, "secret": 2, "certificate": None}],
+    [
+        None,
+        "x",
+        {},
+        {"port": "1", "secret": "x", "certificate": None},
+        {"port": 1, "secret": 2, "certificate": None},
+        {"port": 1, "secret": "x", "certificate": "\u00e9"},
+    ],
 )
 def test_an_offer_that_is_none_is_not_taken(told: object) -> None:
     assert offer_in(Packet(INTRODUCE, {DIRECT: told}), "tcp://127.0.0.1:1") is None
