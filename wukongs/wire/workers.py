@@ -27,6 +27,9 @@ class Workers:
     def __init__(self, name: str, threads_max: int, waiting_max: int) -> None:
         self._name, self._threads_max, self._unfinished_max = name, threads_max, threads_max + waiting_max
         self._lock = threading.Lock()
+        self._is_left = threading.Condition(self._lock)
+        self._here: list[threading.Thread] = []
+        """The threads of others that are at a task."""
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._started = 0
@@ -52,7 +55,9 @@ class Workers:
         False: there is too much to do already, or no thread to do it."""
         with self._lock:
             is_done_here = not self._is_closed and self._unfinished < self._threads_max
-            self._unfinished += is_done_here
+            if is_done_here:
+                self._unfinished += 1
+                self._here.append(threading.current_thread())
         if is_done_here:
             try:
                 task()
@@ -60,6 +65,8 @@ class Workers:
                 with self._lock:
                     self._unfinished -= 1
                     self._finished += 1
+                    self._here.remove(threading.current_thread())
+                    self._is_left.notify_all()
             return True
         is_done = threading.Event()
 
@@ -94,7 +101,12 @@ class Workers:
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
-        return not any(thread.is_alive() for thread in threads if thread is not threading.current_thread())
+        with self._lock:
+            is_left = self._is_left.wait_for(
+                lambda: all(thread is threading.current_thread() for thread in self._here),
+                max(0.0, deadline - time.monotonic()),
+            )
+        return is_left and not any(thread.is_alive() for thread in threads if thread is not threading.current_thread())
 
     def _start_thread(self) -> None:
         """Start one more thread, if the process may have one more."""
