@@ -165,7 +165,22 @@ class Asker:
                 if line.is_connected():
                     return line
                 line.close()
+            self._close_lost()
         return question.connect()
+
+    def _close_lost(self) -> None:
+        """Close the idle connections that are lost, most of all those to where a node was before: nobody would ever ask
+        for them."""
+        for address, lines in list(self._idle.items()):
+            kept = []
+            for line in lines:
+                if line.is_connected():
+                    kept.append(line)
+                else:
+                    line.close()
+            self._idle[address] = kept
+            if not kept:
+                del self._idle[address]
 
     def _give_back(self, line: AskingLine, is_good: bool) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
 from wukongs.wire import client_socket, direct
 from wukongs.wire.answering import Post, Reply
+from wukongs.wire.asking import Question
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.codec import ANSWER, ASK, TELL, Sender, to_frames
@@ -645,6 +647,65 @@ def test_a_client_finds_a_node_again_that_was_started_anew() -> None:
         assert channel.ask(marked(), 20).kind == "echo"
     channel.close()
     again.close()
+
+
+def test_nothing_is_kept_of_the_connections_to_a_node_that_was_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.0)
+    answering = ClientSocket(ANY_PORT, {"echo": echo})
+    channel = ClientChannel(answering.address)
+    for _ in range(4):
+        for _ in range(4):
+            channel.ask(marked(), 20)
+        assert len(lines_of(channel)) == 1
+        waiting = [channel._asker._borrow(channel_question(channel)) for _ in range(3)]
+        for line in waiting:
+            channel._asker._give_back(line, True)
+        assert len(lines_of(channel)) == 3
+        answering.close()
+        answering = ClientSocket(answering.address, {"echo": echo})
+    for _ in range(4):
+        channel.ask(marked(), 20)
+    assert len(lines_of(channel)) == 1
+    assert len(channel._asker._idle) <= 2
+    channel.close()
+    answering.close()
+
+
+def channel_question(channel: ClientChannel) -> Question:
+    offer = channel._way.offer
+    assert offer is not None
+    return Question(channel.address, offer.address, partial(channel._connect, offer), 1, [])
+
+
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_a_request_that_is_under_way_is_answered_before_the_node_is_closed(is_direct: bool) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+
+    def wait(packet: Packet) -> Packet:
+        begun.set()
+        go_on.wait(20)
+        return packet
+
+    answering = ClientSocket(ANY_PORT, {"echo": echo, "wait": wait})
+    channel = ClientChannel(answering.address)
+    for _ in range(2 * is_direct):
+        channel.ask(marked(), 20)
+    assert len(lines_of(channel)) == is_direct
+    answers: list[Packet] = []
+    asking = threading.Thread(target=lambda: answers.append(channel.ask(Packet("wait"), 20)))
+    if not is_direct:
+        channel._is_offered = True
+    asking.start()
+    assert begun.wait(20)
+    closing = threading.Thread(target=answering.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    go_on.set()
+    closing.join(20)
+    asking.join(20)
+    assert [answer.kind for answer in answers] == ["wait"]
+    channel.close()
 
 
 def test_a_token_that_is_not_known_any_more_is_of_no_use_over_a_direct_connection(tokens: Path) -> None:
