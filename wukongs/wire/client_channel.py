@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import threading
 from functools import partial
 
 from wukongs.errors import WukongsError
@@ -36,8 +37,11 @@ class ClientChannel:
         self._name = secrets.token_hex(16)
         self._sequences = itertools.count(1)
         self.traffic = WireTraffic()
-        self._keys, self._way = keys, Way(self._name)
-        self._is_known = self._is_offered = False
+        self._keys, self._way = keys, Way(self._name, self._is_heard)
+        self._lock = threading.Lock()
+        self._hearing: Line | None = None
+        """A connection that carries nothing: it tells whether the node is there while it is asked directly."""
+        self._is_known = self._is_offered = self._is_closed = False
         self._asker = Asker(self.traffic, PER_CLIENT_MAX)
 
     def ask(self, packet: Packet, timeout_s: float) -> Packet:
@@ -49,6 +53,7 @@ class ClientChannel:
             self._is_offered = True
             try:
                 self._way.take(self._ask(None, Packet(DIRECT), min(timeout_s, OFFER_S)), self.address)
+                self._hear()
             except WukongsError:  # of an older version, or with much to do
                 self._way.give_up()
         answer = self._ask(self._way.offer, packet, timeout_s)
@@ -66,6 +71,20 @@ class ClientChannel:
         line = None if offer is None else self._way.connect(offer)
         return Line(self.address, self._keys) if line is None else line
 
+    def _hear(self) -> None:
+        with self._lock:
+            if self._hearing is None and not self._is_closed and self._way.offer is not None:
+                self._hearing = Line(self.address, self._keys)
+
+    def _is_heard(self) -> bool:
+        with self._lock:
+            return self._hearing is None or self._hearing.is_connected()
+
     def close(self) -> None:
         """Close the connections; may be called again. A caller that waits for an answer gets NodeUnavailable."""
         self._asker.close()
+        with self._lock:
+            self._is_closed = True
+            if self._hearing is not None:
+                self._hearing.close()
+                self._hearing = None

@@ -649,6 +649,40 @@ def test_a_client_finds_a_node_again_that_was_started_anew() -> None:
     again.close()
 
 
+def test_a_client_does_not_wait_for_a_node_that_is_not_heard_over_zeromq(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "UNHEARD_S", 0.2)
+    go_on, begun = threading.Event(), threading.Event()
+
+    def wait(packet: Packet) -> Packet:
+        begun.set()
+        go_on.wait(20)
+        return packet
+
+    answering = ClientSocket(ANY_PORT, {"echo": echo, "wait": wait})
+    channel = ClientChannel(answering.address)
+    for _ in range(2):
+        channel.ask(marked(), 20)
+    failed: list[NodeUnavailable] = []
+
+    def ask() -> None:
+        try:
+            channel.ask(Packet("wait"), 20)
+        except NodeUnavailable as error:
+            failed.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert begun.wait(20)
+    asking.join(1)
+    assert asking.is_alive()  # however long it takes, while the node is heard
+    answering._socket.close()
+    asking.join(10)
+    assert [str(error).partition(": ")[2][:24] for error in failed] == ["the connection was lost "]
+    go_on.set()
+    channel.close()
+    answering.close()
+
+
 def test_nothing_is_kept_of_the_connections_to_a_node_that_was_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.0)
     answering = ClientSocket(ANY_PORT, {"echo": echo})
