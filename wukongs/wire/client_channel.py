@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+import time
 from functools import partial
 
 from wukongs.errors import WukongsError
@@ -51,11 +52,13 @@ class ClientChannel:
         node answers, by name; DataError (a packet that is too big, an answer that is none)."""
         if self._is_known and (not self._is_offered or self._way.needs_offer()):
             self._is_offered = True
+            deadline_s = time.monotonic() + timeout_s
             try:
-                self._way.take(self._ask(None, Packet(DIRECT), min(timeout_s, OFFER_S)), self.address)
+                self._way.take(self._ask(None, Packet(DIRECT), min(timeout_s / 2, OFFER_S)), self.address)
                 self._hear()
             except WukongsError:  # of an older version, or with much to do
                 self._way.give_up()
+            timeout_s = deadline_s - time.monotonic()
         answer = self._ask(self._way.offer, packet, timeout_s)
         self._is_known = True
         return answer

@@ -683,6 +683,21 @@ def test_a_client_does_not_wait_for_a_node_that_is_not_heard_over_zeromq(monkeyp
     answering.close()
 
 
+def test_asking_for_an_offer_takes_of_the_time_of_the_question() -> None:
+    go_on = threading.Event()
+    answering = ClientSocket(ANY_PORT, {"echo": echo})
+    channel = ClientChannel(answering.address)
+    channel.ask(marked(), 20)
+    answering._socket.call(partial(wait_until, go_on.is_set, "it goes on"))
+    began = time.monotonic()
+    with pytest.raises(NodeUnavailable):
+        channel.ask(marked(), 2)
+    assert time.monotonic() - began < 3
+    go_on.set()
+    channel.close()
+    answering.close()
+
+
 def test_nothing_is_kept_of_the_connections_to_a_node_that_was_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.0)
     answering = ClientSocket(ANY_PORT, {"echo": echo})
