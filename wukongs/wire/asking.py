@@ -75,8 +75,8 @@ class Asker:
             return self._answers(questions, waiting, deadline_s, timeout_s)
         finally:
             unanswered = set(waiting.values())
-            for line in lines:
-                self._give_back(line, line not in unanswered)
+            for question, line in zip(questions, lines, strict=False):  # of the last ones there may be no lines
+                self._give_back(question, line, line not in unanswered)
             self._permits.release()
 
     def keep_only(self, addresses: set[str]) -> None:
@@ -182,9 +182,11 @@ class Asker:
             if not kept:
                 del self._idle[address]
 
-    def _give_back(self, line: AskingLine, is_good: bool) -> None:
+    def _give_back(self, question: Question, line: AskingLine, is_good: bool) -> None:
         with self._lock:
-            if is_good and not self._is_closed:
+            # One to another address was made though there may have been idle ones to that.
+            is_wanted = line.address == question.address or not self._idle.get(line.address)
+            if is_good and is_wanted and not self._is_closed:
                 self._idle.setdefault(line.address, []).append(line)
                 return
         line.close()

@@ -698,6 +698,18 @@ def test_asking_for_an_offer_takes_of_the_time_of_the_question() -> None:
     answering.close()
 
 
+def test_a_port_that_fails_again_and_again_leaves_no_connections_behind(
+    pair: tuple[Network, Network], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.0)
+    asker, answering = pair
+    answering._direct.close()
+    for _ in range(8):
+        assert asker.ask([(1, marked())], 20)[0].kind == "echo"
+    assert asker._peers[1].way.failures >= 4
+    assert max(len(lines) for pool in asker._askers for lines in pool._idle.values()) == 1
+
+
 def test_nothing_is_kept_of_the_connections_to_a_node_that_was_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.0)
     answering = ClientSocket(ANY_PORT, {"echo": echo})
@@ -708,7 +720,7 @@ def test_nothing_is_kept_of_the_connections_to_a_node_that_was_started_anew(monk
         assert len(lines_of(channel)) == 1
         waiting = [channel._asker._borrow(channel_question(channel)) for _ in range(3)]
         for line in waiting:
-            channel._asker._give_back(line, True)
+            channel._asker._give_back(channel_question(channel), line, True)
         assert len(lines_of(channel)) == 3
         answering.close()
         answering = ClientSocket(answering.address, {"echo": echo})
