@@ -50,15 +50,20 @@ class Asker:
         self._is_closed = False
 
     def ask(
-        self, questions: Sequence[Question], timeout_s: float, meanwhile: Callable[[], object] = lambda: None
+        self,
+        questions: Sequence[Question],
+        timeout_s: float,
+        meanwhile: Callable[[], object] = lambda: None,
+        begun_s: float | None = None,
     ) -> list[Packet]:
         """Return the answers in the order of the questions. meanwhile: called once all are asked
-        that can be reached.
+        that can be reached. begun_s: from when on timeout_s counts (time.monotonic()), None: from now on.
 
         Raises: NodeUnavailable; whatever error a node answers, the first one when no other is at it any more; DataError
         (an answer that is none); what `meanwhile` raises."""
-        deadline_s = time.monotonic() + timeout_s
-        if not (self._permits.acquire(blocking=False) or self._permits.acquire(timeout=max(0.0, timeout_s))):
+        deadline_s = (time.monotonic() if begun_s is None else begun_s) + timeout_s
+        left_s = max(0.0, deadline_s - time.monotonic())
+        if not (self._permits.acquire(blocking=False) or self._permits.acquire(timeout=left_s)):
             raise NodeUnavailable(
                 f"{questions[0].name}: not asked within {timeout_s:g} s, since {self._asks_max} other questions wait "
                 "for answers. Ask again when there are fewer"

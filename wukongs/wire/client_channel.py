@@ -50,25 +50,24 @@ class ClientChannel:
 
         Raises: NodeUnavailable (not reached, no answer within timeout_s seconds, connection lost); whatever error the
         node answers, by name; DataError (a packet that is too big, an answer that is none)."""
+        begun_s = time.monotonic()
         if self._is_known and (not self._is_offered or self._way.needs_offer()):
             self._is_offered = True
-            deadline_s = time.monotonic() + timeout_s
             try:
-                self._way.take(self._ask(None, Packet(DIRECT), min(timeout_s / 2, OFFER_S)), self.address)
+                self._way.take(self._ask(None, Packet(DIRECT), min(timeout_s / 2, OFFER_S), begun_s), self.address)
                 self._hear()
             except WukongsError:  # of an older version, or with much to do
                 self._way.give_up()
-            timeout_s = deadline_s - time.monotonic()
-        answer = self._ask(self._way.offer, packet, timeout_s)
+        answer = self._ask(self._way.offer, packet, timeout_s, begun_s)
         self._is_known = True
         return answer
 
-    def _ask(self, offer: Offer | None, packet: Packet, timeout_s: float) -> Packet:
+    def _ask(self, offer: Offer | None, packet: Packet, timeout_s: float, begun_s: float) -> Packet:
         sequence = next(self._sequences)
         address = self.address if offer is None else offer.address
         frames = to_frames(packet, ASK, sequence, self._name, self._token)
         question = Question(self.address, address, partial(self._connect, offer), sequence, frames)
-        return self._asker.ask([question], timeout_s)[0]
+        return self._asker.ask([question], timeout_s, begun_s=begun_s)[0]
 
     def _connect(self, offer: Offer | None) -> AskingLine:
         line = None if offer is None else self._way.connect(offer)
