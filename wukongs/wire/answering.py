@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -116,10 +117,13 @@ class Answerer:
         if sum(map(len, frames)) > QUICK_BYTES_MAX:
             return False
 
+        replied = threading.Lock()
+
         def reply(answer: Packet) -> None:
-            self._traffic.add("requests")
-            done()
-            self.send(post, answer, header.sequence)
+            if replied.acquire(blocking=False):  # what goes wrong in sending is no second answer
+                self._traffic.add("requests")
+                done()
+                self.send(post, answer, header.sequence)
 
         try:
             packet = packet_of(header, frames)

@@ -94,7 +94,7 @@ class ClientSocket:
         self.gate = gate
         self._socket.let_in(gate.allowed)
         if is_any_out and self._direct is not None:
-            self._direct.renew()
+            self._socket.call(self._direct.renew)  # by the thread that makes offers
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""

@@ -299,7 +299,7 @@ class DirectPort:
         while not self._is_closing:
             try:
                 connection, _ = self._listening.accept()
-            except OSError:
+            except (OSError, MemoryError):
                 time.sleep(LOOK_MS / 1000)  # without descriptors, most of all, until there are some
                 continue
             number += 1
@@ -439,7 +439,9 @@ class _Messages:
                 raise EOFError
             self._have += got
             if self._size == 0 and self._have >= 4:
-                self._make_room(bytes_max)
+                self._know_size(bytes_max)
+            if self._have == len(self._into) < self._size:
+                self._grow()
         if self._have > self._size:
             raise MessageError("message: expected one at a time, found more")
         whole = memoryview(bytes(self._into[: self._size]) if self._into is self._room else self._into)
@@ -458,15 +460,17 @@ class _Messages:
         poll.register(self.connection, select.POLLOUT)
         return bool(poll.poll(0))
 
-    def _make_room(self, bytes_max: int) -> None:
-        """Know the size of the message that comes, and have room for it."""
+    def _know_size(self, bytes_max: int) -> None:
         size = struct.unpack_from("<I", self._into)[0]
         if not 4 <= size <= bytes_max + 4 * (1 + _FRAMES_MAX):
             raise MessageError(f"message: expected at most {bytes_max} bytes, found {size}", "oversized")
         self._size = 4 + size
-        if self._size > _ROOM:
-            self._into = bytearray(self._size)
-            self._into[: self._have] = self._room[: self._have]
+
+    def _grow(self) -> None:
+        """Have room for more of the message: twice as much as has come, so that nobody takes memory with its size."""
+        into = bytearray(min(self._size, 2 * len(self._into)))
+        into[: self._have] = self._into[: self._have]
+        self._into = into
 
 
 def _parted(whole: memoryview) -> list[Frame]:

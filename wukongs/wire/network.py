@@ -207,6 +207,7 @@ class Network:
 
     def _ask(self, asked: Sequence[tuple[int, Packet]], timeout_s: float, strangers: list[_Peer]) -> list[Packet]:
         """strangers: gets the nodes that do not know this one."""
+        begun_s = time.monotonic()
         mine = [place for place, (node, _) in enumerate(asked) if node == self.me]
         others = [place for place, (node, _) in enumerate(asked) if node != self.me]
         answers: dict[int, Packet] = {}
@@ -226,7 +227,8 @@ class Network:
                 [node for node, packet in asked if packet.kind not in self._open_kinds], asker, timeout_s
             )
             questions = [self._question(*asked[place], strangers) for place in others]
-            answers.update(zip(others, asker.ask(questions, timeout_s, answer_mine), strict=True))
+            found = asker.ask(questions, timeout_s, answer_mine, begun_s=begun_s)
+            answers.update(zip(others, found, strict=True))
         else:
             answer_mine()
         if failed:
@@ -280,7 +282,7 @@ class Network:
         self.gate = gate
         self._socket.let_in(gate.allowed)
         if is_any_out and self._direct is not None:
-            self._direct.renew()
+            self._socket.call(self._direct.renew)  # by the thread that makes offers
 
     def stats(self) -> dict[str, int | dict[str, int]]:
         """Return the counters of traffic.py."""

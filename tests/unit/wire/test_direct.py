@@ -567,6 +567,18 @@ def test_who_says_anything_but_its_own_questions_is_shut(
     assert asker.ask([(1, marked())], 20)[0].kind == "echo"
 
 
+def test_a_message_takes_no_memory_before_it_comes() -> None:
+    one, other = socket.socketpair()
+    other.settimeout(0.05)
+    receiving = _Messages(other)
+    one.sendall(struct.pack("<I", 1 << 30) + bytes(200_000))
+    with pytest.raises(TimeoutError):
+        receiving.read(1 << 30)
+    assert len(receiving._into) < 1_000_000
+    one.close()
+    other.close()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_damaged_messages_of_a_node_end_no_more_than_its_connection(
     open_port: tuple[Network, Network, int], seed: int
