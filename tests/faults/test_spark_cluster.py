@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,12 @@ def executor_of(pid: int) -> int:
 
 
 def base_port() -> int:
-    """Return a port with the ports behind it free, so many as the nodes need."""
+    """Return a port that is free as the ports behind it are, so many as the nodes need."""
     while True:
         (port,) = free_ports(1)
-        if port % 10 < 4:
+        with suppress(OSError), ExitStack() as stack:
+            for other in range(port, port + 2 * COUNT):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", other))
             return port
 
 
