@@ -251,6 +251,7 @@ def sending(addresses: list[str]) -> Iterator[list[tuple[str]]]:
             sent.result(90)
 
 
+@pytest.mark.slow
 def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> None:
     file = tmp_path / "lines.nt"
     file.write_text("".join(f"<{A}{number}> <{A}p> <{A}o> .\n" for number in range(100)))
@@ -277,6 +278,7 @@ def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> 
         assert "no spare node is heard (of none)" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_node_is_added_and_another_one_removed_while_the_cluster_runs(tmp_path: Path, ran: Ran) -> None:
     ports = cluster.free_ports(6)
     addresses = [(f"tcp://127.0.0.1:{ports[at]}", f"tcp://127.0.0.1:{ports[at + 1]}") for at in (0, 2, 4)]

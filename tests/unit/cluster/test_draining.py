@@ -129,6 +129,7 @@ def test_everything_goes_on_while_spares_take_places() -> None:
         assert len(windows[0]) > 5
 
 
+@pytest.mark.slow
 def test_a_node_that_was_drained_is_a_spare_one_when_it_is_started_anew() -> None:
     with told(3, 2) as of:
         begun(of)
@@ -290,7 +291,7 @@ def piped(of: Told, count: int) -> Iterator[Pipelines]:
             socket.close()
 
 
-@pytest.mark.parametrize(("node_count", "replica_count", "to"), [(3, 2, [3]), (2, 1, [2, 3])])
+@pytest.mark.parametrize(("node_count", "replica_count", "to"), [(3, 2, [3]), slow(2, 1, [2, 3])])
 def test_pipelines_send_to_those_that_hold_the_shards(node_count: int, replica_count: int, to: list[int]) -> None:
     """They go on while a node is drained, and when it is gone. Many pieces of a stream batch are there already."""
     with told(node_count, replica_count, len(to)) as of:

@@ -208,6 +208,7 @@ def test_a_node_has_what_has_changed_while_it_fetched(seed: int, monkeypatch: py
         written.check()
 
 
+@pytest.mark.slow
 def test_a_node_that_came_back_by_differences_gives_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "LITTLE_ROWS", 0)
     monkeypatch.setattr(joining, "ROUNDS_MAX", 3)
@@ -232,6 +233,7 @@ def test_a_node_that_came_back_by_differences_gives_to_others(monkeypatch: pytes
         written.check()
 
 
+@pytest.mark.slow
 def test_a_node_asks_for_everything_if_a_donor_has_forgotten_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(3, 2) as nodes:
         written = Written(nodes)

@@ -141,6 +141,7 @@ def test_another_node_fires_the_windows_that_readers_lack(what: str, taken: int)
         same(rows_of(found), expected, begin_ms)
 
 
+@pytest.mark.slow
 def test_firings_are_compared_with_the_last_that_was_not_left_out() -> None:
     """The windows between were empty, and nobody knows of them but the home."""
     report = "REPORT ON NON EMPTY CONTENT"
@@ -212,6 +213,7 @@ def test_queries_are_spread_and_each_fires_on(count: int) -> None:
             same(rows_of(items(moved.cursor())), expected, 0 if name not in names[::2] else of.at_ms - 1000)
 
 
+@pytest.mark.slow
 def test_a_query_of_the_stored_graph_reads_the_snapshots_of_then() -> None:
     joined = (
         f"REGISTER QUERY q AS SELECT ?s ?o ?k FROM STREAM <{EX}s> [RANGE 200ms STEP 200ms] FROM {STORED} "
@@ -283,6 +285,7 @@ def test_a_group_of_readers_goes_on_at_the_new_home() -> None:
         same(found, expected, max(had) + 1)
 
 
+@pytest.mark.slow
 def test_another_text_is_not_taken_for_the_one_before() -> None:
     with told() as of:
         of.push(4)

@@ -161,6 +161,7 @@ def test_memory_is_given_back(engine: wukongs.Engine) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_what_is_held_is_about_what_lives(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The account is compared with what Python really allocates at the most, for queries of several kinds."""
     seen: list[Limits] = []

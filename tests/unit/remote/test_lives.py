@@ -77,6 +77,7 @@ def test_a_data_folder_is_known_again_and_a_backup_of_it_is_not(tmp_path: Path) 
         client.query(ASK)
 
 
+@pytest.mark.slow
 def test_a_cluster_is_known_again_until_all_of_its_nodes_have_forgotten(tmp_path: Path) -> None:
     ports = free_ports(4)
     addresses = [f"tcp://127.0.0.1:{port}" for port in ports[::2]]
