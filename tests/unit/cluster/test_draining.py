@@ -151,6 +151,7 @@ def test_a_node_that_was_drained_is_a_spare_one_when_it_is_started_anew() -> Non
         check_replicas(of)
 
 
+@pytest.mark.slow
 def test_shards_have_their_replicas_again_after_a_loss() -> None:
     with told(3, 2, 1, replace_pulses_max=200) as of:
         begun(of)
@@ -316,6 +317,7 @@ def test_pipelines_send_to_those_that_hold_the_shards(node_count: int, replica_c
             check_replicas(of)
 
 
+@pytest.mark.slow
 def test_pipelines_go_on_without_a_node_that_is_lost() -> None:
     with told(3, 2) as of:
         of.declare(0)

@@ -148,6 +148,7 @@ def before(node: ClusterNode, kind: str, happens: Callable[[], object], monkeypa
     monkeypatch.setitem(node.network._handlers, kind, answering)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_others_write_while_a_node_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster(3, 2) as nodes:
         written = Written(nodes)

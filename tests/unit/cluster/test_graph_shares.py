@@ -78,6 +78,7 @@ def test_the_shares_are_the_graph_once(node_count: int, replica_count: int) -> N
             assert len(engine.graph_share(None, shards, found.at)) > 0
 
 
+@pytest.mark.slow
 def test_all_shares_are_of_one_snapshot_while_updates_go_on() -> None:
     with _served(2, 1) as (_, addresses), ExitStack() as stack:
         clients = [stack.enter_context(wukongs.connect(address)) for address in addresses]

@@ -166,6 +166,7 @@ def test_firings_are_compared_with_the_last_that_was_not_left_out() -> None:
         same(found, expected, 16_100)
 
 
+@pytest.mark.slow
 def test_windows_whose_slices_are_gone_are_told_as_a_gap() -> None:
     with told(Settings(history_ms=1000)) as of:
         of.push(4)
@@ -262,6 +263,7 @@ def test_the_stream_that_a_query_makes_goes_on_without_repeats() -> None:
         same(rows_of(items(far_reader.cursor())), expected, 0)
 
 
+@pytest.mark.slow
 def test_a_group_of_readers_goes_on_at_the_new_home() -> None:
     """Nobody reads by its name when the home goes, and the others have all windows."""
     with told() as of:
