@@ -74,13 +74,13 @@ class Answerer:
         self, post: Post, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
     ) -> None:
         """Have a request answered by a worker, which calls done() before it sends the answer; or refuse it."""
-        self._take(post, header, frames, done, lambda workers: workers.submit)
+        self._take(post, header, frames, done, Workers.submit)
 
     def take_here(
         self, post: Post, header: Header, frames: Sequence[Frame], done: Callable[[], None] = lambda: None
     ) -> None:
         """Do the same as take in this thread, which may be kept, if the workers have not enough to do."""
-        self._take(post, header, frames, done, lambda workers: workers.do)
+        self._take(post, header, frames, done, Workers.do)
 
     def _take(
         self,
@@ -88,7 +88,7 @@ class Answerer:
         header: Header,
         frames: Sequence[Frame],
         done: Callable[[], None],
-        way: Callable[[Workers], Callable[[Task], bool]],
+        way: Callable[[Workers, Task], bool],
     ) -> None:
         kind = header.kind
         handler = self._handlers.get(kind)
@@ -96,7 +96,7 @@ class Answerer:
             self.refuse(post, header.sequence, "unknown kind", unknown_kind(kind))
         elif kind in self._quick and self._is_taken(post, header, frames, done):
             return
-        elif not way(self._workers(kind))(lambda: self._answer(post, header, frames, handler, done)):
+        elif not way(self._workers(kind), lambda: self._answer(post, header, frames, handler, done)):
             busy = NodeUnavailable("the node is busy: as many requests wait as may, or no thread can start. Ask again")
             self.refuse(post, header.sequence, "busy", busy)
             if not self._workers(kind).has_threads:

@@ -15,7 +15,7 @@ from wukongs.wire.codec import ASK, to_frames
 from wukongs.wire.direct import DIRECT, Offer, Way
 from wukongs.wire.packets import Packet
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.transport import AskingLine, Line, check_address
+from wukongs.wire.transport import Line, check_address
 from wukongs.wire.trust import Keys
 
 OFFER_S = 2.0
@@ -66,12 +66,9 @@ class ClientChannel:
         sequence = next(self._sequences)
         address = self.address if offer is None else offer.address
         frames = to_frames(packet, ASK, sequence, self._name, self._token)
-        question = Question(self.address, address, partial(self._connect, offer), sequence, frames)
+        connect = partial(self._way.connect, offer, partial(Line, self.address, self._keys))
+        question = Question(self.address, address, connect, sequence, frames)
         return self._asker.ask([question], timeout_s, begun_s=begun_s)[0]
-
-    def _connect(self, offer: Offer | None) -> AskingLine:
-        line = None if offer is None else self._way.connect(offer)
-        return Line(self.address, self._keys) if line is None else line
 
     def _hear(self) -> None:
         with self._lock:

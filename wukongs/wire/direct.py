@@ -38,7 +38,7 @@ from wukongs.wire.answering import Post
 from wukongs.wire.codec import ANSWER, ARRAYS_MAX, ASK, MESSAGE_BYTES_MAX, Sender, read_packet_header, to_frames
 from wukongs.wire.descriptors import connections_max
 from wukongs.wire.packets import Packet
-from wukongs.wire.transport import COPIED_BYTES_MAX, LOOK_MS, milliseconds_left
+from wukongs.wire.transport import COPIED_BYTES_MAX, LOOK_MS, AskingLine, milliseconds_left
 
 DIRECT = "direct"
 """The kind of a connection's first question, which shows the secret."""
@@ -117,15 +117,17 @@ class Way:
         """Tell whether it is time to ask for an offer, since the last one was of no use."""
         return self._offered_again_s < math.inf and time.monotonic() >= self._offered_again_s
 
-    def connect(self, offer: Offer) -> DirectLine | None:
-        """Return a new connection, if one can be made."""
+    def connect(self, offer: Offer | None, otherwise: Callable[[], AskingLine]) -> AskingLine:
+        """Return a new connection: a direct one, if there is an offer and it can be made."""
+        if offer is None:
+            return otherwise()
         try:
             line = DirectLine(offer, self._me, self._is_heard)
         except NodeUnavailable as error:
             log.debug("asked over ZeroMQ: %s", error)
             if self.offer is offer:  # else there is another one by now
                 self.give_up()
-            return None
+            return otherwise()
         self.failures = 0
         return line
 

@@ -34,12 +34,12 @@ from wukongs.wire.asking import Asker, Question
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, TELL, Header, Sender, packet_of, read_packet_header, to_frames
 from wukongs.wire.descriptors import Lack, is_lack
-from wukongs.wire.direct import DIRECT, Offer, Way, open_port
+from wukongs.wire.direct import DIRECT, Way, open_port
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.refusals import error_in
 from wukongs.wire.replays import NodeReplays
 from wukongs.wire.traffic import WireTraffic
-from wukongs.wire.transport import AskingLine, Line, check_address
+from wukongs.wire.transport import Line, check_address
 from wukongs.wire.trust import Gate, Keys, Trust
 from wukongs.wire.workers import Workers
 
@@ -358,10 +358,6 @@ class Network:
         self._lack.end()
         return line
 
-    def _connect_to_ask(self, peer: _Peer, offer: Offer | None) -> AskingLine:
-        line = None if offer is None else peer.way.connect(offer)
-        return self._connect(peer.address) if line is None else line
-
     def _is_let_in(self, sender: Sender) -> bool:
         return isinstance(sender, tuple) and sender[0] in self._peers and self._replays.life_of(sender[0]) == sender
 
@@ -399,7 +395,7 @@ class Network:
 
         offer = peer.way.offer if packet.kind not in self._open_kinds and packet.kind != INTRODUCE else None
         address = peer.address if offer is None else offer.address
-        connect = partial(self._connect_to_ask, peer, offer)
+        connect = partial(peer.way.connect, offer, partial(self._connect, peer.address))
         return Question(name, address, connect, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
 
     def _receive(self, peer: bytes, frames: list[Frame]) -> None:

@@ -29,6 +29,7 @@ from wukongs.wire.direct import DIRECT, DirectLine, DirectPort, Offer, _Answers,
 from wukongs.wire.keys import make_keys
 from wukongs.wire.network import INTRODUCE, Network
 from wukongs.wire.packets import Packet
+from wukongs.wire.transport import Line
 from wukongs.wire.trust import Trust, read_keys
 
 MARK = b"a mark that is easy to find"
@@ -747,7 +748,8 @@ def test_nothing_is_kept_of_the_connections_to_a_node_that_was_started_anew(monk
 def channel_question(channel: ClientChannel) -> Question:
     offer = channel._way.offer
     assert offer is not None
-    return Question(channel.address, offer.address, partial(channel._connect, offer), 1, [])
+    connect = partial(channel._way.connect, offer, partial(Line, channel.address, channel._keys))
+    return Question(channel.address, offer.address, connect, 1, [])
 
 
 @pytest.mark.parametrize("is_direct", [False, True])
