@@ -73,8 +73,8 @@ log = logging.getLogger("wukongs")
 
 SILENCE_PULSES_MAX = 100
 """A node that says nothing for two seconds is taken out, if others hold its shards."""
-QUIET_PULSES = 5
-"""A node that nobody waits for says every 100 ms that it is there."""
+QUIET_PULSES = 8
+"""A leader that nobody waits for says every 160 ms that it is there, other nodes every 320 ms."""
 ELECTION_PULSES = 20
 """A voter that hears no leader for 400 to 800 ms stands for election."""
 
@@ -142,7 +142,7 @@ class ClusterShape:
             silence_pulses_max=self.silence_pulses_max,
             starting_pulses_max=self.starting_pulses_max,
             election_pulses=ELECTION_PULSES,
-            quiet_pulses=QUIET_PULSES,
+            quiet_pulses=max(1, min(QUIET_PULSES, self.silence_pulses_max // 10)),
             spare_count=self.spare_count,
             replace_pulses_max=self.replace_pulses_max,
         )

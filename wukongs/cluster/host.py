@@ -521,26 +521,28 @@ class Host:
     # --- the protocol's thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pulsed_s = time.monotonic()
+        pulsed_s, wait_s = time.monotonic(), self._pulse_s
         try:
             while not self._is_closed:
-                # Whether somebody waits takes a while to find out: it is asked once a pulse could be due, not at each
-                # of the events between two pulses.
-                passed_s = time.monotonic() - pulsed_s
-                is_near = passed_s < self._pulse_s or not self._inbox.empty()
-                wait_s = self._pulse_s if is_near else self.wait_s()
                 try:
-                    happens = self._inbox.get(timeout=max(0.0, wait_s - passed_s))
+                    happens = self._inbox.get(timeout=max(0.0, pulsed_s + wait_s - time.monotonic()))
                 except Empty:
                     happens = None
                 if happens is not None:
                     with self._round():
                         happens()
                         self._drain()
+                # Whether somebody waits takes a while to find out: it is asked behind a pulse, if nothing else is to be
+                # done, and once the next one could be due, not at each of the events between.
                 passed_s = time.monotonic() - pulsed_s
-                if passed_s >= self._pulse_s and passed_s >= self.wait_s():
+                if passed_s < self._pulse_s:
+                    wait_s = self._pulse_s
+                    continue
+                wait_s = self.wait_s()
+                if passed_s >= wait_s:
                     self.pulse(passed_s)
                     pulsed_s = time.monotonic()
+                    wait_s = self.wait_s() if self._inbox.empty() else self._pulse_s
         except NodeUnavailable as error:
             self._fail(error)
             log.error("%s", error)
@@ -610,7 +612,9 @@ class Host:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
             come = None if held.delivered is None else Delivered(held.delivered, self.node.control.index)
-            self.take(ev.HeldReads(held.oldest_sn, held.oldest_firing, come))
+            reading = ev.HeldReads(held.oldest_sn, held.oldest_firing, come)
+            if reading != self.node.reading:
+                self.take(reading)
             settled = self.disk.settled(self.node.control.index)
             if settled > self.node.settled:
                 self.take(ev.Settled(settled))

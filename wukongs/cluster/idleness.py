@@ -26,6 +26,8 @@ from wukongs.protocol.sealing import Partition, StreamIntake
 
 LOOK_EVERY_S = 0.05
 """How far an idle stream may lag behind those that it follows."""
+NONE_S = 0.5
+"""Until it is looked again where no stream may be idle."""
 TELL_S = 2.0
 """How long the nodes may take to have what an idle stream says; it is said again later on."""
 log = logging.getLogger("wukongs")
@@ -50,22 +52,26 @@ class IdleWatch:
 
     def _run(self) -> None:
         try:
-            while not self._end.wait(LOOK_EVERY_S):
-                self.look()
+            wait_s = NONE_S
+            while not self._end.wait(wait_s):
+                wait_s = LOOK_EVERY_S if self.look() else NONE_S
         except Exception as error:
             log.exception("node %d: idle streams cannot be looked at", self._host.me.node)
             self._host.fail(error)
 
-    def look(self) -> None:
-        """Let the streams be idle that are."""
+    def look(self) -> bool:
+        """Let the streams be idle that are. Return whether there are any that may be."""
+        may_be = False
         for stream in list(self._store.records.streams.values()):
             if stream.state.idle_timeout_ms is None or stream.state.is_dropped:
                 continue
+            may_be = True
             try:
                 self._look_at(stream, stream.state.idle_timeout_ms / 1000)
             except WukongsError as error:
                 log.warning("stream %s brings nothing, and cannot be made idle: %s", stream.state.iri, error)
                 self._end.wait(TELL_S)
+        return may_be
 
     def _look_at(self, stream: NodeStream, silent_s: float) -> None:
         node, name = self._host.node, stream.state.iri

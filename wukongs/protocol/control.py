@@ -104,6 +104,10 @@ class Member:
     is_removed: bool = False
 
 
+TO_BE_ADDED = Member(0, Role.OUT)
+"""A node that nobody knows yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Registered:
     """A registered query. nodes: those that keep slices for it, complete from the first stream batch after this SN
@@ -219,7 +223,7 @@ class Control:
 
     def member(self, node: int) -> Member:
         """Return how it is with a node; one that is to be added is OUT."""
-        return self.members.get(node, Member(0, Role.OUT))
+        return self.members.get(node, TO_BE_ADDED)
 
     def with_role(self, *roles: Role) -> set[int]:
         return {node for node, member in self.members.items() if member.role in roles}

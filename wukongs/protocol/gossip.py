@@ -32,7 +32,7 @@ from wukongs.protocol.records import Vts
 GOSSIP_NODES = 3
 """How many nodes are told at a time."""
 REPORT_PULSES = 3
-"""A report is made after so many pulses at the latest."""
+"""A report is made after so many pulses at the latest; of a node that nobody waits for each counts twice."""
 FULL_TIMES = 10
 """Each so many times a node is told everything."""
 EARLY_MAX = 4
@@ -76,7 +76,7 @@ def has_news(talk: Talk, progress: Progress, me: int, node_count: int, vts: Vts,
 def pulse(talk: Talk, progress: Progress, report: Report, elapsed: int) -> tuple[Talk, Progress]:
     """Let a pulse pass: make a report if it is due. report: this node's, with any counter; elapsed: see Pulse."""
     last = progress.latest.get(report.incarnation.node)
-    quiet = talk.quiet + elapsed
+    quiet = talk.quiet + min(elapsed, 2)
     is_due = last is None or quiet >= REPORT_PULSES or structs.replace(report, counter=last.counter) != last
     if not is_due:
         return replace(talk, quiet=quiet, early=0), progress
