@@ -185,6 +185,20 @@ def what_may_have_been_counted_stays_behind_a_control_state() -> None:
     assert (stage.logs[1].commit, stage.logs[1].entries) == (3, entries[1:]), "it speaks of what is cut off here"
 
 
+def who_votes_by_an_entry_is_told_of_the_log() -> None:
+    """A node that was founded alone, and one that was added as a voter, start again: the first needs its answer."""
+    stage = Stage(2)
+    stage.voters = frozenset({Voter(0, 0)})
+    entry = Entry(1, Voters(frozenset({Voter(0, 0), Voter(1, 0)})))
+    stage.disks[0].update(term=1, vote=Voter(0, 0), entries=(entry,), high=Position(1, 1))
+    stage.tell(0, 1, Append(1, 0, 0, (entry,), 0))
+    stage.crash(0)
+    stage.crash(1)
+    stage.elect(0, 1)
+    stage.lead(0, 1, 2)
+    assert stage.logs[0].commit == 2
+
+
 STORIES = (
     a_vote_outlives_a_crash,
     what_is_acknowledged_outlives_a_crash,
@@ -194,6 +208,7 @@ STORIES = (
     who_votes_is_not_forgotten_with_the_entries,
     who_lacks_what_was_cut_off_goes_on_from_a_control_state,
     what_may_have_been_counted_stays_behind_a_control_state,
+    who_votes_by_an_entry_is_told_of_the_log,
 )
 
 failure = partial(outcome, STORIES)

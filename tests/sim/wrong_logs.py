@@ -20,6 +20,13 @@ class Mutant:
 
 WRONG_LOGS = (
     Mutant(
+        "who votes by an entry that is not applied is not told of the log",
+        "log",
+        "nodes.union(voter.node for voter in log.voters)",
+        "nodes",
+        simulator="log_stories",
+    ),
+    Mutant(
         "the log is cut before the host is done with it",
         "compaction",
         "min(node.settled, needless(control, node.progress))",

@@ -236,9 +236,10 @@ def may_change_voters(log: Log) -> bool:
     return log.may_propose and not any(isinstance(entry.record, Voters) for entry in log.behind(log.commit))
 
 
-def _others(log: Log) -> Iterable[int]:
-    nodes = range(log.node_count) if log.applied is None else log.applied.nodes
-    return (node for node in nodes if node != log.me.node)
+def _others(log: Log) -> list[int]:
+    """Return the nodes that a leader tells. One that was added may vote by an entry that is not applied here yet."""
+    nodes = set(range(log.node_count) if log.applied is None else log.applied.nodes)
+    return sorted(nodes.union(voter.node for voter in log.voters) - {log.me.node})
 
 
 def _voters_of(log: Log) -> frozenset[Voter]:
