@@ -46,7 +46,7 @@ from wukongs.cluster.pushing import PUSH, Writers
 from wukongs.cluster.reads import owner
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
-from wukongs.cluster.resuming import resume
+from wukongs.cluster.resuming import resume, scanned
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
 from wukongs.cluster.times import packed, unpacked
@@ -166,7 +166,7 @@ class ClusterNode:
     ) -> None:
         self.me = me
         self._shape = shape.told(settings)
-        self._disk, self._recorded = disk, None if disk is None else disk.scan(shape.genesis)
+        self._disk, self._recorded = disk, None if disk is None else scanned(disk, shape.genesis)
         shard_map = ShardMap.placed(shape.genesis.shards, shape.node_count, shape.split)
         store = self.store = NodeStore(settings, me.node, shard_map)
         # Loads and updates name new blank nodes by their number: no other node, and no other life of this one, has it.

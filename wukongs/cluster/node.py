@@ -11,6 +11,7 @@ from wukongs.cluster.cluster_node import KINDS, ClusterNode, ClusterShape
 from wukongs.cluster.host import PULSE_S
 from wukongs.cluster.node_config import NodeConfig
 from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner, Recorded
+from wukongs.cluster.resuming import scanned
 from wukongs.errors import NodeUnavailable
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation
@@ -134,9 +135,10 @@ def _begun_life(
     told = shape.told_of_data(config.settings)
     folder = NodeFolder(config.data_dir, number, told)
     stack.callback(folder.close)
-    owner, recorded, mine = folder.owner, None, None
+    owner, disk, recorded, mine = folder.owner, None, None, None
     if owner is not None and not owner.is_joining:
-        recorded = NodeDisk(folder).scan(shape.genesis)
+        disk = NodeDisk(folder, config.settings.sync_interval_ms)
+        recorded = scanned(disk, shape.genesis)
         if recorded is not None:
             addresses, keys = _those_there(recorded.control, addresses, keys)
         is_out = recorded is not None and recorded.control.role_of(Voter(number, owner.disk)) is Role.OUT
@@ -148,7 +150,9 @@ def _begun_life(
     is_first = generation == FIRST_DISK and shape.genesis.holds(number)
     is_joining = not is_first if mine is None else generation != mine
     folder.give_to(Owner(number, generation, boot, told, is_joining))
-    return Incarnation(number, generation, boot), NodeDisk(folder, config.settings.sync_interval_ms)
+    if disk is None or generation != mine:
+        disk = NodeDisk(folder, config.settings.sync_interval_ms)  # there is nothing in it any more
+    return Incarnation(number, generation, boot), disk
 
 
 def _those_there(

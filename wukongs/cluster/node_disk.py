@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -151,13 +151,15 @@ class NodeFolder:
 class Recorded:
     """The sum of what a log says. first: the protocol's state at the checkpoint; index: how far the log was committed
     there; facts: the other fields of its head, empty: there is none yet; control: the state up to which the log is
-    known to be committed at the end; met: of each other node that was heard, the newest disk."""
+    known to be committed at the end; met: of each other node that was heard, the newest disk; packets: those that were
+    asked for, in their order."""
 
     first: Kept
     index: int
     facts: Mapping[str, Any]
     control: Control
     met: dict[int, int] = field(default_factory=dict)
+    packets: list[Packet] = field(default_factory=list)
 
 
 class NodeDisk:
@@ -187,29 +189,42 @@ class NodeDisk:
         self._awaited = 0
         """The last record that has to be safe before others hear of it. All before it are safe then as well."""
         self._settled = 0
+        self._recorded: Recorded | None = None
+        self._is_scanned = False
         self._bytes_at_checkpoint = 0
         self._checkpoint_count = 0
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
-    def replay(self) -> Iterator[tuple[int, Note]]:
-        """Yield all notes with the numbers of their records, that of the first one is `start`."""
+    def replay(self, kinds: Collection[str] | None = None) -> Iterator[tuple[int, Note]]:
+        """Yield all notes with the numbers of their records, that of the first one is `start`. kinds: of a packet that
+        is a record of its own; others need not be read. None: all are wanted."""
         for record in self._wal.read(self.start, self._synced):
             if record.kind not in (_HEAD, _RECORD, _NOTES):
                 raise CorruptionError(f"record {record.lsn} is none of a node's", str(self._wal.path(self.start)))
             frames = frames_in(record.payload)
-            for note in _notes_in(packet_of(read_packet_header(frames), frames)):
-                yield record.lsn, note
+            header = read_packet_header(frames)
+            if kinds is None or record.kind != _RECORD or header.kind in kinds:
+                for note in _notes_in(packet_of(header, frames)):
+                    yield record.lsn, note
 
-    def scan(self, genesis: Control) -> Recorded | None:
-        """Return what the log says in all; None: it is new. genesis: of the cluster."""
+    def scan(self, genesis: Control, kinds: Collection[str] = ()) -> Recorded | None:
+        """Return what the log says in all; None: it is new. The log is read once, however often this is called.
+        genesis: of the cluster; kinds: of the packets that are kept for who goes on from them."""
+        if not self._is_scanned:
+            self._recorded, self._is_scanned = self._scan(genesis, kinds), True
+        return self._recorded
+
+    def _scan(self, genesis: Control, kinds: Collection[str]) -> Recorded | None:
         found: Recorded | None = None
         committed = 0
-        for lsn, packet in self.replay():
+        for lsn, packet in self.replay({*_SAVED, COMMITTED, MET, *kinds}):
             if not isinstance(packet, Packet):
                 continue
             fields = packet.fields
-            if lsn == self.start:
+            if found is not None and packet.kind in kinds:
+                found.packets.append(packet)
+            elif lsn == self.start:
                 self._kept = decode(fields["kept"], Kept, f"{self._wal.path(lsn)}: kept")
                 met = {int(node): int(disk) for node, disk in fields["met"].items()}
                 found, committed = Recorded(self._kept, fields["index"], fields["facts"], genesis, met), fields["index"]

@@ -28,10 +28,17 @@ from wukongs.errors import StorageError, StreamError
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
 from wukongs.protocol import log as raft
+from wukongs.protocol.control import Control
 from wukongs.wire.packet_columns import terms_in
 from wukongs.wire.packets import Packet
 
 _NO_STAY = -1
+_OF_CHECKPOINTS = (STATE, CURSORS, WINDOW)
+
+
+def scanned(disk: NodeDisk, genesis: Control) -> Recorded | None:
+    """Return what a node's log says in all, None if it is new. Raises as NodeDisk.scan."""
+    return disk.scan(genesis, _OF_CHECKPOINTS)
 
 
 def resume(
@@ -42,12 +49,11 @@ def resume(
     if recorded.facts:
         taken.add(Packet(STATE, {"part": HEAD, **recorded.facts}))
         deliveries.restore(recorded.facts["deliveries"])
-    for _, packet in disk.replay():
-        if not isinstance(packet, Packet):
-            continue
+    packets, recorded.packets = recorded.packets, []  # they are large
+    for packet in packets:
         if packet.kind == STATE and packet.fields.get(OF) == disk.start:
             taken.add(packet)
-        elif packet.kind in (CURSORS, WINDOW) and packet.fields.get(OF) in (None, disk.start):
+        elif packet.kind != STATE and packet.fields.get(OF) in (None, disk.start):
             deliveries.take_in(packet)
     store.records.returned = deliveries.returned
     with host.replaying(), store.staging.unbounded():

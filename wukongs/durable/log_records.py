@@ -41,20 +41,19 @@ def framed(frames: Sequence[Frame]) -> list[Frame]:
 
 
 def frames_in(payload: memoryview) -> list[Frame]:
-    """Return the frames of a record whose checksum is right."""
-    data = memoryview(bytes(payload))
-    count = int.from_bytes(data[:8], "little")
+    """Return the frames of a record whose checksum is right: aligned as the payload is."""
+    count = int.from_bytes(payload[:8], "little")
     at = 8 * (count + 1)
     frames: list[Frame] = []
-    for size in struct.unpack_from(f"<{count}Q", data, 8):
-        frames.append(data[at : at + size])
+    for size in struct.unpack_from(f"<{count}Q", payload, 8):
+        frames.append(payload[at : at + size])
         at += size + -size % 8
     return frames
 
 
 def message_in(payload: memoryview) -> Told | Chunk | Pushed:
     """Return the message of a record whose checksum is right."""
-    message = from_frames(frames_in(payload), is_trusted=True)
+    message = from_frames(frames_in(memoryview(bytes(payload))), is_trusted=True)
     if isinstance(message, Piece) and message.stream == "":
         return _chunk_of_format_2(message)
     return message
