@@ -99,7 +99,7 @@ def read_runs(
 
     def build() -> FilePart:
         nonlocal gathered, rows, malformed
-        part = FilePart(pool.submit(_build, gathered, graph), rows, tuple(malformed), stop, line, read_bytes)
+        part = FilePart(pool.submit(build_run, gathered, graph), rows, tuple(malformed), stop, line, read_bytes)
         gathered, rows, malformed = [], 0, []
         return part
 
@@ -138,7 +138,9 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterable[Job], ahead: int) -> Gene
         wait([job for job in pending if not job.cancel()])
 
 
-def _build(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
+def build_run(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
+    """Return the distinct tuples of some columns (graphs, subjects, predicates, objects), and empty the list. graph: of
+    tuples without one."""
     columns = [np.concatenate(column) for column in zip(*gathered, strict=True)] or [np.empty(0, np.int64)] * 4
     gathered.clear()
     graphs, subjects, predicates, objects = columns

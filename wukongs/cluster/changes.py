@@ -47,6 +47,8 @@ LOG_S = 10.0
 """How far behind a node's log may be."""
 ABANDON_S = 2.0
 """How long each other node may take to forget a change."""
+BUILD_S = 30.0
+"""How long the last chunk of a load waits until all is put in order; from then on its record waits."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
 Read: TypeAlias = tuple[int, list[str | None]]
 NOTHING = Encoded(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, TermTable.empty())
@@ -70,7 +72,7 @@ class Changes:
             for chunk in gone:
                 staged.send(chunk, goes=True)
             for chunk in chunks:
-                staged.send(chunk)
+                staged.send(chunk, into=() if gone else (graph,))
         return self._submit(staged, {"graph": graph, "cleared": [], "operations": 0}, None)
 
     def change(
@@ -106,11 +108,12 @@ class Changes:
         if not packet.fields.get("is_abandoned"):
             self._host.wait_for_record(index_of(packet), LOG_S)
             check_joined(self._host.node, index_of(packet))
-        stage(self._store, packet, self._hold)
+        stage(self._store, packet, self._hold, builds=self._host.is_installed)
         is_last = bool(packet.fields.get("is_last"))
         self._host.disk.add(packet, is_awaited=is_last)
         if is_last:  # what came before it is safe then as well
             self._host.disk.sync()
+            self._store.wait_for_built(packet.fields["change"], BUILD_S)
         return Packet(STAGE, {VIEW: self._host.node.control.view})
 
     def pulse(self) -> None:
@@ -182,20 +185,30 @@ def ahead(chunks: Iterator[Encoded]) -> Iterator[Encoded]:
             yield chunk
 
 
-def stage(store: NodeStore, packet: Packet, hold: Callable[[str, int, Sequence[str | None]], object]) -> None:
+def stage(
+    store: NodeStore,
+    packet: Packet,
+    hold: Callable[[str, int, Sequence[str | None]], object],
+    builds: bool = True,
+) -> None:
     """Keep the chunk of a change that a packet of STAGE has, or forget what there is of one. hold: is told of an update
-    that reads a snapshot: its name, the SN, and the graphs that it clears. Raises DataError, and as NodeStore.stage."""
+    that reads a snapshot: its name, the SN, and the graphs that it clears; builds: whether loads are built ahead.
+
+    Raises DataError, and as NodeStore.stage."""
     fields = packet.fields
     change, number, cleared = fields.get("change"), fields.get("number"), fields.get("cleared", [])
     if not isinstance(change, str) or type(number) is not int:
         raise DataError(f"{STAGE}: expected change and number, found {dict(fields)!r}")
     if not isinstance(cleared, list) or not all(one is None or isinstance(one, str) for one in cleared):
         raise DataError(f"{STAGE}: expected the graphs that are cleared, found {cleared!r}")
+    into = fields.get("into", [])
+    if not isinstance(into, list) or len(into) > 1 or not all(one is None or isinstance(one, str) for one in into):
+        raise DataError(f"{STAGE}: expected the graph of a load, found {into!r}")
     if fields.get("is_abandoned"):
         store.unstage(change)
         return
     goes, is_last, read_sn = bool(fields.get("goes")), bool(fields.get("is_last")), fields.get("read_sn")
-    store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last)
+    store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last, into=into if builds else ())
     if type(read_sn) is int:
         hold(change, read_sn, cleared)
 
@@ -210,8 +223,8 @@ class Staged:
         self._host, self._store, self._peers, self._claims = host, store, peers, claims
         self._counts: defaultdict[int, int] = defaultdict(int)
 
-    def send(self, encoded: Encoded, goes: bool = False) -> None:
-        """Claim the terms of some tuples, and stage them."""
+    def send(self, encoded: Encoded, goes: bool = False, into: Sequence[str | None] = ()) -> None:
+        """Claim the terms of some tuples, and stage them. into: of a load, its graph."""
         if not len(encoded):
             return
         self._claims.settle([self._store.new_terms(encoded)], TIMEOUT_S)
@@ -221,7 +234,7 @@ class Staged:
             divided = split(encoded, self._store.map_of(control.shards, len(control.members)))
             return {node: cutter.cut(rows) for node, rows in divided if len(rows)}
 
-        self._send(shares, {"goes": goes})
+        self._send(shares, {"goes": goes, "into": list(into)} if into else {"goes": goes})
 
     def finish(self) -> None:
         """Say that nothing more comes."""

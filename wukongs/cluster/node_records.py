@@ -21,6 +21,7 @@ import numpy as np
 
 from wukongs.cluster.deliveries import Returned
 from wukongs.cluster.exposure import Due, Exposure
+from wukongs.cluster.load_building import LoadBuilding, seal
 from wukongs.cluster.node_payloads import (
     ChangePayload,
     maker,
@@ -189,7 +190,8 @@ class AppliedUpdates:
 
 
 class NodeRecords:
-    """Called with the lock held. me: this node; ask_for_slices: called when a home needs slices that are exposed."""
+    """Called with the lock held. me: this node; ask_for_slices: called when a home needs slices that are exposed;
+    later: has a function called in another thread."""
 
     def __init__(
         self,
@@ -200,6 +202,7 @@ class NodeRecords:
         staging: Staging,
         me: int,
         ask_for_slices: Callable[[], None],
+        later: Callable[[Callable[[], object]], object],
     ) -> None:
         self.streams: dict[str, NodeStream] = {}
         """By their keys: all that are not gone by the log."""
@@ -213,6 +216,7 @@ class NodeRecords:
         self._staging = staging
         self._me = me
         self._ask_for_slices = ask_for_slices
+        self._later = later
         self._registered: dict[str, RecordedQuery] = {}
         self.shown_keys: dict[str, str] = {}
         """Like keys, for the streams whose declaration is exposed."""
@@ -292,7 +296,7 @@ class NodeRecords:
             case DropQuery(query=name):
                 return self._drop_query(name), _ready
             case Change(payload=payload):
-                return self._change(payload, sn), _ready
+                return self._change(payload, sn)
         return _nothing, _ready
 
     def _is_cycle(self, name: str, streams: Collection[str], payload: str) -> bool:
@@ -552,13 +556,21 @@ class NodeRecords:
         held = partial(self._core.arrangement.open, owner="a staged update", expires=False)
         self._staging.come_to(packed(self._exposure.reached), held)
 
-    def _change(self, payload: str, sn: Sn) -> Callable[[], None]:
+    def _change(self, payload: str, sn: Sn) -> tuple[Callable[[], None], Callable[[], bool]]:
         try:
             change = read_change(payload)
         except WukongsError as error:
-            return _raising(error)
+            return _raising(error), _ready
         self._staging.keep(change.name)
-        return lambda: self._store(change, sn)
+        building = self._staging.finish(change.name)
+        if building is None:
+            return lambda: self._store(change, sn), _ready
+        return lambda: self._seal(change.name, building, sn), building.is_built
+
+    def _seal(self, name: str, building: LoadBuilding, sn: Sn) -> None:
+        self.come_to_staged()
+        self._staging.take(name)
+        seal(self._core, packed(sn), building.built(), self._later)
 
     def _store(self, change: ChangePayload, sn: Sn) -> None:
         core = self._core

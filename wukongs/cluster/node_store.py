@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from functools import partial
 import numpy as np
 
 from wukongs.cluster.exposure import Exposure, not_reached
+from wukongs.cluster.load_building import LoadBuilding
 from wukongs.cluster.node_records import NodeRecords
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry, TermClaims
@@ -46,6 +48,7 @@ from wukongs.query.reach import Reach
 from wukongs.query.terms.names import graph_term
 from wukongs.settings import Settings
 from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.bulk import BulkPlan
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import Encoded, TermTable
 from wukongs.store.trace import NOTHING_KEPT, Handle
@@ -113,8 +116,17 @@ class NodeStore:
         """Is set when `missing_slices` may have become longer."""
         self.claims = TermClaims(self.terms)
         self.staging = Staging(settings.load_bytes_max)
+        workers = BulkPlan.of(settings.load_bytes_max, settings.load_workers).workers
+        self.builders = ThreadPoolExecutor(workers, "wukongs-build")
         self.records = NodeRecords(
-            self.core, self.terms, self.exposure, self.joined, self.staging, me, self._ask_for_slices
+            self.core,
+            self.terms,
+            self.exposure,
+            self.joined,
+            self.staging,
+            me,
+            self._ask_for_slices,
+            self.builders.submit,
         )
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
@@ -250,14 +262,38 @@ class NodeStore:
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 
-    def stage(self, change: str, number: int, chunk: Encoded, *, goes: bool = False, is_last: bool = False) -> None:
+    def stage(
+        self,
+        change: str,
+        number: int,
+        chunk: Encoded,
+        *,
+        goes: bool = False,
+        is_last: bool = False,
+        into: Sequence[str | None] = (),
+    ) -> None:
         """Keep chunk `number` (from 0 on) of this node's share of a change, before its record: quads that come, or that
         go. Those without a graph of their own are of the change's graph. A repeated chunk is passed over; a node
         without a share is given one empty chunk, the last.
 
+        into: of a load, its graph (None: the default graph): it is built ahead.
         Raises BudgetExceeded (too much is staged)."""
+
+        def build() -> LoadBuilding:
+            graph = self.core.graph_id(None if into[0] is None else graph_term(into[0]))
+            return LoadBuilding(self.core, self.builders, graph, self.injector.wake)
+
         with self.core.lock:
-            self.staging.add(change, number, chunk, goes, is_last)
+            self.staging.add(change, number, chunk, goes, is_last, build if into else None)
+
+    def wait_for_built(self, change: str, timeout_s: float) -> None:
+        """Wait until a load that is built ahead is built, if there is one, or for so long. Raises what building has
+        raised."""
+        with self.core.lock:
+            building = self.staging.finish(change)
+        if building is not None:
+            with suppress(TimeoutError):
+                building.built(timeout_s)
 
     def hold_for(self, change: str, read_sn: int, cleared: Sequence[str | None], timeout_s: float) -> None:
         """Hold the snapshot that an update has read until it is applied, or forgotten.
@@ -558,5 +594,7 @@ class NodeStore:
             self.core.is_closed = True
             queries = list(self.injector.queries.values())
         self.injector.stop()
+        self.builders.shutdown(cancel_futures=True)
+        self.core.merger.close()
         for query in queries:
             query.end()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from wukongs.cluster.load_building import LoadBuilding
 from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.store.encoded import Encoded
 from wukongs.store.trace import Handle
@@ -46,6 +47,8 @@ class StagedChange:
     """The SN of that snapshot, while this node has not come to it again after a restart."""
     cleared: Sequence[str | None] = ()
     """The graphs of which that update removes all that the snapshot has."""
+    building: LoadBuilding | None = None
+    """The batch that is made of a load already; None: nothing is made of it before its record."""
     is_adopted: bool = False
     """Other nodes had begun to keep it for this one, which counts its chunks in another way."""
 
@@ -75,8 +78,17 @@ class Staging:
     def size_bytes(self) -> int:
         return sum(change.size_bytes for change in self._changes.values())
 
-    def add(self, name: str, number: int, chunk: Encoded, goes: bool, is_last: bool) -> None:
-        """Keep a chunk; pass over a repeated one. Raises BudgetExceeded, QueryTimeout (what came before is gone)."""
+    def add(
+        self,
+        name: str,
+        number: int,
+        chunk: Encoded,
+        goes: bool,
+        is_last: bool,
+        build: Callable[[], LoadBuilding] | None = None,
+    ) -> None:
+        """Keep a chunk; pass over a repeated one. build: of a load that is built ahead, begins that. Raises
+        BudgetExceeded, QueryTimeout (what came before is gone)."""
         self.drop_old()
         change = self._changes.get(name)
         if self._over.get(name):
@@ -94,11 +106,24 @@ class Staging:
             )
         if change is None:
             change = self._changes[name] = StagedChange(self._clock())
+            change.building = build() if build is not None else None
+        if change.building is not None:
+            change.building.add(chunk)
         change.chunks[number] = chunk, goes
         change.size_bytes += size
         change.staged_at_s = max(change.staged_at_s, self._clock())
         if is_last:
             change.count = number + 1
+            self.finish(name)
+
+    def finish(self, name: str) -> LoadBuilding | None:
+        """Return what is built of a load of which nothing more comes, None if nothing is built ahead."""
+        change = self._changes.get(name)
+        if change is None or change.building is None:
+            return None
+        if not change.building.finish():
+            change.building = None
+        return change.building
 
     @contextmanager
     def unbounded(self) -> Iterator[None]:
@@ -143,6 +168,9 @@ class Staging:
             return
         change = self._changes.setdefault(name, StagedChange(self._clock()))
         change.is_adopted = True
+        if change.building is not None:
+            change.building.give_up()
+            change.building = None
         first = min([0, *change.chunks]) - len(chunks)
         for number, (chunk, goes) in enumerate(chunks, first):
             change.chunks[number] = chunk, goes
@@ -164,6 +192,8 @@ class Staging:
         change = self._end(name, is_too_old)
         if change is not None and change.read is not None:
             change.read.close()
+        if change is not None and change.building is not None:
+            change.building.give_up()
 
     def take(self, name: str) -> StagedChange:
         """Take out a change whose record is here; the caller closes its `read`. It was staged on all nodes before the
