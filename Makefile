@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka faults faults-pipeline faults-cluster fuzz sim model
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka faults faults-pipeline faults-cluster fuzz sim model soak-cluster
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo 'make bench-interactive  look-ups, hops and paths on 6.4 M edges that change, one at a time and many at once'
 	@echo 'make bench-nodes L1-L6 and S1-S6 on clusters of 1, 2, 4 and 8 processes here (10 minutes)'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
+	@echo 'make soak-cluster  three nodes with data folders at 50,000 tuples a second for MINUTES=60: does anything grow?'
 	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
 	@echo 'make setup       virtual environment in .venv, with the locked packages'
 	@echo 'make lock        renew requirements.lock from pyproject.toml (needs uv)'
@@ -148,6 +149,11 @@ bench-interactive: $(READY)
 
 bench-nodes: $(READY)
 	@$(PY) -m wukongs.bench nodes --report build/nodes
+
+# Three nodes with data folders at 50,000 tuples a second; sampled and drawn into build/soak/.
+soak-cluster: MINUTES ?= 60
+soak-cluster: $(READY)
+	@$(PY) -m wukongs.bench nodes-soak --minutes $(MINUTES) --report build/soak
 
 # About five minutes: 20 M observations, memory sampled and drawn into build/soak/.
 soak: $(READY)

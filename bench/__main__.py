@@ -22,6 +22,7 @@ BENCHMARKS = (
     "wire",
     "nodes",
     "one-node",
+    "nodes-soak",
     "pipeline",
     "all",
 )
@@ -37,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
     parser.add_argument("--stored", type=int, metavar="N", help="of continuous, paced: about so many stored triples")
-    parser.add_argument("--minutes", type=float, metavar="M", help="of paced: one run of this length, drawn")
+    parser.add_argument("--minutes", type=float, metavar="M", help="of paced, nodes-soak: how long, drawn")
+    parser.add_argument("--rate", type=int, metavar="N", help="of nodes-soak: tuples a second (default: 50000)")
     parser.add_argument(
         "--peer",
         metavar="COMMAND",
@@ -53,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.against is not None:
         return _against(parser, options)
-    wanted = [name for name in BENCHMARKS if name != "all"] if options.benchmark == "all" else [options.benchmark]
+    wanted = (
+        [name for name in BENCHMARKS if name not in ("all", "nodes-soak")]
+        if options.benchmark == "all"
+        else [options.benchmark]
+    )
     return max(
         run(
             name,
@@ -64,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             options.stored,
             options.minutes,
             options.peer,
+            options.rate,
         )
         for name in wanted
     )
@@ -88,6 +95,7 @@ def run(
     stored_count: int | None = None,
     minutes: float | None = None,
     peer: str | None = None,
+    rate: int | None = None,
 ) -> int:
     """Run one benchmark; the modules are only imported for it."""
     if name == "continuous":
@@ -130,6 +138,10 @@ def run(
         from wukongs.bench.nodes.one_node import main as run_one_node
 
         return run_one_node(report, data, quick)
+    if name == "nodes-soak":
+        from wukongs.bench.nodes.soak import main as run_soak
+
+        return run_soak(report, quick, 0.1 if quick and minutes is None else minutes, rate)
     if name == "pipeline":
         from wukongs.bench.pipeline.run import main as run_pipeline
 

@@ -29,12 +29,13 @@ _SENT = ("messages_out", "bytes_out", "told_out", "told_bytes_out")
 @dataclass(frozen=True, slots=True)
 class Bench:
     """engine: what is asked; nodes: all that have counters, `engine` or its node among them, first; cpu_s: seconds of
-    CPU of the processes that all nodes are in, by default this one."""
+    CPU of the processes that all nodes are in, by default this one; pids: of these, where there is a /proc."""
 
     name: str
     engine: Any
     nodes: Sequence[Any] = ()
     cpu_s: Callable[[], float] = time.process_time
+    pids: Sequence[int] = ()
     _spent: dict[str, float] = field(default_factory=lambda: {"messages_out": 0.0, "bytes_out": 0.0})
     """The traffic of reading the counters so far: nodes ask each other for the cluster's counts."""
 
@@ -72,9 +73,11 @@ def embedded() -> Iterator[Bench]:
 
 
 @contextmanager
-def processes(node_count: int) -> Iterator[Bench]:
-    """Start a cluster of processes, and end it. Raises RuntimeError (it does not start)."""
-    command = [sys.executable, "-m", "wukongs", "cluster", "--nodes", str(node_count)]
+def processes(node_count: int, options: Sequence[str] = ()) -> Iterator[Bench]:
+    """Start a cluster of processes, and end it. options: of `wukongs cluster`.
+
+    Raises RuntimeError (it does not start)."""
+    command = [sys.executable, "-m", "wukongs", "cluster", "--nodes", str(node_count), *options]
     with ExitStack() as stack:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         stack.callback(_end, process)
@@ -86,22 +89,15 @@ def processes(node_count: int) -> Iterator[Bench]:
         if not all(addresses):
             raise RuntimeError(f"a cluster of {node_count} nodes did not start within {START_S:g} s")
         clients = [stack.enter_context(wukongs.connect(address, silence_s=STOP_S)) for address in addresses]
-        yield Bench(str(node_count), clients[0], clients, _cpu_of(process.pid))
+        listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        pids = [int(pid) for pid in listed.read_text().split()] if listed.exists() else []
+        yield Bench(str(node_count), clients[0], clients, lambda: sum(map(cpu_s_of, pids)), pids)
 
 
-def _cpu_of(cluster: int) -> Callable[[], float]:
-    """Return a function that tells the CPU seconds of a process's children, 0 where there is no /proc."""
-    listed = Path(f"/proc/{cluster}/task/{cluster}/children")
-    children = listed.read_text().split() if listed.exists() else []
-
-    def cpu_s() -> float:
-        ticks = 0
-        for child in children:
-            of_process = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(of_process[11]) + int(of_process[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-    return cpu_s
+def cpu_s_of(pid: int) -> float:
+    """Return the CPU seconds of a process."""
+    of_process = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(of_process[11]) + int(of_process[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _end(process: subprocess.Popen[str]) -> None:

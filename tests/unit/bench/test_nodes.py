@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.clusters import cluster
 from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.nodes import one_node, run
+from wukongs.bench.nodes import one_node, run, soak
 from wukongs.bench.nodes.control import SAID
 from wukongs.bench.nodes.engines import Bench, embedded
 from wukongs.bench.nodes.one_shot import ANSWERED, LOADED, report_one_shot, run_one_shot
@@ -53,6 +54,28 @@ def test_no_time_is_reported_for_another_answer() -> None:
     with pytest.raises(WrongAnswer, match="S1, embedded: rows"):
         report_one_shot(report, bench, runs, less)
     assert not report.tables
+
+
+@pytest.mark.slow
+def test_a_soak_tells_what_it_sampled_and_stops_at_a_wrong_window(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def three(node_count: int, options: Sequence[str]) -> Iterator[Bench]:
+        with cluster(node_count, 2, folder=Path(options[-1])) as nodes:
+            engines = [node.engine for node in nodes]
+            yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
+
+    assert soak.main(tmp_path, True, 0.05, None, three) == 0, capsys.readouterr().err
+    found = json.loads((tmp_path / "nodes-soak.json").read_text(encoding="utf-8"))
+    rows = found["tables"][soak.OVER_TIME]
+    assert len(rows) == len((tmp_path / "nodes-soak.jsonl").read_text(encoding="utf-8").splitlines()) >= 3
+    assert all(row["window ms p50"] > 0 and row["folders MB"] > 0 and row["node 0 MB"] > 0 for row in rows)
+    assert {row["what"] for row in found["tables"][soak.FLAT]} == set(rows[0]) - {"minute"}
+    assert (tmp_path / "nodes-soak.png").stat().st_size > 10_000
+    monkeypatch.setattr(soak, "rows_of", lambda tsv: [(b"another row",)])
+    assert soak.main(None, True, 0.05, None, three) == 1
+    assert "other rows than stream batch" in capsys.readouterr().err
 
 
 @pytest.mark.slow
