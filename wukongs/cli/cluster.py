@@ -22,6 +22,7 @@ from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
+from wukongs.cli.compiling import compile_first
 from wukongs.cli.draining import add, drain, remove
 from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
@@ -150,6 +151,7 @@ def main(argv: Sequence[str]) -> int:
     count = 2 * options.nodes
     ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
     remove_folders_of_the_dead()
+    compile_first()
     with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
         make_keys(folder)
         trust = [f"cluster_key_file = {json.dumps(str(Path(folder) / SECRET_FILE))}"]

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
-from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.cli.compiling import compile_first
+from wukongs.cli.query import check_file
 from wukongs.cluster.node_config import NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import WukongsError
 from wukongs.settings import take_turns_quickly
@@ -72,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
     check_file(options.config, "a TOML file")
     config = load_node_config(Path(options.config))
     stopped = _Stopped()
-    say_if_compiling()
+    compile_first()
     take_turns_quickly()
     node = start(config)  # it may wait for other nodes: a signal ends it at once until it serves
     try:

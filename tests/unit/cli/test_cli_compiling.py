@@ -1,0 +1,80 @@
+"""Kernels are compiled before a node serves, once for each installation."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wukongs.cli import compiling
+from wukongs.store import jit
+
+ROOT = Path(__file__).resolve().parents[3]
+USED = """
+import sys
+def used():
+    for name, module in list(sys.modules.items()):
+        for one in vars(module).values() if name.startswith("wukongs") else ():
+            if hasattr(one, "py_func"):
+                for signature in one.signatures:
+                    yield f"{one.py_func.__module__}.{one.py_func.__name__} {signature}"
+"""
+AHEAD = (
+    USED
+    + """
+from wukongs.cli.compiling import use_kernels
+use_kernels()
+print(*sorted(set(used())), sep="\\n")
+"""
+)
+SERVED = (
+    USED
+    + """
+import os, pathlib
+from contextlib import contextmanager
+from tests.clusters import cluster
+from wukongs.bench.nodes import soak
+from wukongs.bench.nodes.engines import Bench
+
+@contextmanager
+def three(node_count, options):
+    with cluster(node_count, 2, folder=pathlib.Path(options[-1])) as nodes:
+        engines = [node.engine for node in nodes]
+        yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
+
+print, show = (lambda *_, **__: None), print
+assert soak.main(None, True, 0.05, None, three) == 0
+show(*sorted(set(used())), sep="\\n")
+"""
+)
+
+
+def test_it_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The marks are elsewhere; the kernels are where they are for all tests."""
+    monkeypatch.setattr(jit, "KERNEL_CACHE", tmp_path)
+    compiling.compile_first()
+    assert capsys.readouterr().err == "compiling kernels, once (about two minutes) ...\n"
+    compiling.compile_first()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(compiling, "_installation", lambda: "another")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    compiling.compile_first()
+    assert not (tmp_path / "used-another").exists(), "it failed: the next node tries again"
+
+
+@pytest.mark.slow
+def test_a_cluster_with_lsbenchs_queries_compiles_nothing_more() -> None:
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+
+    def run(text: str) -> set[str]:
+        ran = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=True, timeout=300
+        )
+        return {line for line in ran.stdout.splitlines() if line.startswith("wukongs.")}
+
+    served, ahead = run(SERVED), run(AHEAD)
+    assert len(served) > 30
+    assert not served - ahead

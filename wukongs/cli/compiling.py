@@ -1,0 +1,164 @@
+"""Compiling the kernels before a node serves, once for each installation.
+
+Kernels are compiled at their first use, and kept. A node that has to do that while it serves does little else for
+seconds, a minute in all, and the others would take it for dead. So a process of its own first does in small what nodes
+do: two of them are loaded, fed and asked, and start again from their folders.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import logging
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import wukongs
+
+log = logging.getLogger("wukongs")
+COMPILE_S = 900.0
+PEOPLE = 3000
+EX = "http://wukongs.example/"
+_PREFIX = f"PREFIX : <{EX}> "
+_WINDOWS = f"FROM NAMED STREAM <{EX}s> [RANGE 400ms STEP 100ms] FROM NAMED STREAM <{EX}t> [RANGE 200ms STEP 100ms] "
+_SAYS, _AT = f"GRAPH <{EX}s> {{ ?a :says ?post }}", f"GRAPH <{EX}t> {{ ?b :at ?x }}"
+REGISTERED = (
+    f"SELECT ?a ?post {_WINDOWS} WHERE {{ {_SAYS} }}",
+    f"SELECT ?p ?o {_WINDOWS} WHERE {{ GRAPH <{EX}s> {{ :n1 ?p ?o }} }}",
+    f"SELECT ?a ?b ?post FROM <urn:x-wukongs:default> {_WINDOWS} WHERE {{ {_SAYS} {_AT} ?a :knows ?b }}",
+    f"SELECT ?a ?post FROM <urn:x-wukongs:default> {_WINDOWS} WHERE {{ :n1 :knows ?a . {_SAYS} }}",
+    f"SELECT ?b (AVG(?x) AS ?m) (COUNT(*) AS ?c) {_WINDOWS} WHERE {{ {_AT} }} GROUP BY ?b",
+    f"SELECT ?b ?x {_WINDOWS} WHERE {{ {_AT} FILTER (?x > 2.5) }}",
+    f"SELECT ?a ?b {_WINDOWS} WHERE {{ GRAPH <{EX}s> {{ ?a :says ?post . ?b :says ?post }} }}",
+)
+ASKED = (
+    "ASK { :n1 ?p ?o }",
+    "SELECT * { :n1 :knows ?a . ?a :knows ?b . ?b :name ?n }",
+    "SELECT * { ?a :knows ?b ; :name ?n . FILTER (?n != 'n3') } ORDER BY ?n LIMIT 5",
+    "SELECT ?b (COUNT(?a) AS ?c) { ?a :knows ?b } GROUP BY ?b ORDER BY DESC(?c)",
+    "SELECT * { ?a :age ?x FILTER (?x > 20 && ?x < 1e3) OPTIONAL { ?a :knows ?b . ?b :age ?y } }",
+    "SELECT ?b { :n1 :knows+ ?b }",
+    "SELECT DISTINCT ?o { { ?s :knows ?o } UNION { ?s :name ?o } MINUS { ?o :age 25 } }",
+    "SELECT * { ?s ?p ?o FILTER NOT EXISTS { ?s :says ?x } }",
+)
+
+
+def compile_first() -> None:
+    """Return when the kernels that nodes use are compiled, by this process or by another one. If that fails, they are
+    compiled as they are used."""
+    from wukongs.store import jit
+
+    done = jit.KERNEL_CACHE / f"used-{_installation()}"
+    if jit.JIT_DISABLED or done.exists():
+        return
+    with suppress(OSError), (jit.KERNEL_CACHE / "compiling").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if done.exists():
+            return
+        print("compiling kernels, once (about two minutes) ...", file=sys.stderr, flush=True)
+        ran = subprocess.run(
+            [sys.executable, "-P", "-m", __name__], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        if ran.returncode == 0:
+            done.touch()
+        else:
+            log.warning("kernels could not be compiled ahead: %s", ran.stderr.strip().rpartition("\n")[2])
+
+
+def _installation() -> str:
+    """Name what compiled kernels are filed under: the place of the package, and Python's version."""
+    told = f"{Path(wukongs.__file__).resolve().parent} {sys.version_info[:2]}"
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def use_kernels() -> None:
+    """Do in small what nodes do."""
+    with tempfile.TemporaryDirectory() as folder:
+        with _nodes(Path(folder)) as client:
+            client.load(io.BytesIO(_stored().encode()), format="nt")
+            for name, timing in (("s", False), ("t", True)):
+                client.stream(EX + name, timing=timing, batch_ms=100, history_ms=1000)
+            for number, text in enumerate(REGISTERED):
+                client.register(f"REGISTER QUERY q{number} AS {_PREFIX}{text}")
+            for number in range(1, 12):
+                client.push_many({f"{EX}s": _said(number), f"{EX}t": _measured(number)}, number * 100)
+            client.settle(COMPILE_S)
+            for query in client.queries():
+                next(iter(query.results(timeout_s=10)), None)
+            _ask(client)
+            client.update(_PREFIX + "DELETE { ?s :age ?x } INSERT { ?s :age 30 } WHERE { ?s :age ?x FILTER (?x < 25) }")
+            client.update(f"{_PREFIX}DELETE WHERE {{ :n2 ?p ?o }}")
+            client.load(io.BytesIO(_stored().encode()), format="nt")
+            client.checkpoint()
+            _ask(client)
+        with _nodes(Path(folder)) as client:
+            _ask(client)
+
+
+def _ask(client: Any) -> None:
+    for text in ASKED:
+        result = client.query(_PREFIX + text)
+        for format in ("tsv", "json"):
+            result.serialize(format)
+
+
+def _stored() -> str:
+    lines = []
+    for number in range(PEOPLE):
+        one, other = f"<{EX}n{number}>", f"<{EX}n{number * 7 % PEOPLE}>"
+        lines += [
+            f"{one} <{EX}knows> {other} .",
+            f'{one} <{EX}name> "n{number}" .',
+            f"{one} <{EX}p{number % 30}> {other} .",
+        ]
+        lines.append(f'{one} <{EX}age> "{number % 90}"^^<http://www.w3.org/2001/XMLSchema#integer> .')
+    return "\n".join(lines) + "\n"
+
+
+def _said(number: int) -> list[tuple[str, str, str, int]]:
+    return [(f"<{EX}n{row % 5}>", f"<{EX}says>", f"<{EX}post{row % 9}>", number * 100) for row in range(20)]
+
+
+def _measured(number: int) -> list[tuple[str, str, str, int]]:
+    kind = "http://www.w3.org/2001/XMLSchema#decimal"
+    return [(f"<{EX}n{row % 7}>", f"<{EX}at>", f'"{row}.5"^^<{kind}>', number * 100) for row in range(20)]
+
+
+@contextmanager
+def _nodes(folder: Path) -> Iterator[Any]:
+    """Give a client of two nodes that begin, or go on, in folders."""
+    from wukongs.cluster.node import ServedNode
+    from wukongs.cluster.node_config import load_node_config
+
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
+        addresses = [f"tcp://127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    pairs = zip(addresses[:2], addresses[2:], strict=True)
+    members = [f'[[node]]\nclients = "{clients}"\npeers = "{peers}"' for clients, peers in pairs]
+
+    def start(number: int) -> ServedNode:
+        file = folder / f"node{number}.toml"
+        file.write_text("\n".join([f"number = {number}", f'data_dir = "data{number}"', *members]) + "\n", "utf-8")
+        return ServedNode(load_node_config(file))
+
+    with ThreadPoolExecutor(2) as starting:
+        nodes = list(starting.map(start, (0, 1)))
+    try:
+        with wukongs.connect(nodes[0].address, silence_s=COMPILE_S) as client:
+            yield client
+    finally:
+        closing: Callable[[ServedNode], None] = ServedNode.close
+        with ThreadPoolExecutor(2) as ending:
+            list(ending.map(closing, nodes))
+
+
+if __name__ == "__main__":
+    use_kernels()
