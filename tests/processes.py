@@ -15,11 +15,11 @@ WITH_CTRL_C = (
 
 
 @contextmanager
-def child(command: Sequence[str]) -> Iterator[subprocess.Popen[Any]]:
+def child(command: Sequence[str], **given: Any) -> Iterator[subprocess.Popen[Any]]:
     """Start a process with pipes that Ctrl-C ends, even if these tests run in the background of a shell, where it is
-    ignored and children inherit that; kill it if it is still there at the end."""
+    ignored and children inherit that; kill it if it is still there at the end. given: to Popen."""
     command = [sys.executable, "-c", WITH_CTRL_C, *command]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given) as process:
         try:
             yield process
         finally:

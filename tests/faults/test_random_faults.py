@@ -7,11 +7,13 @@ A handful here; `make faults-cluster FAULTS=200` makes as many as one likes, SEE
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import random
 import resource
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,14 +24,20 @@ from typing import Any
 import pytest
 
 import wukongs
+from tests.faults.partitions import Partitions, found_at, listens_at, random_cut
 from tests.faults.test_cluster_processes import END_S, EX, NODE, Nodes
 from tests.fuzz import SEED
+from tests.processes import child
 
 FAULTS = int(os.environ.get("WUKONGS_CLUSTER_FAULTS", "5"))
 COUNT = 3
 STEP_MS = 500
 RANGE_MS = 1000
 TUPLE_MS = 20
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+WITH_A_CLOCK = [sys.executable, "-m", "tests.faults.node_with_a_clock"]
+_CLIENTS = itertools.count()
 ENGINE = "[engine]\ncheckpoint_bytes = 100000"
 QUERY = f"""REGISTER QUERY q AS SELECT ?s FROM STREAM <{EX}s> [RANGE {RANGE_MS}ms STEP {STEP_MS}ms]
 WHERE {{ ?s <{EX}p> ?n }}"""
@@ -37,26 +45,54 @@ WHERE {{ ?s <{EX}p> ?n }}"""
 
 class Cluster:
     """Three processes, two replicas, a data folder each. What they say goes to files. command: by which a node starts,
-    but for its file."""
+    but for its file; None: with clocks that can be set, and proxies between the nodes."""
 
-    def __init__(self, folder: Path, command: Sequence[str] = NODE) -> None:
+    def __init__(self, folder: Path, command: Sequence[str] | None = NODE) -> None:
         self.folder = folder
         self.command = command
         self.nodes = Nodes(folder, COUNT, "replicas = 2")
         self.processes: dict[int, subprocess.Popen[str]] = {}
+        self.partitions: Partitions | None = None
+        self.told_kept: set[str] = set()
+        """Updates of clients that are gone that were acknowledged; told_begun: with those that may be there."""
+        self.told_begun: set[str] = set()
+        if command is None:
+            self.ports = [int(address.rpartition(":")[2]) for address in self.nodes.peers]
+            self.nodes.peers = [found_at(number, port) for number, port in enumerate(self.ports)]
+            for number in range(COUNT):
+                self.clock(number).write_text("0")
+            self.partitions = Partitions(COUNT, lambda: {n: one.pid for n, one in self.processes.items()})
+
+    def clock(self, number: int) -> Path:
+        """The file that says by how many seconds a node's clock is wrong."""
+        return self.folder / f"clock{number}"
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        if self.partitions is not None:
+            self.partitions.close()
 
     def start(self, *numbers: int) -> None:
         """Start nodes that do not run, and wait until they serve. One that ends instead is told of, but for one that
         the others were taking out at that moment: who runs it starts it once more."""
         begins = {}
         for number in numbers:
-            file = self.nodes.file(number, f'{self.nodes.head}\ndata_dir = "data{number}"')
+            head = f'{self.nodes.head}\ndata_dir = "data{number}"'
+            command = self.command
+            if command is None:
+                head += f'\nlisten_peers = "{listens_at(number, self.ports[number])}"'
+                command = [*WITH_A_CLOCK, str(self.clock(number)), "node", "--config"]
+            file = self.nodes.file(number, head)
             with Path(file).open("a") as more:
                 more.write(ENGINE + "\n")
             with (self.folder / f"said{number}").open("a") as said:
                 begins[number] = said.tell()
-                command = [*self.command, file]
-                self.processes[number] = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
+                process = subprocess.Popen(
+                    [*command, file], stdout=subprocess.PIPE, stderr=said, text=True, cwd=ROOT, env=ENVIRONMENT
+                )
+                self.processes[number] = process
         for number in numbers:
             process = self.processes[number]
             assert process.stdout is not None
@@ -94,15 +130,13 @@ class Cluster:
 
 
 @contextmanager
-def cluster_in(folder: Path, command: Sequence[str] = NODE) -> Iterator[Cluster]:
+def cluster_in(folder: Path, command: Sequence[str] | None = NODE) -> Iterator[Cluster]:
     made = Cluster(folder, command)
     try:
         made.start(*range(COUNT))
         yield made
     finally:
-        for process in made.processes.values():
-            process.kill()
-            process.wait()
+        made.close()
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -160,7 +194,40 @@ def _log_bytes(cluster: Cluster, number: int) -> int:
     return cluster.log(number).stat().st_size + 2000
 
 
+def _part(cluster: Cluster, rng: random.Random) -> None:
+    """For a moment, or for so long that a node is taken out."""
+    assert cluster.partitions is not None
+    print(random_cut(cluster.partitions, COUNT, rng), flush=True)
+    time.sleep(rng.choice((0.3, 1.5, 6)))
+    cluster.partitions.heal()
+    time.sleep(1)
+
+
+def _set_clock(cluster: Cluster, rng: random.Random) -> None:
+    """While the node runs; it may be killed and find another time when it starts again."""
+    number = rng.randrange(COUNT)
+    cluster.clock(number).write_text(str(rng.choice((-86_400.0, -3600.0, -1.0, 0.0, 5.0, 7200.0, 1e6))))
+    if rng.random() < 0.5:
+        cluster.kill(number)
+
+
+def _kill_client(cluster: Cluster, rng: random.Random) -> None:
+    """A client that updates, and says what was acknowledged."""
+    name = f"d{next(_CLIENTS)}_"
+    command = [sys.executable, "-m", "tests.faults.update_client", name, *cluster.nodes.clients]
+    with child(command, cwd=ROOT, env=ENVIRONMENT) as client:
+        time.sleep(rng.uniform(1.5, 4))
+        client.kill()
+        said = client.communicate(timeout=END_S)[0].splitlines()
+    acknowledged = {line for line in said if line.startswith(name)}
+    cluster.told_kept |= acknowledged
+    cluster.told_begun |= acknowledged | {f"{name}{len(acknowledged)}"}
+
+
 FAULTS_OF = {
+    "partition": _part,
+    "clock": _set_clock,
+    "killed client": _kill_client,
     "kill": _kill,
     "stop": _stop,
     "torn write": _tear,
@@ -256,8 +323,9 @@ def stored(address: str) -> set[str]:
 
 def check(cluster: Cluster, writer: Writer, reader: Reader) -> None:
     found = [stored(address) for address in cluster.nodes.clients]
+    kept, begun = writer.kept | cluster.told_kept, writer.begun | cluster.told_begun
     for one in found:
-        assert writer.kept <= one <= writer.begun, (sorted(writer.kept - one)[:5], sorted(one - writer.begun)[:5])
+        assert kept <= one <= begun, (sorted(kept - one)[:5], sorted(one - begun)[:5])
         assert one == found[0], sorted(one ^ found[0])[:5]
     last_ms = (TUPLE_MS * writer.number + RANGE_MS) // STEP_MS * STEP_MS
     deadline = time.monotonic() + END_S
@@ -276,7 +344,7 @@ def check(cluster: Cluster, writer: Writer, reader: Reader) -> None:
 def test_random_faults_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     seed = int(os.environ.get("WUKONGS_FAULTS_SEED", SEED or 0))
     rng = random.Random(seed)
-    with cluster_in(tmp_path) as cluster:
+    with cluster_in(tmp_path, None) as cluster:
         with wukongs.connect(cluster.nodes.clients) as client:
             client.stream(f"{EX}s", batch_ms=100)
             query = client.register(QUERY)
