@@ -1,4 +1,5 @@
-"""`wukongs node`: serve clients and pipelines until it is told to stop; alone, or as one node of a cluster."""
+"""`wukongs node`: serve clients and pipelines until it is told to stop; alone, or as one node of a cluster, or several
+of them in one process."""
 
 from __future__ import annotations
 
@@ -17,15 +18,18 @@ from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.compiling import compile_first
 from wukongs.cli.query import check_file
 from wukongs.cluster.node_config import NodeConfig, TrustFiles, load_node_config
-from wukongs.errors import WukongsError
+from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.descriptors import is_lack
 
+TRIES_MAX, PAUSE_S = 5, 1.0
+"""So often in turn, and so long after it has ended, one of several nodes is started again."""
 LEAVE_S = 10.0
 """How long a node that has failed may take to close."""
 
 _EPILOG = """examples:
   wukongs node --config node.toml
+  wukongs node --config node2.toml node5.toml
   wukongs query --server tcp://127.0.0.1:7411 'ASK { ?s ?p ?o }'
 
 the file, of a node that is alone (all other keys are in docs/api.md):
@@ -36,6 +40,10 @@ the file, of a node that is alone (all other keys are in docs/api.md):
 Once it serves it prints the address that clients use, and below it where it listens for whom, one a line. It ends with
 Ctrl-C or SIGTERM. With [trust] in its file SIGHUP lets it read the files of keys and tokens again: the keys and tokens
 that are gone are refused from then on. Its own secret key changes only with a restart.
+
+Several nodes in one process are as many nodes of the cluster, each with its number, folder and addresses: so a machine
+takes the place of another one beside its own. One that ends, since it was taken out, ends alone; the process ends with
+the last one.
 """
 
 
@@ -61,7 +69,8 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--config", required=True, metavar="FILE", help="the TOML file of this node")
+    files = "the TOML file of this node; several: the files of nodes of one cluster, which this process runs together"
+    parser.add_argument("--config", required=True, nargs="+", metavar="FILE", help=files)
     parser.add_argument(
         "--until-stdin-ends", action="store_true", help="end also when standard input does, with who has started it"
     )
@@ -70,25 +79,36 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str]) -> int:
     options = make_parser().parse_args(list(argv))
-    check_file(options.config, "a TOML file")
-    config = load_node_config(Path(options.config))
-    stopped = _Stopped()
+    for file in options.config:
+        check_file(file, "a TOML file")
+    configs = [load_node_config(Path(file)) for file in options.config]
+    _check_are_together(configs)
     compile_first()
     take_turns_quickly()
-    node = start(config)  # it may wait for other nodes: a signal ends it at once until it serves
+    nodes = _Nodes(configs)
+    nodes.start()  # they may wait for other nodes: a signal ends it at once until one serves
     try:
-        stopped.watch_signals()
-        if config.trust != TrustFiles():
-            reload_on_hangup(node)
+        nodes.watch_signals()
+        if any(config.trust != TrustFiles() for config in configs):
+            reload_on_hangup(nodes.reload_trust)
         if options.until_stdin_ends:
-            stopped.watch_stdin()
-        node.on_failure(stopped.fail)
-        say(f"{node.address}\n{_told_of(node, config)}")
-        tell_systemd("READY=1")
-        return stopped.wait()
+            nodes.watch_stdin()
+        return nodes.wait()
     finally:
-        node.close()
-        stopped.is_closed.set()
+        nodes.close()
+
+
+def _check_are_together(configs: Sequence[NodeConfig]) -> None:
+    """Raises SettingsError (one node twice, nodes of several clusters, or an engine that is alone among others)."""
+    first, numbers = configs[0], [config.number for config in configs]
+    for config in configs[1:]:
+        if config.nodes != first.nodes or len(config.nodes) == 1:
+            raise SettingsError(
+                f"{config.file}: expected the same [[node]] list as in {first.file}, of two nodes or more: one process "
+                "runs nodes of one cluster"
+            )
+        if numbers.count(config.number) > 1:
+            raise SettingsError(f"{config.file}: number = {config.number} is that of another file: each node runs once")
 
 
 def start(config: NodeConfig) -> Running:
@@ -122,12 +142,12 @@ def tell_systemd(state: str) -> None:
             one.sendto(state.encode(), "\0" + place[1:] if place[0] == "@" else place)
 
 
-def reload_on_hangup(node: Running) -> None:
+def reload_on_hangup(reload_trust: Callable[[], object]) -> None:
     """Let SIGHUP read the files of keys and tokens again; if one of them will not do, say so, and keep the old ones."""
 
     def reload(*_: object) -> None:
         try:
-            node.reload_trust()
+            reload_trust()
         except (WukongsError, OSError) as error:
             complain(f"{error}: the keys and tokens stay as they were", REFUSED)
         else:
@@ -137,17 +157,100 @@ def reload_on_hangup(node: Running) -> None:
         signal.signal(signal.SIGHUP, reload)
 
 
-class _Stopped:
-    """The wish to stop, and the exit status that goes with it."""
+class _Nodes:
+    """The nodes of this process, until it is told to stop or the last one has ended; and the exit status.
 
-    def __init__(self) -> None:
-        self._is_wished = threading.Event()
-        self.is_closed = threading.Event()
-        """Whether the node is closed by now."""
+    One of several that the others have taken out is started again, as a supervisor does with a process."""
+
+    def __init__(self, configs: Sequence[NodeConfig]) -> None:
+        self._configs = configs
+        self._running: dict[int, Running] = {}
+        self._failures: dict[int, BaseException] = {}
+        self._left = len(configs)
+        """How many run, or will."""
         self._status = DONE
+        self._changed = threading.Condition()
+        self._is_wished = False
+        """Whether the process is to end."""
+        self._is_closed = threading.Event()
+
+    def start(self) -> None:
+        """Start all nodes; return once one serves, or none will. Raises what starting raises, if it is a single one."""
+        if len(self._configs) == 1:
+            node = start(self._configs[0])
+            self._show(self._configs[0], node)
+            node.on_failure(self._fail)
+            return
+        for config in self._configs:
+            name = f"wukongs-node-{config.number}"
+            threading.Thread(target=self._keep, args=(config,), name=name, daemon=True).start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._running or not self._left)
+
+    def _keep(self, config: NodeConfig) -> None:
+        """Run one of several nodes until it is to end, or ends for good."""
+        tries = 0
+        while not self._is_wished:
+            failure, tries = self._run(config), tries + 1
+            if failure is None:
+                tries = 0
+                failure = self._failure_of(config.number)
+            if failure is None:
+                return
+            if _is_of_all(failure):
+                self._fail(failure)
+                return
+            complain(str(failure), REFUSED)
+            if tries == TRIES_MAX or not isinstance(failure, NodeUnavailable):
+                with self._changed:
+                    self._left -= 1
+                    self._status = REFUSED
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_wished, PAUSE_S)
+
+    def _run(self, config: NodeConfig) -> BaseException | None:
+        """Start a node, and tell that it serves; return why it does not."""
+        try:
+            node = start(config)
+        except Exception as error:
+            return error
+        self._show(config, node)
+        node.on_failure(lambda error: self._note(config.number, error))
+        return None
+
+    def _failure_of(self, number: int) -> BaseException | None:
+        """Wait until a node has failed, close it, and return why; None: the process is to end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_wished or number in self._failures)
+            failure = self._failures.pop(number, None)
+            node = None if failure is None or self._is_wished else self._running.pop(number)
+        if node is not None:
+            node.close()
+        return failure
+
+    def _note(self, number: int, error: BaseException) -> None:
+        if _is_of_all(error):
+            self._fail(error)
+        with self._changed:
+            self._failures[number] = error
+            self._changed.notify_all()
+
+    def _show(self, config: NodeConfig, node: Running) -> None:
+        """Say that a node serves; close it if the process is to end by now."""
+        with self._changed:
+            is_late = self._is_wished
+            if not is_late:
+                self._running[config.number] = node
+                say(f"{node.address}\n{_told_of(node, config)}")
+                tell_systemd("READY=1")
+                self._changed.notify_all()
+        if is_late:
+            node.close()
 
     def watch_signals(self) -> None:
-        """Let Ctrl-C and SIGTERM end the node well; a second Ctrl-C interrupts at once."""
+        """Let Ctrl-C and SIGTERM end the nodes well; a second Ctrl-C interrupts at once."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._stop)
             signal.signal(signal.SIGTERM, self._stop)
@@ -156,29 +259,56 @@ class _Stopped:
         threading.Thread(target=self._read_stdin, name="wukongs-stdin", daemon=True).start()
 
     def wait(self) -> int:
-        self._is_wished.wait()
+        """Wait until the process is to end, or no node is left; return the status."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_wished or not self._left)
         return self._status
 
-    def fail(self, error: BaseException) -> None:
-        """End since the node has failed. May be called from any thread."""
+    def reload_trust(self) -> None:
+        """Let all nodes read the files of keys and tokens again."""
+        for node in list(self._running.values()):
+            node.reload_trust()
+
+    def close(self) -> None:
+        """End the nodes, at the same time."""
+        self._wish()
+        ending = [threading.Thread(target=node.close) for node in self._running.values()]
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join()
+        self._is_closed.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """End the process since a node has failed. May be called from any thread."""
         advice = ": start it with a higher limit of open files (ulimit -n)" if is_lack(error) else ""
         self._status = complain(f"{error}{advice}", REFUSED)
-        self._is_wished.set()
+        self._wish()
         with suppress(RuntimeError):  # no thread is left
             threading.Thread(target=self._leave, name="wukongs-leave", daemon=True).start()
 
     def _leave(self) -> None:
         """End the process if it has not ended by itself in a while: closing waits for a thread that hangs."""
-        if not self.is_closed.wait(LEAVE_S):
+        if not self._is_closed.wait(LEAVE_S):
             os._exit(self._status)
 
     def _stop(self, number: int, _: Any) -> None:
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             self._status = INTERRUPTED
-        self._is_wished.set()
+        threading.Thread(target=self._wish, name="wukongs-stop", daemon=True).start()  # this one may hold the lock
+
+    def _wish(self) -> None:
+        with self._changed:
+            self._is_wished = True
+            self._changed.notify_all()
 
     def _read_stdin(self) -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
-        self._is_wished.set()
+        self._wish()
+
+
+def _is_of_all(error: BaseException) -> bool:
+    """Tell whether a node has failed by what all nodes of the process lack."""
+    return is_lack(error) or isinstance(error, MemoryError)

@@ -57,6 +57,7 @@ from wukongs.live.update import cleared_names, evaluated
 from wukongs.live.windows import check_window, firing_period, firing_step, makes_stream, reads_stored
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Registered
+from wukongs.protocol.placement import on_one_machine
 from wukongs.protocol.records import (
     AlterQuery,
     DeclareStream,
@@ -466,6 +467,7 @@ class ClusterBackend:
     def stats(self) -> dict[str, Any]:
         """Return the counts of the cluster: each thing counts once, however many nodes hold it
         (docs/api.md). node: this node's number; members: the role of each node, or SILENT while nothing is heard of it;
+        on_one_machine: the nodes of shards that a machine alone holds, where there are several machines;
         this_node: the facts of this node alone; silent_nodes: members that have not answered; counts that only they
         know are missing."""
         node = self._host.node
@@ -481,6 +483,7 @@ class ClusterBackend:
                 str(number): SILENT if number in unheard else member.role.value
                 for number, member in node.control.members.items()
             },
+            "on_one_machine": [list(nodes) for nodes in on_one_machine(node.control, node.machines)],
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},
             "silent_nodes": silent,
             "this_node": {

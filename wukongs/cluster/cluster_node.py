@@ -63,6 +63,7 @@ from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
 from wukongs.wire.answering import Quick
 from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.direct import host_of
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet
@@ -145,6 +146,7 @@ class ClusterShape:
             quiet_pulses=max(1, min(QUIET_PULSES, self.silence_pulses_max // 10)),
             spare_count=self.spare_count,
             replace_pulses_max=self.replace_pulses_max,
+            hosts=tuple(map(host_of, self.peers)),
         )
 
 

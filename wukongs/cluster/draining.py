@@ -12,6 +12,7 @@ from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.protocol import events as ev
 from wukongs.protocol.leading import seats
 from wukongs.protocol.log import voters_at
+from wukongs.protocol.placement import best_first
 from wukongs.protocol.records import Drain
 from wukongs.protocol.state import Node
 
@@ -68,7 +69,7 @@ def _spares(node: Node, number: int, to: Sequence[int] | None) -> tuple[int, ...
                 f"node {number} cannot be drained: no spare node is heard (of {spares or 'none'}). Start one, or "
                 "start a node anew that was drained before"
             )
-        return (heard[0],)
+        return (best_first(node.control, node.machines, number, heard)[0],)
     if not to or len(set(to)) != len(to) or not set(to) <= set(spares):
         raise SettingsError(f"to = {list(to)}: expected different spare nodes, of {spares or 'none'}")
     return tuple(to)

@@ -15,10 +15,12 @@ nodes that are OUT are not, and the replicas that stay behind the second one wer
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from wukongs.protocol.control import Control, is_news
 from wukongs.protocol.records import Drain, Drained, Role
+
+NOT_KNOWN: Mapping[int, str] = {}
 
 
 def drained(control: Control) -> list[Drained]:
@@ -26,9 +28,36 @@ def drained(control: Control) -> list[Drained]:
     return [Drained(node) for node in sorted(control.drains) if is_news(control, Drained(node))]
 
 
-def replacements(control: Control, lost: Iterable[int], heard: Iterable[int]) -> list[Drain]:
+def machines_of(control: Control, hosts: Sequence[str]) -> dict[int, str]:
+    """Return the machine of each node, by its host. hosts: of the nodes of the beginning, in the order of numbers."""
+    found = dict(enumerate(hosts))
+    for number, one in control.added.items():
+        found[number] = one.peers.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    return found
+
+
+def best_first(control: Control, machines: Mapping[int, str], node: int, spares: Iterable[int]) -> list[int]:
+    """Return spare nodes, those first on whose machine no other replica is of the shards of the node that they may take
+    the place of."""
+    others = {other for nodes in control.replica_sets if node in nodes for other in nodes if other != node}
+    taken = {machines[other] for other in others if other in machines}
+    return sorted(spares, key=lambda spare: (machines.get(spare) in taken, spare))
+
+
+def on_one_machine(control: Control, machines: Mapping[int, str]) -> list[tuple[int, ...]]:
+    """Return the nodes of shards all replicas of which are on one machine, though there are several machines."""
+    if len({machines.get(node) for node in control.nodes}) < 2:
+        return []
+    return sorted(
+        nodes for nodes in control.replica_sets if len(nodes) > 1 and len({machines.get(node) for node in nodes}) == 1
+    )
+
+
+def replacements(
+    control: Control, lost: Iterable[int], heard: Iterable[int], machines: Mapping[int, str] = NOT_KNOWN
+) -> list[Drain]:
     """Return the records by which spare nodes take over the shards of nodes that are lost. lost: those that are not
-    heard for long; heard: those that are."""
+    heard for long; heard: those that are; machines: of the nodes."""
     spares = [node for node in sorted(heard) if control.is_spare(node)]
     found = []
     for node in sorted(lost):
@@ -36,5 +65,6 @@ def replacements(control: Control, lost: Iterable[int], heard: Iterable[int]) ->
         is_waiting = node not in control.drains or set(takers).issubset(lost)
         is_lost = control.members[node].role is Role.OUT and control.holds(node) and is_waiting
         if is_lost and spares and control.is_covered_without(node):
+            spares = best_first(control, machines, node, spares)
             found.append(Drain(node, (spares.pop(0),)))
     return found

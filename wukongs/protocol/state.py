@@ -14,6 +14,7 @@ from wukongs.protocol.events import HeldReads
 from wukongs.protocol.gossip import Talk
 from wukongs.protocol.membership import Stay, Watch
 from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.placement import machines_of
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import BEGINNING, Entry, Position, Record, Role, Sn, Voter, Vts
 from wukongs.protocol.sealing import StreamIntake
@@ -26,7 +27,8 @@ class Cluster:
     than starting_pulses_max (None: the same) if it has heard nothing of it yet;
     log_entries_max: a longer log is cut as soon as may be. spare_count: so many of the nodes, the last ones, hold
     nothing at first; replace_pulses_max: one of them takes the place of a node that is out and not heard for longer
-    (None: it does not).
+    (None: it does not), one on another machine than the other replicas if there is one; hosts: those of the nodes of
+    the beginning, as far as they are known.
 
     election_pulses: a node that hears no leader for so long, or up to twice as long, stands for election; quiet_pulses:
     the most pulses that a node waits for its next one while nobody waits for it (Pulse), less than half of
@@ -43,6 +45,7 @@ class Cluster:
     starting_pulses_max: int | None = None
     spare_count: int = 0
     replace_pulses_max: int | None = None
+    hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert 0 < 2 * self.quiet_pulses < self.election_pulses, (self.quiet_pulses, self.election_pulses)
@@ -135,6 +138,11 @@ class Node:
             [node for node, pulses in silences.items() if pulses > lost_after],
             [node for node, pulses in silences.items() if pulses <= silent_after],
         )
+
+    @property
+    def machines(self) -> dict[int, str]:
+        """The machines of the nodes, by their numbers."""
+        return machines_of(self.control, self.cluster.hosts)
 
     @property
     def role(self) -> Role:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,7 +27,8 @@ from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.conftest import Ran
 from wukongs.cli import cluster, cluster_desk, node
-from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.cluster.node_config import NodeConfig, load_node_config
+from wukongs.errors import NodeUnavailable, SettingsError, StorageError
 from wukongs.live.pieces import Piece
 from wukongs.store.encoder import encode_columns
 from wukongs.wire.keys import SECRET_FILE, make_keys
@@ -563,20 +565,149 @@ def test_wrong_usage(ran: Ran, arguments: tuple[str, ...], message: str) -> None
     assert re.search(re.escape(message), err.splitlines()[-1])
 
 
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_a_node_that_has_failed_leaves_though_it_cannot_close(monkeypatch: pytest.MonkeyPatch, is_closed: bool) -> None:
+def until(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline_s, "it does not come"
+        time.sleep(0.01)
+
+
+class Fake:
+    """A node that fails when it is told to."""
+
+    def __init__(self, config: NodeConfig, closing: threading.Event) -> None:
+        self.address, self.listens = config.me.clients, {"clients": config.me.clients}
+        self._closing = closing
+        self.is_closed = False
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None:
+        self.fail = tell
+
+    def reload_trust(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._closing.wait(20)
+        self.is_closed = True
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[int, Fake]:
+    """The nodes that are started: they hang in closing if `hangs` is in their file's name."""
+    found: dict[int, Fake] = {}
+
+    def start(config: NodeConfig) -> Fake:
+        closing = threading.Event()
+        if "hangs" not in config.file:
+            closing.set()
+        return found.setdefault(config.number, Fake(config, closing))
+
+    monkeypatch.setattr(node, "start", start)
+    return found
+
+
+def configs(folder: Path, count: int, name: str = "node") -> list[NodeConfig]:
+    members = "".join(
+        f'[[node]]\nclients = "tcp://127.0.0.1:{n}1"\npeers = "tcp://127.0.0.1:{n}2"\n' for n in range(7, 10)
+    )
+    found = []
+    for number in range(count):
+        file = folder / f"{name}{number}.toml"
+        file.write_text(f"number = {number}\n{members}")
+        found.append(load_node_config(file))
+    return found
+
+
+@pytest.mark.parametrize("name", ["node", "hangs"])
+def test_a_node_that_has_failed_leaves_though_it_cannot_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fakes: dict[int, Fake], name: str
+) -> None:
     left: list[int] = []
     monkeypatch.setattr(node, "LEAVE_S", 0.05)
     monkeypatch.setattr(os, "_exit", left.append)
-    stopped = node._Stopped()
-    if is_closed:
-        stopped.is_closed.set()
-    stopped.fail(NodeUnavailable("node 1: its injector hangs"))
-    assert stopped.wait() == 1
+    nodes = node._Nodes(configs(tmp_path, 1, name))
+    nodes.start()
+    fakes[0].fail(NodeUnavailable("node 0: its injector hangs"))
+    assert nodes.wait() == 1
+    if name == "node":
+        nodes.close()
     for thread in threading.enumerate():
         if thread.name == "wukongs-leave":
             thread.join(20)
-    assert left == ([] if is_closed else [1])
+    assert left == ([] if name == "node" else [1])
+
+
+def test_one_of_several_nodes_ends_alone_and_the_process_with_the_last(
+    tmp_path: Path, fakes: dict[int, Fake], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By errors with which a node is not started again."""
+    nodes = node._Nodes(configs(tmp_path, 2))
+    nodes.start()
+    until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()))
+    fakes[0].fail(StorageError("node 0 has no disk"))
+    until(lambda: fakes[0].is_closed)
+    assert not fakes[1].is_closed
+    ended = threading.Thread(target=nodes.wait)
+    ended.start()
+    ended.join(0.2)
+    assert ended.is_alive()
+    fakes[1].fail(StorageError("node 1 has no disk"))
+    ended.join(20)
+    assert nodes.wait() == 1
+    nodes.close()
+    assert fakes[1].is_closed
+    said, errors = capsys.readouterr()
+    told = [f"{fakes[n].address}\nnode {n} of 3\nclients: {fakes[n].address}\n" for n in (0, 1)]
+    assert said in ("".join(told), "".join(told[::-1])), "the lines of a node stand together"
+    assert errors.splitlines() == ["wukongs: node 0 has no disk", "wukongs: node 1 has no disk"]
+
+
+def test_one_of_several_nodes_that_was_taken_out_is_started_again(
+    tmp_path: Path, fakes: dict[int, Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "PAUSE_S", 0.01)
+    nodes = node._Nodes(configs(tmp_path, 2))
+    nodes.start()
+    until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()))
+    first = fakes.pop(0)
+    first.fail(NodeUnavailable("node 0 was taken out"))
+    until(lambda: 0 in fakes and hasattr(fakes[0], "fail"))
+    assert first.is_closed
+    tries = []
+    monkeypatch.setattr(node, "start", lambda config: tries.append(config.number) or _raise("it is not let in"))
+    fakes[0].fail(NodeUnavailable("node 0 was taken out"))
+    until(lambda: nodes._left == 1)
+    assert tries == [0] * node.TRIES_MAX, "then it is given up"
+    nodes.close()
+    assert nodes.wait() == 1
+
+
+def _raise(text: str) -> None:
+    raise NodeUnavailable(text)
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), OSError(errno.EMFILE, "too many open files")])
+def test_a_lack_of_the_process_ends_all_its_nodes(tmp_path: Path, fakes: dict[int, Fake], error: Exception) -> None:
+    nodes = node._Nodes(configs(tmp_path, 2))
+    nodes.start()
+    until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()))
+    fakes[1].fail(error)
+    assert nodes.wait() == 1
+    nodes.close()
+    assert fakes[0].is_closed
+    assert fakes[1].is_closed
+
+
+def test_nodes_that_do_not_belong_together_are_refused(ran: Ran, tmp_path: Path) -> None:
+    files = [config.file for config in configs(tmp_path, 2)]
+    status, out, err = ran("node", "--config", files[0], files[0])
+    assert (status, out) == (2, "")
+    assert "number = 0 is that of another file: each node runs once" in err
+    alone = tmp_path / "alone.toml"
+    alone.write_text('number = 0\n[[node]]\nclients = "tcp://127.0.0.1:71"\n')
+    status, out, err = ran("node", "--config", files[0], str(alone))
+    assert (status, out) == (2, "")
+    assert "expected the same [[node]] list" in err
 
 
 def test_a_node_that_does_not_serve_for_long_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from wukongs.protocol.control import Control, apply, genesis, is_news
 from wukongs.protocol.leading import lead
 from wukongs.protocol.log import Log, LogRole
-from wukongs.protocol.placement import replacements
+from wukongs.protocol.placement import best_first, machines_of, on_one_machine, replacements
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import (
     AddNode,
@@ -106,6 +106,25 @@ def test_a_leader_has_spare_nodes_take_the_place_of_those_that_are_lost() -> Non
     waiting = after(control, Drain(0, (4,)))
     assert replacements(waiting, [0], [1, 2, 3, 4]) == []
     assert replacements(waiting, [0, 4], [1, 2, 3]) == [Drain(0, (3,))]
+
+
+def test_a_spare_node_on_a_machine_without_other_replicas_comes_first() -> None:
+    control = after(genesis(6, 2, 6, spare_count=3), Membership(0, 0, Role.OUT))
+    assert control.replica_sets == {(0, 1), (1, 2), (2, 0)}
+    machines = {0: "a", 1: "b", 2: "c", 3: "b", 4: "c", 5: "a"}
+    assert best_first(control, machines, 0, [3, 4, 5]) == [5, 3, 4]
+    assert replacements(control, [0], range(1, 6), machines) == [Drain(0, (5,))]
+    assert replacements(control, [0], range(1, 5), machines) == [Drain(0, (3,))], "better than none"
+    assert best_first(control, {}, 0, [4, 3]) == [3, 4], "where nothing is known of machines"
+
+
+def test_shards_that_one_machine_holds_alone_are_told_of() -> None:
+    control = genesis(4, 2, 6, spare_count=1)
+    assert on_one_machine(control, dict.fromkeys(range(4), "localhost")) == [], "there is one machine"
+    assert on_one_machine(control, {0: "a", 1: "b", 2: "c", 3: "a"}) == []
+    assert on_one_machine(control, {0: "a", 1: "b", 2: "a", 3: "b"}) == [(2, 0)]
+    added = after(control, AddNode(4, "tcp://[fe80::1]:7511", "tcp://[fe80::1]:7411"))
+    assert machines_of(added, ["a", "b"]) == {0: "a", 1: "b", 4: "fe80::1"}
 
 
 def test_nothing_is_replaced_of_which_nobody_has_a_copy() -> None:
