@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.errors import DataError, WukongsError
@@ -16,6 +16,8 @@ log = logging.getLogger("wukongs")
 SLICES = "slices"
 TIMEOUT_S = 5.0
 RETRY_S = 0.02
+TOGETHER_MAX = 4
+"""Streams that are asked for at the same time: each question to a node takes a connection."""
 
 
 class SlicePuller:
@@ -57,7 +59,8 @@ class SlicePuller:
                 self._store.lacks_slices.wait()
                 self._store.lacks_slices.clear()
                 while not self._is_closed and (missing := self._store.missing_slices()):
-                    have_come = [self._pull(one) for one in missing]
+                    parts = [missing[at : at + TOGETHER_MAX] for at in range(0, len(missing), TOGETHER_MAX)]
+                    have_come = [self._pull(part) for part in parts]
                     if not all(have_come):
                         self._store.lacks_slices.wait(RETRY_S)
                         self._store.lacks_slices.clear()
@@ -65,16 +68,23 @@ class SlicePuller:
             log.exception("node %d: slices cannot be put together", self._peers.me)
             self._fail(error)
 
-    def _pull(self, missing: MissingSlices) -> bool:
-        """Fetch what is missing of a stream, and tell whether it came."""
-        fields = {"stream": missing.stream, "first": missing.first, "last": missing.last}
+    def _pull(self, missing: Sequence[MissingSlices]) -> bool:
+        """Fetch what is missing of some streams at the same time, or if that fails of one after the other; tell whether
+        all has come."""
         try:
             assignment = self._assignment()
-            asked = [(node, Packet(SLICES, fields, {"shards": assignment.shards(node)})) for node in assignment.others]
+            shards = [(node, assignment.shards(node)) for node in assignment.others]
+            fields = [{"stream": one.stream, "first": one.first, "last": one.last} for one in missing]
+            asked = [(node, Packet(SLICES, told, {"shards": mine})) for told in fields for node, mine in shards]
             answers = self._peers.ask(asked, TIMEOUT_S)
-            self._store.add_slices(missing, answers, assignment.shards(assignment.me))
+            for at, one in enumerate(missing):
+                of_one = answers[at * len(shards) : (at + 1) * len(shards)]
+                self._store.add_slices(one, of_one, assignment.shards(assignment.me))
         except WukongsError as error:
+            if len(missing) > 1:
+                have_come = [self._pull([one]) for one in missing]
+                return all(have_come)
             # A node is away, has not come so far, or lies: the next try asks who answers by then.
-            log.debug("node %d: slices of %s: %s", self._peers.me, missing.stream, error)
+            log.debug("node %d: slices of %s: %s", self._peers.me, missing[0].stream, error)
             return False
         return True

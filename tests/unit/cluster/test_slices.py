@@ -104,6 +104,23 @@ def test_a_stream_does_not_wait_for_the_owners_of_another_one() -> None:
     assert [missing for missing, _ in store.added] == [T, S]
 
 
+def test_streams_are_asked_for_together() -> None:
+    missing = [MissingSlices(name, 1, 2) for name in "abcdef"]
+    store, peers = Store(*missing), Peers()
+    asks: list[int] = []
+    ask = peers.ask
+
+    def counted(asked: Sequence[tuple[int, Packet]], timeout_s: float) -> list[Packet]:
+        asks.append(len(asked))
+        return ask(asked, timeout_s)
+
+    peers.ask = counted  # type: ignore[method-assign]
+    with puller(store, peers, lambda: owned_by(0, 1, 2)):
+        assert store.is_whole.wait(LONG_S)
+    assert asks == [8, 4]
+    assert store.added == [(one, ["from 1", "from 2"]) for one in missing]
+
+
 def test_a_shard_that_nobody_holds_is_waited_for() -> None:
     store, peers, tries = Store(S), Peers(), [0]
 
