@@ -25,6 +25,7 @@ import wukongs
 
 log = logging.getLogger("wukongs")
 COMPILE_S = 900.0
+"""How long one step may take while its kernels are compiled."""
 PEOPLE = 3000
 EX = "http://wukongs.example/"
 _PREFIX = f"PREFIX : <{EX}> "

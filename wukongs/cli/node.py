@@ -42,8 +42,8 @@ Ctrl-C or SIGTERM. With [trust] in its file SIGHUP lets it read the files of key
 that are gone are refused from then on. Its own secret key changes only with a restart.
 
 Several nodes in one process are as many nodes of the cluster, each with its number, folder and addresses: so a machine
-takes the place of another one beside its own. One that ends, since it was taken out, ends alone; the process ends with
-the last one.
+takes the place of another one beside its own. One that the others have taken out is started again, and one that has
+failed ends alone; the process ends with the last one.
 """
 
 

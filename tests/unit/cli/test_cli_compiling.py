@@ -52,6 +52,7 @@ show(*sorted(set(used())), sep="\\n")
 )
 
 
+@pytest.mark.slow
 def test_it_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The marks are elsewhere; the kernels are where they are for all tests."""
     monkeypatch.setattr(jit, "KERNEL_CACHE", tmp_path)
