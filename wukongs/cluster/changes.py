@@ -48,7 +48,7 @@ LOG_S = 10.0
 ABANDON_S = 2.0
 """How long each other node may take to forget a change."""
 BUILD_S = 30.0
-"""How long the last chunk of a load waits until all is put in order; from then on its record waits."""
+"""How long the last chunk of a change waits until all is put in order; from then on its record waits."""
 _NO_ROWS: Int64Array = np.empty(0, np.int64)
 Read: TypeAlias = tuple[int, list[str | None]]
 NOTHING = Encoded(_NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, TermTable.empty())
@@ -85,8 +85,8 @@ class Changes:
         Raises Dropped (there was another update), CompactedError (a node has merged beyond read_sn: evaluate it anew),
         and the errors of add."""
         with self._staged((read_sn, list(cleared)) if len(gone) or cleared else None) as staged:
-            staged.send(gone, goes=True)
-            staged.send(come)
+            staged.send(gone, goes=True, into=(None,))
+            staged.send(come, into=(None,))
         return self._submit(staged, {"graph": None, "cleared": list(cleared), "operations": operations}, after)
 
     def known(self) -> Sn | None:
@@ -192,7 +192,7 @@ def stage(
     builds: bool = True,
 ) -> None:
     """Keep the chunk of a change that a packet of STAGE has, or forget what there is of one. hold: is told of an update
-    that reads a snapshot: its name, the SN, and the graphs that it clears; builds: whether loads are built ahead.
+    that reads a snapshot: its name, the SN, and the graphs that it clears; builds: whether it may be built ahead.
 
     Raises DataError, and as NodeStore.stage."""
     fields = packet.fields
@@ -203,7 +203,7 @@ def stage(
         raise DataError(f"{STAGE}: expected the graphs that are cleared, found {cleared!r}")
     into = fields.get("into", [])
     if not isinstance(into, list) or len(into) > 1 or not all(one is None or isinstance(one, str) for one in into):
-        raise DataError(f"{STAGE}: expected the graph of a load, found {into!r}")
+        raise DataError(f"{STAGE}: expected the graph of a change, found {into!r}")
     if fields.get("is_abandoned"):
         store.unstage(change)
         return
@@ -224,7 +224,7 @@ class Staged:
         self._counts: defaultdict[int, int] = defaultdict(int)
 
     def send(self, encoded: Encoded, goes: bool = False, into: Sequence[str | None] = ()) -> None:
-        """Claim the terms of some tuples, and stage them. into: of a load, its graph."""
+        """Claim the terms of some tuples, and stage them. into: its graph, if it may be built ahead."""
         if not len(encoded):
             return
         self._claims.settle([self._store.new_terms(encoded)], TIMEOUT_S)

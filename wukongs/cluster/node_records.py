@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from wukongs.cluster.building import Building, seal
 from wukongs.cluster.deliveries import Returned
 from wukongs.cluster.exposure import Due, Exposure
-from wukongs.cluster.load_building import LoadBuilding, seal
 from wukongs.cluster.node_payloads import (
     ChangePayload,
     maker,
@@ -565,12 +565,18 @@ class NodeRecords:
         building = self._staging.finish(change.name)
         if building is None:
             return lambda: self._store(change, sn), _ready
-        return lambda: self._seal(change.name, building, sn), building.is_built
+        return lambda: self._seal(change, building, sn), building.is_built
 
-    def _seal(self, name: str, building: LoadBuilding, sn: Sn) -> None:
+    def _seal(self, change: ChangePayload, building: Building, sn: Sn) -> None:
         self.come_to_staged()
-        self._staging.take(name)
-        seal(self._core, packed(sn), building.built(), self._later)
+        staged = self._staging.take(change.name)
+        try:
+            difference = seal(self._core, packed(sn), building.built(), self._later)
+            if change.operations:
+                self.updated.add(change.operations, difference)
+        finally:
+            if staged.read is not None:
+                staged.read.close()
 
     def _store(self, change: ChangePayload, sn: Sn) -> None:
         core = self._core

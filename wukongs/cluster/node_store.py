@@ -24,8 +24,8 @@ from functools import partial
 
 import numpy as np
 
+from wukongs.cluster.building import Building
 from wukongs.cluster.exposure import Exposure, not_reached
-from wukongs.cluster.load_building import LoadBuilding
 from wukongs.cluster.node_records import NodeRecords
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry, TermClaims
@@ -276,19 +276,18 @@ class NodeStore:
         go. Those without a graph of their own are of the change's graph. A repeated chunk is passed over; a node
         without a share is given one empty chunk, the last.
 
-        into: of a load, its graph (None: the default graph): it is built ahead.
+        into: its graph (None: the default graph), if it may be built ahead.
         Raises BudgetExceeded (too much is staged)."""
 
-        def build() -> LoadBuilding:
+        def build() -> Building:
             graph = self.core.graph_id(None if into[0] is None else graph_term(into[0]))
-            return LoadBuilding(self.core, self.builders, graph, self.injector.wake)
+            return Building(self.core, self.builders, graph, self.injector.wake)
 
         with self.core.lock:
             self.staging.add(change, number, chunk, goes, is_last, build if into else None)
 
     def wait_for_built(self, change: str, timeout_s: float) -> None:
-        """Wait until a load that is built ahead is built, if there is one, or for so long. Raises what building has
-        raised."""
+        """Wait until a change is built, if that is done ahead, or for so long. Raises what building has raised."""
         with self.core.lock:
             building = self.staging.finish(change)
         if building is not None:

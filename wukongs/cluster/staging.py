@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from wukongs.cluster.load_building import LoadBuilding
+from wukongs.cluster.building import Building
 from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.store.encoded import Encoded
 from wukongs.store.trace import Handle
@@ -47,8 +47,8 @@ class StagedChange:
     """The SN of that snapshot, while this node has not come to it again after a restart."""
     cleared: Sequence[str | None] = ()
     """The graphs of which that update removes all that the snapshot has."""
-    building: LoadBuilding | None = None
-    """The batch that is made of a load already; None: nothing is made of it before its record."""
+    building: Building | None = None
+    """The rows that are put in order already; None: nothing is done before its record."""
     is_adopted: bool = False
     """Other nodes had begun to keep it for this one, which counts its chunks in another way."""
 
@@ -85,9 +85,10 @@ class Staging:
         chunk: Encoded,
         goes: bool,
         is_last: bool,
-        build: Callable[[], LoadBuilding] | None = None,
+        build: Callable[[], Building] | None = None,
     ) -> None:
-        """Keep a chunk; pass over a repeated one. build: of a load that is built ahead, begins that. Raises
+        """Keep a chunk; pass over a repeated one. build: begins a building of it, if it may be built
+        ahead. Raises
         BudgetExceeded, QueryTimeout (what came before is gone)."""
         self.drop_old()
         change = self._changes.get(name)
@@ -108,20 +109,19 @@ class Staging:
             change = self._changes[name] = StagedChange(self._clock())
             change.building = build() if build is not None else None
         if change.building is not None:
-            change.building.add(chunk)
+            change.building.add(chunk, goes)
         change.chunks[number] = chunk, goes
         change.size_bytes += size
         change.staged_at_s = max(change.staged_at_s, self._clock())
         if is_last:
             change.count = number + 1
-            self.finish(name)
 
-    def finish(self, name: str) -> LoadBuilding | None:
-        """Return what is built of a load of which nothing more comes, None if nothing is built ahead."""
+    def finish(self, name: str) -> Building | None:
+        """Return the building of a change of which nothing more comes, None if it is not built ahead."""
         change = self._changes.get(name)
         if change is None or change.building is None:
             return None
-        if not change.building.finish():
+        if not change.building.finish(change.read, change.cleared):
             change.building = None
         return change.building
 
