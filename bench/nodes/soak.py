@@ -276,8 +276,8 @@ def plot(found: Report, path: Path) -> None:
 
     def draw(axis: Any, *names: str) -> None:
         for name in names:
-            axis.plot(minutes, [row[name] for row in rows], label=name)
-        axis.legend(fontsize="small")
+            axis.plot(minutes, [row[name] for row in rows], label=name, linewidth=1)
+        axis.legend(fontsize="x-small", framealpha=0.6, ncols=2)
 
     of_nodes = partial(_of_nodes, rows[0])
     draw(memory, *of_nodes("MB"))
