@@ -95,6 +95,7 @@ class Raw:
     def __init__(self, address: str) -> None:
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDTIMEO, 20_000)
         self.socket.connect(address)
 
     def say(self, frames: list[Frame]) -> None:
