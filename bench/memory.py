@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process, without pages that it shares with files."""
-    fields = Path("/proc/self/statm").read_text().split()
+def resident_bytes(process: int | str = "self") -> int:
+    """Return the resident memory of a process, by default this one, without pages that it shares with files."""
+    fields = Path(f"/proc/{process}/statm").read_text().split()
     return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")

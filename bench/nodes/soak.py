@@ -10,6 +10,7 @@ Every window has to come once, and those of some places of the workload with the
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import sys
@@ -30,10 +31,12 @@ from wukongs.bench.continuous.workload import Workload, make_workload, rows_of
 from wukongs.bench.harness import Report, Row, WrongAnswer, summary
 from wukongs.bench.lsbench.data import IRI, TIMING
 from wukongs.bench.lsbench.queries import QUERIES
+from wukongs.bench.memory import resident_bytes
 from wukongs.bench.nodes.engines import Bench, cpu_s_of, processes
 from wukongs.bench.scale.queries import one_shot_queries
 from wukongs.bench.store.injection import BATCH_MS, RATES
 from wukongs.errors import WukongsError
+from wukongs.live.usage import folder_usage
 
 NODES, REPLICAS = 3, 2
 RATE = 50_000
@@ -45,7 +48,6 @@ ASKED = ("S1", "S2", "S3", "S5")
 QUARTER = 4
 OVER_TIME = "Over time"
 FLAT = "First and last quarter"
-PAGE = os.sysconf("SC_PAGE_SIZE")
 OpenSoak = Callable[[int, Sequence[str]], AbstractContextManager[Bench]]
 
 
@@ -93,7 +95,8 @@ def main(
         with TemporaryDirectory() as data:
             options = ("--replicas", str(REPLICAS), "--data-dir", data)
             with open_cluster(NODES, options) as bench, _lines(report) as note:
-                _soak(found, bench, workload, Path(data), (minutes or 60) * 60, 0.5 if quick else SAMPLE_S, note)
+                run = Soak(found, bench, workload, Path(data), note)
+                run.run((minutes or 60) * 60, 0.5 if quick else SAMPLE_S)
     except (WrongAnswer, OSError, RuntimeError, WukongsError) as error:
         print(f"wukongs: bench nodes-soak: {error}", file=sys.stderr)
         return 1
@@ -119,98 +122,118 @@ def _lines(folder: Path | None) -> Iterator[Callable[[Row], object]]:
         yield note
 
 
-def _soak(
-    found: Report,
-    bench: Bench,
-    workload: Workload,
-    folder: Path,
-    seconds: float,
-    sample_s: float,
-    note: Callable[[Row], object],
-) -> None:
-    user, due_s = workload.posters[0], dict[int, float]()
-    clients = bench.nodes
-    clients[0].load(io.BytesIO(workload.data.stored), format="nt")
-    for name, iri in IRI.items():
-        clients[0].stream(iri, timing=name in TIMING, batch_ms=BATCH_MS, history_ms=1000)
-    clients[0].push_many(dict.fromkeys(IRI.values()), 0)
-    places = range(10, len(workload.batches), max(1, len(workload.batches) // 10))
-    readers = dict[str, Reader]()
-    for place, query in enumerate(2 * QUERIES):
-        name = f"{query.name}_{place // len(QUERIES)}"
-        wanted = {at: workload.answer(query.name, user, at) for at in places}
-        readers[name] = Reader(workload, due_s, wanted)
-        clients[place % len(clients)].register(text_of(query, user, name), readers[name])
-    found.check("queries are registered", len(readers), len(clients[0].stats()["queries"]))
-    ends, asked_s = threading.Event(), list[float]()
-    asker = threading.Thread(target=_ask, args=(clients[-1], int(user[1:]), asked_s, ends))
-    asker.start()
-    try:
-        _feed(found, bench, workload, folder, seconds, sample_s, note, readers, due_s, asked_s)
-    except KeyboardInterrupt:
-        found.notes.append("ended by Ctrl-C")
-    finally:
-        ends.set()
-        asker.join()
-    last = max(due_s)
-    deadline_s = time.perf_counter() + READ_S
-    while any(reader.came < last for reader in readers.values()) and time.perf_counter() < deadline_s:
-        time.sleep(0.1)
-    for name, reader in readers.items():
-        found.check(f"{name}: windows, each once and with its rows", [], reader.wrong[:3])
-        found.check(f"{name}: the last window", last, reader.came)
-    found.check("windows were compared", True, all(reader.checked for reader in readers.values()))
-    found.notes.append(f"{last} windows of {len(readers)} queries, {sum(r.checked for r in readers.values())} compared")
-    _summarize(found)
+@dataclass(slots=True)
+class Soak:
+    """One run. folder: of the nodes' data; note: writes a sample down at once; due_s: as Reader has it."""
 
+    found: Report
+    bench: Bench
+    workload: Workload
+    folder: Path
+    note: Callable[[Row], object]
+    due_s: dict[int, float] = field(default_factory=dict)
+    readers: dict[str, Reader] = field(default_factory=dict)
+    asked_s: list[float] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
-def _feed(
-    found: Report,
-    bench: Bench,
-    workload: Workload,
-    folder: Path,
-    seconds: float,
-    sample_s: float,
-    note: Callable[[Row], object],
-    readers: Mapping[str, Reader],
-    due_s: dict[int, float],
-    asked_s: list[float],
-) -> None:
-    """Push a stream batch each 100 ms, and write a row down now and then."""
-    began_s, sampled_s, number = time.perf_counter(), 0.0, 0
-    spent, late_s = {pid: cpu_s_of(pid) for pid in bench.pids}, 0.0
-    while (passed_s := time.perf_counter() - began_s) < seconds:
-        number += 1
-        tables = {IRI[name]: table for name, table in workload.tables(number).items()}
-        due_s[number] = began_s + number * BATCH_MS / 1000
-        left_s = due_s[number] - time.perf_counter()
-        if left_s > 0:
-            time.sleep(left_s)
-        late_s = max(late_s, -left_s)
-        bench.engine.push_many(tables, number * BATCH_MS)
-        if passed_s - sampled_s >= sample_s:
-            row: Row = {"minute": passed_s / 60, "behind s": late_s}
-            row["K tuples/s"] = number * _size(workload) / passed_s / 1e3
-            for node, pid in enumerate(bench.pids):
-                cpu_s = cpu_s_of(pid)
-                row |= {f"node {node} {name}": one for name, one in _of_process(pid).items()}
-                row[f"node {node} CPU, cores"] = (cpu_s - spent[pid]) / (passed_s - sampled_s)
-                spent[pid] = cpu_s
-            row |= _of_folder(folder)
-            latency_s, late_s, sampled_s = [one for r in readers.values() for one in _taken(r.latency_s)], 0.0, passed_s
-            for title, samples in (("window", latency_s), ("one-shot", _taken(asked_s))):
-                of_all = summary(samples)
-                row |= {f"{title} ms p50": of_all["median"] * 1e3, f"{title} ms p99": of_all["p99"] * 1e3}
-            for old in [one for one in due_s if one < min(reader.came for reader in readers.values()) - 1]:
-                del due_s[old]
-            found.add(OVER_TIME, row)
-            note(row)
-            print(f"\r{passed_s / 60:.1f} of {seconds / 60:g} minutes", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+    def run(self, seconds: float, sample_s: float) -> None:
+        self._prepare()
+        ends = threading.Event()
+        asker = threading.Thread(target=self._ask, args=(ends,))
+        asker.start()
+        try:
+            self._feed(seconds, sample_s)
+        except KeyboardInterrupt:
+            self.found.notes.append("ended by Ctrl-C")
+        finally:
+            ends.set()
+            asker.join()
+        self._check()
+        _summarize(self.found)
 
+    def _prepare(self) -> None:
+        clients, user, batches = self.bench.nodes, self.workload.posters[0], self.workload.batches
+        clients[0].load(io.BytesIO(self.workload.data.stored), format="nt")
+        for name, iri in IRI.items():
+            clients[0].stream(iri, timing=name in TIMING, batch_ms=BATCH_MS, history_ms=1000)
+        clients[0].push_many(dict.fromkeys(IRI.values()), 0)
+        places = range(10, len(batches), max(1, len(batches) // 10))
+        for place, query in enumerate(2 * QUERIES):
+            name = f"{query.name}_{place // len(QUERIES)}"
+            wanted = {at: self.workload.answer(query.name, user, at) for at in places}
+            self.readers[name] = Reader(self.workload, self.due_s, wanted)
+            clients[place % len(clients)].register(text_of(query, user, name), self.readers[name])
+        self.found.check("queries are registered", len(self.readers), len(clients[0].stats()["queries"]))
 
-def _size(workload: Workload) -> int:
-    return sum(len(stream) for stream in workload.batches[0].values())
+    def _feed(self, seconds: float, sample_s: float) -> None:
+        """Push a stream batch each 100 ms, and write a row down now and then."""
+        began_s, sampled_s, number, late_s = time.perf_counter(), 0.0, 0, 0.0
+        spent = {pid: cpu_s_of(pid) for pid in self.bench.pids}
+        size = sum(len(stream) for stream in self.workload.batches[0].values())
+        while (passed_s := time.perf_counter() - began_s) < seconds:
+            number += 1
+            tables = {IRI[name]: table for name, table in self.workload.tables(number).items()}
+            self.due_s[number] = began_s + number * BATCH_MS / 1000
+            left_s = self.due_s[number] - time.perf_counter()
+            if left_s > 0:
+                time.sleep(left_s)
+            late_s = max(late_s, -left_s)
+            self.bench.engine.push_many(tables, number * BATCH_MS)
+            if passed_s - sampled_s >= sample_s:
+                row: Row = {"minute": passed_s / 60, "behind s": late_s, "K tuples/s": number * size / passed_s / 1e3}
+                row |= self._sample(spent, passed_s - sampled_s)
+                self.found.add(OVER_TIME, row)
+                self.note(row)
+                sampled_s, late_s = passed_s, 0.0
+                print(f"\r{passed_s / 60:.1f} of {seconds / 60:g} minutes", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+
+    def _sample(self, spent: dict[int, float], since_s: float) -> Row:
+        """Return what the nodes take now, and the latencies since the last sample. spent: CPU seconds by then."""
+        row: Row = {}
+        for node, pid in enumerate(self.bench.pids):
+            before_s, spent[pid] = spent[pid], cpu_s_of(pid)
+            row |= {
+                f"node {node} MB": resident_bytes(pid) / 1e6,
+                f"node {node} descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+                f"node {node} threads": len(os.listdir(f"/proc/{pid}/task")),
+                f"node {node} CPU, cores": (spent[pid] - before_s) / since_s,
+            }
+        row["folders MB"] = folder_usage(self.folder)["folder_bytes"] / 1e6
+        row["files"] = sum(len(names) for _, _, names in os.walk(self.folder))
+        windows = [one for reader in self.readers.values() for one in _taken(reader.latency_s)]
+        for title, samples in (("window", windows), ("one-shot", _taken(self.asked_s))):
+            of_all = summary(samples)
+            row |= {f"{title} ms p50": of_all["median"] * 1e3, f"{title} ms p99": of_all["p99"] * 1e3}
+        least = min(reader.came for reader in self.readers.values())
+        for old in [number for number in self.due_s if number < least - 1]:
+            del self.due_s[old]
+        return row
+
+    def _ask(self, ends: threading.Event) -> None:
+        """Ask one-shot queries by turns, four times a second."""
+        user = int(self.workload.posters[0][1:])
+        texts = itertools.cycle([text for name, text in one_shot_queries(user, 1).items() if name in ASKED])
+        while not ends.wait(0.25):
+            began_s = time.perf_counter()
+            try:
+                self.bench.nodes[-1].query(next(texts))
+            except WukongsError as error:
+                self.errors.append(str(error))
+            self.asked_s.append(time.perf_counter() - began_s)
+
+    def _check(self) -> None:
+        """Compare what has come, once it has all come."""
+        last, deadline_s = max(self.due_s), time.perf_counter() + READ_S
+        while any(one.came < last for one in self.readers.values()) and time.perf_counter() < deadline_s:
+            time.sleep(0.1)
+        for name, reader in self.readers.items():
+            self.found.check(f"{name}: windows, each once and with its rows", [], reader.wrong[:3])
+            self.found.check(f"{name}: the last window", last, reader.came)
+        self.found.check("windows were compared", True, all(reader.checked for reader in self.readers.values()))
+        self.found.check("errors of one-shot queries", [], self.errors[:3])
+        compared = sum(reader.checked for reader in self.readers.values())
+        self.found.notes.append(f"{last} windows of {len(self.readers)} queries, {compared} compared")
 
 
 def _taken(samples: list[float]) -> list[float]:
@@ -218,35 +241,6 @@ def _taken(samples: list[float]) -> list[float]:
     found = samples[:]
     del samples[: len(found)]
     return found
-
-
-def _ask(client: Any, user: int, asked_s: list[float], ends: threading.Event) -> None:
-    texts = [text for name, text in one_shot_queries(user, 1).items() if name in ASKED]
-    number = 0
-    while not ends.wait(0.25):
-        began_s = time.perf_counter()
-        client.query(texts[number % len(texts)])
-        asked_s.append(time.perf_counter() - began_s)
-        number += 1
-
-
-def _of_process(pid: int) -> dict[str, float]:
-    pages = Path(f"/proc/{pid}/statm").read_text().split()
-    return {
-        "MB": (int(pages[1]) - int(pages[2])) * PAGE / 1e6,
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
-        "threads": len(os.listdir(f"/proc/{pid}/task")),
-    }
-
-
-def _of_folder(folder: Path) -> dict[str, float]:
-    files = [path.stat().st_size for path in _files(folder)]
-    return {"folders MB": sum(files) / 1e6, "files": len(files)}
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path, _, names in os.walk(folder):
-        yield from (one for name in names if (one := Path(path, name)).exists())
 
 
 def _summarize(found: Report) -> None:

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -156,9 +156,8 @@ def _nodes(folder: Path) -> Iterator[Any]:
         with wukongs.connect(nodes[0].address, silence_s=COMPILE_S) as client:
             yield client
     finally:
-        closing: Callable[[ServedNode], None] = ServedNode.close
-        with ThreadPoolExecutor(2) as ending:
-            list(ending.map(closing, nodes))
+        for node in nodes:
+            node.close()
 
 
 if __name__ == "__main__":

@@ -57,13 +57,12 @@ from wukongs.live.header import PROTOCOL_VERSION, SPOKEN
 from wukongs.live.journal import NoJournal
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message
-from wukongs.protocol.records import Role, Voter, Voters
+from wukongs.protocol.records import Role, Voter, Voters, host_of
 from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.settings import Settings
 from wukongs.wire.answering import Quick
 from wukongs.wire.assignment import SHARD_COUNT
-from wukongs.wire.direct import host_of
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.protocol_codec import message_in, message_packet

@@ -104,7 +104,7 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
     node, more = _propose(node, wanted(node))
     actions += more
     out: list[Record] = [*membership.silent(node.overdue, node.control)]
-    out += placement.replacements(node.control, *node.lost_and_heard, node.machines)
+    out += placement.replacements(node.control, *node.lost_and_heard, node.cluster.hosts)
     founded = [] if node.control.life else [Founded(f"{node.me.node}-{node.me.boot}")]
     log, more = lead(node.log, node.control, node.progress, [*founded, *out], node.vts)
     actions += more

@@ -18,9 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from wukongs.protocol.control import Control, is_news
-from wukongs.protocol.records import Drain, Drained, Role
-
-NOT_KNOWN: Mapping[int, str] = {}
+from wukongs.protocol.records import Drain, Drained, Role, host_of
 
 
 def drained(control: Control) -> list[Drained]:
@@ -30,10 +28,7 @@ def drained(control: Control) -> list[Drained]:
 
 def machines_of(control: Control, hosts: Sequence[str]) -> dict[int, str]:
     """Return the machine of each node, by its host. hosts: of the nodes of the beginning, in the order of numbers."""
-    found = dict(enumerate(hosts))
-    for number, one in control.added.items():
-        found[number] = one.peers.removeprefix("tcp://").rpartition(":")[0].strip("[]")
-    return found
+    return dict(enumerate(hosts)) | {number: host_of(one.peers) for number, one in control.added.items()}
 
 
 def best_first(control: Control, machines: Mapping[int, str], node: int, spares: Iterable[int]) -> list[int]:
@@ -53,11 +48,9 @@ def on_one_machine(control: Control, machines: Mapping[int, str]) -> list[tuple[
     )
 
 
-def replacements(
-    control: Control, lost: Iterable[int], heard: Iterable[int], machines: Mapping[int, str] = NOT_KNOWN
-) -> list[Drain]:
+def replacements(control: Control, lost: Iterable[int], heard: Iterable[int], hosts: Sequence[str] = ()) -> list[Drain]:
     """Return the records by which spare nodes take over the shards of nodes that are lost. lost: those that are not
-    heard for long; heard: those that are; machines: of the nodes."""
+    heard for long; heard: those that are; hosts: as in machines_of."""
     spares = [node for node in sorted(heard) if control.is_spare(node)]
     found = []
     for node in sorted(lost):
@@ -65,6 +58,6 @@ def replacements(
         is_waiting = node not in control.drains or set(takers).issubset(lost)
         is_lost = control.members[node].role is Role.OUT and control.holds(node) and is_waiting
         if is_lost and spares and control.is_covered_without(node):
-            spares = best_first(control, machines, node, spares)
+            spares = best_first(control, machines_of(control, hosts), node, spares)
             found.append(Drain(node, (spares.pop(0),)))
     return found

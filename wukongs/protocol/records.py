@@ -121,6 +121,11 @@ class AddNode(Tagged, frozen=True):
     public_key: str = ""
 
 
+def host_of(address: str) -> str:
+    """Return the host of an address of the form tcp://host:port."""
+    return address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+
+
 class RemoveNode(Tagged, frozen=True):
     """A node that is OUT and holds nothing takes no part any more, for ever: its number names no other one."""
 

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 from wukongs.errors import NodeUnavailable
 from wukongs.live.header import Frame, MessageError
+from wukongs.protocol.records import host_of
 from wukongs.wire.answering import Post
 from wukongs.wire.codec import ANSWER, ARRAYS_MAX, ASK, MESSAGE_BYTES_MAX, Sender, read_packet_header, to_frames
 from wukongs.wire.descriptors import connections_max
@@ -485,11 +486,6 @@ def _parted(whole: memoryview) -> list[Frame]:
     if bounds[-1] != len(whole):
         raise MessageError(f"message: expected frames of {len(whole) - start} bytes, found {bounds[-1] - start}")
     return [whole[first:last] for first, last in pairwise(bounds)]
-
-
-def host_of(address: str) -> str:
-    """Return the host of an address of the form tcp://host:port."""
-    return address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
 
 
 def _end(connection: socket.socket) -> None:

@@ -26,6 +26,14 @@ def in_process(node_count: int) -> Iterator[Bench]:
         yield Bench(str(node_count), engines[0], engines)
 
 
+@contextmanager
+def with_folders(node_count: int, options: Sequence[str]) -> Iterator[Bench]:
+    """Nodes with two replicas, and data folders in the folder that the options name last."""
+    with cluster(node_count, 2, folder=Path(options[-1])) as nodes:
+        engines = [node.engine for node in nodes]
+        yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
+
+
 @pytest.mark.slow
 def test_it_runs_and_compares_every_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(tmp_path, None, True, in_process) == 0, capsys.readouterr().err
@@ -60,13 +68,7 @@ def test_no_time_is_reported_for_another_answer() -> None:
 def test_a_soak_tells_what_it_sampled_and_stops_at_a_wrong_window(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    @contextmanager
-    def three(node_count: int, options: Sequence[str]) -> Iterator[Bench]:
-        with cluster(node_count, 2, folder=Path(options[-1])) as nodes:
-            engines = [node.engine for node in nodes]
-            yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
-
-    assert soak.main(tmp_path, True, 0.05, None, three) == 0, capsys.readouterr().err
+    assert soak.main(tmp_path, True, 0.05, None, with_folders) == 0, capsys.readouterr().err
     found = json.loads((tmp_path / "nodes-soak.json").read_text(encoding="utf-8"))
     rows = found["tables"][soak.OVER_TIME]
     assert len(rows) == len((tmp_path / "nodes-soak.jsonl").read_text(encoding="utf-8").splitlines()) >= 3
@@ -74,7 +76,7 @@ def test_a_soak_tells_what_it_sampled_and_stops_at_a_wrong_window(
     assert {row["what"] for row in found["tables"][soak.FLAT]} == set(rows[0]) - {"minute"}
     assert (tmp_path / "nodes-soak.png").stat().st_size > 10_000
     monkeypatch.setattr(soak, "rows_of", lambda tsv: [(b"another row",)])
-    assert soak.main(None, True, 0.05, None, three) == 1
+    assert soak.main(None, True, 0.05, None, with_folders) == 1
     assert "other rows than stream batch" in capsys.readouterr().err
 
 

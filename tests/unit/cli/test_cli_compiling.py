@@ -33,20 +33,11 @@ print(*sorted(set(used())), sep="\\n")
 SERVED = (
     USED
     + """
-import os, pathlib
-from contextlib import contextmanager
-from tests.clusters import cluster
+from tests.unit.bench.test_nodes import with_folders
 from wukongs.bench.nodes import soak
-from wukongs.bench.nodes.engines import Bench
-
-@contextmanager
-def three(node_count, options):
-    with cluster(node_count, 2, folder=pathlib.Path(options[-1])) as nodes:
-        engines = [node.engine for node in nodes]
-        yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
 
 print, show = (lambda *_, **__: None), print
-assert soak.main(None, True, 0.05, None, three) == 0
+assert soak.main(None, True, 0.05, None, with_folders) == 0
 show(*sorted(set(used())), sep="\\n")
 """
 )

@@ -26,6 +26,7 @@ import wukongs
 from tests.engine_helpers import A, at, register_text, windows
 from tests.processes import child
 from tests.unit.conftest import Ran
+from tests.unit.wire.conftest import wait_until
 from wukongs.cli import cluster, cluster_desk, node
 from wukongs.cluster.node_config import NodeConfig, load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, StorageError
@@ -565,13 +566,6 @@ def test_wrong_usage(ran: Ran, arguments: tuple[str, ...], message: str) -> None
     assert re.search(re.escape(message), err.splitlines()[-1])
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline_s, "it does not come"
-        time.sleep(0.01)
-
-
 class Fake:
     """A node that fails when it is told to."""
 
@@ -643,9 +637,9 @@ def test_one_of_several_nodes_ends_alone_and_the_process_with_the_last(
     """By errors with which a node is not started again."""
     nodes = node._Nodes(configs(tmp_path, 2))
     nodes.start()
-    until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()))
+    wait_until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()), "both serve")
     fakes[0].fail(StorageError("node 0 has no disk"))
-    until(lambda: fakes[0].is_closed)
+    wait_until(lambda: fakes[0].is_closed, "it is closed")
     assert not fakes[1].is_closed
     ended = threading.Thread(target=nodes.wait)
     ended.start()
@@ -668,15 +662,15 @@ def test_one_of_several_nodes_that_was_taken_out_is_started_again(
     monkeypatch.setattr(node, "PAUSE_S", 0.01)
     nodes = node._Nodes(configs(tmp_path, 2))
     nodes.start()
-    until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()))
+    wait_until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()), "both serve")
     first = fakes.pop(0)
     first.fail(NodeUnavailable("node 0 was taken out"))
-    until(lambda: 0 in fakes and hasattr(fakes[0], "fail"))
+    wait_until(lambda: 0 in fakes and hasattr(fakes[0], "fail"), "it serves again")
     assert first.is_closed
     tries = []
     monkeypatch.setattr(node, "start", lambda config: tries.append(config.number) or _raise("it is not let in"))
     fakes[0].fail(NodeUnavailable("node 0 was taken out"))
-    until(lambda: nodes._left == 1)
+    wait_until(lambda: nodes._left == 1, "it is given up")
     assert tries == [0] * node.TRIES_MAX, "then it is given up"
     nodes.close()
     assert nodes.wait() == 1
@@ -690,7 +684,7 @@ def _raise(text: str) -> None:
 def test_a_lack_of_the_process_ends_all_its_nodes(tmp_path: Path, fakes: dict[int, Fake], error: Exception) -> None:
     nodes = node._Nodes(configs(tmp_path, 2))
     nodes.start()
-    until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()))
+    wait_until(lambda: len(fakes) == 2 and all(hasattr(one, "fail") for one in fakes.values()), "both serve")
     fakes[1].fail(error)
     assert nodes.wait() == 1
     nodes.close()

@@ -111,10 +111,10 @@ def test_a_leader_has_spare_nodes_take_the_place_of_those_that_are_lost() -> Non
 def test_a_spare_node_on_a_machine_without_other_replicas_comes_first() -> None:
     control = after(genesis(6, 2, 6, spare_count=3), Membership(0, 0, Role.OUT))
     assert control.replica_sets == {(0, 1), (1, 2), (2, 0)}
-    machines = {0: "a", 1: "b", 2: "c", 3: "b", 4: "c", 5: "a"}
-    assert best_first(control, machines, 0, [3, 4, 5]) == [5, 3, 4]
-    assert replacements(control, [0], range(1, 6), machines) == [Drain(0, (5,))]
-    assert replacements(control, [0], range(1, 5), machines) == [Drain(0, (3,))], "better than none"
+    hosts = ("a", "b", "c", "b", "c", "a")
+    assert best_first(control, machines_of(control, hosts), 0, [3, 4, 5]) == [5, 3, 4]
+    assert replacements(control, [0], range(1, 6), hosts) == [Drain(0, (5,))]
+    assert replacements(control, [0], range(1, 5), hosts) == [Drain(0, (3,))], "better than none"
     assert best_first(control, {}, 0, [4, 3]) == [3, 4], "where nothing is known of machines"
 
 
