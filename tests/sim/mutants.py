@@ -25,8 +25,8 @@ PRODUCT = Path(__file__).resolve().parents[2] / "wukongs"
 LOADED_ANEW = ("wukongs.protocol", "wukongs.cluster", "tests.sim.")
 
 
-class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, with another text."""
+class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds one module, with another text. AssertionError where what is replaced is not in it once."""
 
     def __init__(self, mutant: Mutant) -> None:
         module = mutant.module if "." in mutant.module else f"protocol.{mutant.module}"
@@ -46,7 +46,7 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 @contextmanager
 def loaded(mutant: Mutant) -> Iterator[Any]:
     """Give the simulator of the mutant, whose protocol it is."""
-    finder = _Changed(mutant)
+    finder = Changed(mutant)
     aside = {name: module for name, module in sys.modules.items() if name.startswith(LOADED_ANEW) and name != __name__}
     for name in aside:
         del sys.modules[name]

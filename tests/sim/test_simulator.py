@@ -22,7 +22,7 @@ from tests.sim import (
     run,
     stories,
 )
-from tests.sim.mutants import caught_by
+from tests.sim.mutants import Changed, caught_by
 from tests.sim.traffic import measured, settled
 from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM
 from tests.sim.wrong_logs import Mutant
@@ -33,8 +33,8 @@ SEEDS = 240
 RARE_SEEDS = (313, 698, 2470, 173243)
 """Far seeds that once failed: a node that has skipped records of the log, while it was out, is read before it has taken
 over what they did; a node that is on its way back skips records a second time; a node that was spare takes rows that
-were divided before it joined, after a restart; a node that was founded alone
-needs the vote of one that was added."""
+were divided before it joined, after a restart; a node that was founded alone needs
+the vote of one that was added."""
 GROWING = [*range(GROWING_FROM, GROWING_FROM + 100, 20), *range(ADDING_FROM, ADDING_FROM + 60, 20)]
 LOG_SEEDS = 300
 BROKEN = re.compile(r"^(Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error", re.MULTILINE)
@@ -80,6 +80,11 @@ def test_the_log_holds_in_any_order_of_events(first: int) -> None:
 )
 def test_stories_that_break_protocols_end_well(story: Callable[[], None]) -> None:
     story()
+
+
+def test_each_wrong_variant_replaces_a_text_that_is_there() -> None:
+    for mutant in MUTANTS:
+        Changed(mutant)
 
 
 @pytest.mark.parametrize("mutant", first_and_slow(MUTANTS), ids=lambda mutant: mutant.name)

@@ -131,8 +131,8 @@ MUTANTS = (
     Mutant(
         "a leader forgets a node that was added",
         "log",
-        "nodes = range(log.node_count) if log.applied is None else log.applied.nodes",
-        "nodes = range(log.node_count)",
+        "set(range(log.node_count) if log.applied is None else log.applied.nodes)",
+        "set(range(log.node_count))",
         first=4000,
     ),
     Mutant(
