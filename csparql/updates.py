@@ -8,11 +8,12 @@ solution (each operation, in DATA) makes new ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as Choice
 
-from wukongs.csparql.algebra import DEFAULT, DefaultGraph, GraphRef, Query, TriplePattern
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, DefaultGraph, GraphRef, Query, TriplePattern
 from wukongs.csparql.terms import Term, Variable
+from wukongs.errors import UpdateError
 
 GraphTarget = Term | Choice["DEFAULT", "NAMED", "ALL"]
 """The target of CLEAR and DROP: a graph, the default graph, all named graphs, or all graphs."""
@@ -122,3 +123,20 @@ class Update:
     """A parsed request; none of its operations may be applied without the others."""
 
     operations: tuple[Operation, ...]
+
+
+def using(update: Update, dataset: DatasetClause) -> Update:
+    """Return the request with a dataset for all its patterns, as if each operation said USING (SPARQL 1.1 Protocol,
+    2.2.3). Raises UpdateError if an operation has a dataset of its own."""
+
+    def with_dataset(operation: Operation) -> Operation:
+        if not isinstance(operation, Modify):
+            return operation
+        if operation.default_graph is not None or not operation.where.dataset.is_empty:
+            raise UpdateError(
+                "the dataset is given beside the update (using-graph-uri), which says USING or WITH itself: expected "
+                "one of the two"
+            )
+        return replace(operation, where=replace(operation.where, dataset=dataset))
+
+    return Update(tuple(map(with_dataset, update.operations)))

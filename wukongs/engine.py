@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from wukongs.csparql.algebra import Output
+from wukongs.csparql.algebra import DatasetClause, Output
+from wukongs.csparql.updates import using
 from wukongs.errors import NodeUnavailable, StorageError
 from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
@@ -136,18 +137,28 @@ class Engine:
         would not be."""
         return export.dump(self._core, path, graph)
 
-    def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
+    def update(
+        self,
+        text: str,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> int:
         """Apply a SPARQL Update request, as one more snapshot; return its SN, once that is stable. All of it is applied
         or, with an error, nothing; its operations see what those before them in the request have changed. Updates are
         serial. base: what relative IRIs are resolved against, also those of files that LOAD names. timeout_s: None for
-        no limit.
+        no limit. default_graphs, named_graphs: IRIs, as if each operation said USING and USING NAMED.
 
-        Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already),
-        DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
+        Raises QuerySyntaxError, UnsupportedFeatureError, UpdateError (a graph that is not there, or is there already;
+        a dataset beside USING or WITH), DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
         from wukongs.csparql.parser_update import parse_update
 
         limits = limits_of(self._core.settings, timeout_s or 0)
-        return self._backend.update(parse_update(text, base).operations, limits)
+        request, dataset = parse_update(text, base), _dataset(default_graphs, named_graphs)
+        request = request if dataset is None else using(request, dataset)
+        return self._backend.update(request.operations, limits)
 
     def apply(
         self,
@@ -178,15 +189,19 @@ class Engine:
         base: str | None = None,
         timeout_s: float | None = None,
         at: int | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
     ) -> Result:
         """Answer a one-shot query over the newest stable snapshot, or over that of SN `at`.
 
         timeout_s: how long it may run; None: query_timeout_s of the settings, 0: for ever. bindings: variable name ->
-        rdflib term or N-Triples string, put in its place. Raises QuerySyntaxError,
-        UnsupportedFeatureError, QueryTimeout, BudgetExceeded, CompactedError (at), StreamError (a query with windows).
+        rdflib term or N-Triples string, put in its place. default_graphs, named_graphs: IRIs, which take the place of
+        what the query says with FROM and FROM NAMED. Raises QuerySyntaxError, UnsupportedFeatureError, QueryTimeout,
+        BudgetExceeded, CompactedError (at), StreamError (a query with windows).
         """
         started_s = time.monotonic()
-        prepared = self._one_shot(text, base)
+        prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         terms = given_terms(bindings) if bindings else {}
         given = {name: term for name, term in terms.items() if name in prepared.variables}
         return self._answer(prepared, text, given, timeout_s, at, started_s)
@@ -505,10 +520,16 @@ class Engine:
         self._sockets.clear()
         self._backend.close()
 
-    def _one_shot(self, text: str, base: str | None) -> Prepared:
-        prepared = self._prepared.prepare(text, base)
+    def _one_shot(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:
+        prepared = self._prepared.prepare(text, base, dataset)
         check_one_shot(prepared.query)
         return prepared
+
+
+def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> DatasetClause | None:
+    """Return a dataset that is given beside a text, None if none is. Raises DataError (a name that is no IRI)."""
+    default, named = (tuple(graph_term(name).text[1:-1] for name in names) for names in (default_graphs, named_graphs))
+    return DatasetClause(default, named) if default or named else None
 
 
 def engine_over(core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> Engine:

@@ -141,6 +141,36 @@ class Limits:
             )
 
 
+class Canceller:
+    """Ends the executions of its own thread from another one: `with canceller:` around the call, `cancel()` elsewhere.
+
+    It has them killed as Engine.kill does, also those that begin later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._limits: list[Limits] = []
+        self._is_cancelled = False
+
+    def __enter__(self) -> Canceller:
+        _OWN.canceller = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _OWN.canceller = None
+
+    def watch(self, limits: Limits) -> None:
+        with self._lock:
+            self._limits.append(limits)
+            if self._is_cancelled:
+                limits.kill()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            for limits in self._limits:
+                limits.kill()
+
+
 def is_lack_of_memory(error: BaseException | None) -> bool:
     """Whether a MemoryError is behind an error. If one comes while numba boxes a kernel's result, Python raises
     SystemError from it."""
@@ -152,6 +182,7 @@ def is_lack_of_memory(error: BaseException | None) -> bool:
 class _Current(threading.local):
     def __init__(self) -> None:
         self.limits = Limits()
+        self.canceller: Canceller | None = None
 
 
 _OWN = _Current()
@@ -174,7 +205,9 @@ def limits_of(settings: Settings, timeout_s: float | None, started_s: float | No
     """Return the limits of one execution. timeout_s: 0 or less for none, None for query_timeout_s of the settings;
     started_s: time.monotonic() at which it began, by default now."""
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
-    if given_s <= 0:
-        return Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
     began_s = time.monotonic() if started_s is None else started_s
-    return Limits(settings.rows_max, began_s + given_s, given_s, settings.query_bytes_max)
+    until = (began_s + given_s, given_s) if given_s > 0 else (None, None)
+    limits = Limits(settings.rows_max, *until, settings.query_bytes_max)
+    if _OWN.canceller is not None:
+        _OWN.canceller.watch(limits)
+    return limits

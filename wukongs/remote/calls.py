@@ -103,9 +103,10 @@ class InCluster(Protocol):
         or if there is none. wait_s: so long it may be away. Raises NodeUnavailable (it is away)."""
 
 
+_DATASET = ("default_graphs", "named_graphs")
 _PLAIN = {
     "explain": ("text", "base", "analyze", "timeout_s"),
-    "update": ("text", "base", "timeout_s"),
+    "update": ("text", "base", "timeout_s", *_DATASET),
     "graph_names": (),
     "streams": (),
     "stats": (),
@@ -224,7 +225,8 @@ class Calls:
     # --- stored graph -------------------------------------------------------------------------------------------------
 
     def _query(self, session: Session, args: Args) -> Packet:
-        options = {name: args[name] for name in ("text", "bindings", "base", "timeout_s", "at") if name in args}
+        names = ("text", "bindings", "base", "timeout_s", "at", *_DATASET)
+        options = {name: args[name] for name in names if name in args}
         return _sent(session, self._engine.query(**options))
 
     def _query_many(self, session: Session, args: Args) -> Packet:

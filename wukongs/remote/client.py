@@ -173,10 +173,19 @@ class RemoteEngine:
             return int(answer.fields["value"]["count"])
         raise NodeUnavailable(f"the dump to {path} has stopped {REPEATS_MAX} times, at last: {reason}")
 
-    def update(self, text: str, base: str | None = None, timeout_s: float | None = None) -> int:
+    def update(
+        self,
+        text: str,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> int:
         """Do the same as Engine.update; it counts once, however often it has to be sent. Raises OutcomeUnknown (no
         outcome was heard in time)."""
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
+        args.update(_dataset(default_graphs, named_graphs))
         return int(self._call("update", args, is_write=True, is_known=True, limit_s=answer_limit(timeout_s)))
 
     def apply(
@@ -203,10 +212,14 @@ class RemoteEngine:
         base: str | None = None,
         timeout_s: float | None = None,
         at: int | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
     ) -> Result:
         """Do the same as Engine.query; the whole result is here when it returns."""
         texts = given_terms(bindings or {}, from_python)
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
+        args.update(_dataset(default_graphs, named_graphs))
         return self._result("query", args, timeout_s)
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
@@ -479,6 +492,12 @@ class RemoteEngine:
 def _query_text(text: str) -> str:
     check_text(text)
     return str(text)
+
+
+def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> dict[str, list[str]]:
+    """Return the arguments of a dataset that is given beside a text; none, as before there were any, if it is not."""
+    given = {"default_graphs": list(map(str, default_graphs)), "named_graphs": list(map(str, named_graphs))}
+    return {name: graphs for name, graphs in given.items() if graphs}
 
 
 def _text(value: str | None) -> str | None:

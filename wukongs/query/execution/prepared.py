@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from wukongs.csparql.algebra import Query
+from wukongs.csparql.algebra import DatasetClause, Query
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.scope import mentioned_variables
@@ -71,29 +71,33 @@ def bindable(query: Query) -> frozenset[str]:
 
 
 class PreparedQueries:
-    """The most recently used queries by text and base, at most count_max. May be used from any thread."""
+    """The most recently used queries by text, base and dataset, at most count_max. May be used from any thread."""
 
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self.hit_count = 0
-        self._known: OrderedDict[tuple[str, str | None], Prepared] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str | None, DatasetClause | None], Prepared] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def prepare(self, text: str, base: str | None) -> Prepared:
-        """Return the prepared query of a text; parse it if it is new.
+    def prepare(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:
+        """Return the prepared query of a text; parse it if it is new. dataset: in the place of its own, unless it has
+        windows.
 
         Raises QuerySyntaxError, UnsupportedFeatureError; a text that is refused is not kept."""
-        key = text, base
+        key = text, base, dataset
         with self._lock:
             found = self._known.get(key)
             if found is not None:
                 self._known.move_to_end(key)
                 self.hit_count += 1
                 return found
-        made = Prepared(rewrite(parse_query(text, base)))
+        query = parse_query(text, base)
+        if dataset is not None and not query.dataset.windows:
+            query = replace(query, dataset=dataset)
+        made = Prepared(rewrite(query))
         if len(text) > TEXT_CHARACTERS_MAX:
             return made
         with self._lock:
