@@ -573,7 +573,10 @@ class Machine:
     def _insert(self, action: act.SealBatch, batches: dict[int, Any], texts: set[str]) -> None:
         stream = self.control.streams.get(action.stream)
         there = self.disk.vts.get(action.stream, 0)
-        if stream is None or stream.gone is not None or not action.after <= there < action.batch:
+        if stream is None or stream.gone is not None or there < action.after:
+            return
+        if action.batch <= there:  # an InstallState has brought it meanwhile, or a SealBatch that was under way then
+            self.handle(ev.Inserted(action.stream, action.batch))
             return
         self.disk.batches |= {(action.stream, number): sides for number, sides in batches.items() if number > there}
         self._note_visible()

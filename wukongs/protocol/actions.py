@@ -63,8 +63,9 @@ class TakePiece:
 class SealBatch:
     """The stream batches after + 1 to batch are whole: insert them (and log them, where data is
     durable), then answer Inserted, for one stream in the order of its stream batches. Most of the range may be empty.
-    Rows that the store has already, since an InstallState came in between, are left out. The action is dropped if the
-    store has not reached its `after`, or if its stream is gone.
+    Rows that the store has already, since an InstallState came in between, are left out; if it has all of them,
+    Inserted is answered all the same. The action is dropped if the store has not reached its `after`, or if its stream
+    is gone.
     A host without durable data starts each time as one that has lost its disk.
 
     offsets: per partition, the row behind the last one of these stream batches."""
