@@ -83,6 +83,11 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def settings(self) -> Settings:
+        """The options that it was opened with."""
+        return self._core.settings
+
     # --- stored graph -------------------------------------------------------------------------------------------------
 
     def load(
@@ -329,6 +334,13 @@ class Engine:
         with waiting(timeout_s):
             declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))
         return declared
+
+    def declared(self, stream_iri: str) -> Stream:
+        """Return a declared stream, whoever has declared it. A function that was given as its on_late is called only
+        for what is pushed by the object that its declaration has returned. Raises StreamError (unknown)."""
+        name = graph_term(stream_iri).text[1:-1]
+        known = self._streams.get(name)
+        return self._backend.declared(name) if known is None else known
 
     def push_many(
         self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None

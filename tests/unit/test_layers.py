@@ -47,6 +47,7 @@ ROOMS = (
     "cluster.reads",
     "cluster",
     "adapters",
+    "server",
     "cli",
     "bench",
 )

@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "streams, stored data and continuous queries from one file",
     "push": "send records from files or standard input to a stream",
     "map": "print the triples that a mapping makes of CSV, JSON lines or Parquet",
+    "serve": "serve an engine over HTTP: SPARQL, streams, live windows",
     "node": "serve clients and pipelines, alone or as one of a cluster",
     "cluster": "start the nodes of a cluster on this machine",
     "register": "register a continuous query with a running node",

@@ -79,6 +79,9 @@ class Backend(Protocol):
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         """options: as stream_options has made them; late: is given the late tuples."""
 
+    def declared(self, name: str) -> Stream:
+        """Return a stream that somebody has declared. Raises StreamError (unknown)."""
+
     def drop(self, stream_iri: str) -> None: ...
 
     def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:

@@ -206,8 +206,9 @@ def limits_of(settings: Settings, timeout_s: float | None, started_s: float | No
     started_s: time.monotonic() at which it began, by default now."""
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
     began_s = time.monotonic() if started_s is None else started_s
-    until = (began_s + given_s, given_s) if given_s > 0 else (None, None)
-    limits = Limits(settings.rows_max, *until, settings.query_bytes_max)
+    limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+    if given_s > 0:
+        limits.deadline_s, limits.timeout_s = began_s + given_s, given_s
     if _OWN.canceller is not None:
         _OWN.canceller.watch(limits)
     return limits

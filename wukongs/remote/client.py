@@ -184,8 +184,8 @@ class RemoteEngine:
     ) -> int:
         """Do the same as Engine.update; it counts once, however often it has to be sent. Raises OutcomeUnknown (no
         outcome was heard in time)."""
-        args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s}
-        args.update(_dataset(default_graphs, named_graphs))
+        dataset = _dataset(default_graphs, named_graphs)
+        args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s, **dataset}
         return int(self._call("update", args, is_write=True, is_known=True, limit_s=answer_limit(timeout_s)))
 
     def apply(
@@ -219,7 +219,7 @@ class RemoteEngine:
         """Do the same as Engine.query; the whole result is here when it returns."""
         texts = given_terms(bindings or {}, from_python)
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
-        args.update(_dataset(default_graphs, named_graphs))
+        args |= _dataset(default_graphs, named_graphs)
         return self._result("query", args, timeout_s)
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
@@ -494,7 +494,7 @@ def _query_text(text: str) -> str:
     return str(text)
 
 
-def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> dict[str, list[str]]:
+def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a dataset that is given beside a text; none, as before there were any, if it is not."""
     given = {"default_graphs": list(map(str, default_graphs)), "named_graphs": list(map(str, named_graphs))}
     return {name: graphs for name, graphs in given.items() if graphs}

@@ -56,7 +56,7 @@ def _json(variables: Sequence[str]) -> RowFormat:
     head = f'{{"head": {{"vars": [{", ".join(keys)}]}}, "results": {{"bindings": [\n'
     prefixes = [f"{key}: " for key in keys]
     return RowFormat(
-        head, prefixes, _json_term, _json_forms(), True, "", "{", ", ", "}", separator=",\n", tail="\n]}}\n"
+        head, prefixes, json_term, _json_forms(), True, "", "{", ", ", "}", separator=",\n", tail="\n]}}\n"
     )
 
 
@@ -78,13 +78,14 @@ def _json_escape(character: str) -> str:
     return encode_basestring(character)[1:-1]
 
 
-def _json_term(text: str) -> str:
+def json_term(text: str) -> str:
+    """Return a canonical text as SPARQL JSON results write the term."""
     if text.startswith("<"):
         return f'{{"type": "uri", "value": {encode_basestring(text[1:-1])}}}'
     if text.startswith("_:"):
         return f'{{"type": "bnode", "value": {encode_basestring(text[2:])}}}'
     if text.startswith("("):
-        subject, predicate, object_ = map(_json_term, triple_parts(text))
+        subject, predicate, object_ = map(json_term, triple_parts(text))
         parts = f'"subject": {subject}, "predicate": {predicate}, "object": {object_}'
         return f'{{"type": "triple", "value": {{{parts}}}}}'
     lexical, datatype, language = split_literal(text)

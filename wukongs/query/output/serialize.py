@@ -65,7 +65,7 @@ def write(
     written).
     """
     check_format(format, result.kind)
-    chunks = _byte_chunks(result, format, prefixes, width)
+    chunks = byte_chunks(result, format, prefixes, width)
     if not isinstance(destination, str | os.PathLike):
         name = str(getattr(destination, "name", "the file object"))
         return _write_chunks(chunks, destination, "standard output" if name == "<stdout>" else name)
@@ -101,7 +101,10 @@ def arrow_stream(result: Table) -> bytes:
     return b"".join(_arrow_chunks(result))
 
 
-def _byte_chunks(result: Table, format: str, prefixes: Mapping[str, str] | None, width: int | None) -> Iterable[bytes]:
+def byte_chunks(
+    result: Table, format: str, prefixes: Mapping[str, str] | None = None, width: int | None = None
+) -> Iterable[bytes]:
+    """Return an iterator over the parts of what `write` writes; the format goes with the kind of the result."""
     if format == "arrow":
         return _arrow_chunks(result)
     if result.kind != "ask" and format in (*ROW_FORMATS, "nt"):

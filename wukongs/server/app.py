@@ -1,0 +1,185 @@
+"""The web application: which path is answered by what, and who is let in.
+
+A page of another site in a user's browser may send requests to a server on loopback. It is kept out by two checks: the
+request's Host must be a name of this server (else another name could be made to lead here), and its Origin, if it has
+one, the same host or one that was allowed by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from wukongs.errors import WukongsError
+from wukongs.server import queries, streams
+from wukongs.server.face import Face, face_of
+from wukongs.server.graph_store import store
+from wukongs.server.requests import ClientGone, Refused, problem
+from wukongs.server.sparql import SNAPSHOT, sparql
+
+_GZIP_MIN_BYTES, _GZIP_LEVEL = 1024, 4
+_OPEN_PATHS = ("/healthz", "/readyz")
+"""Paths that need no token: they tell nothing but whether the server is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Who is let in. admits: tells whether a token is known (None: nobody needs one); hosts: names under which this
+    server may be called (None: any, since a token is needed); origins: of pages of other sites, "*" for all."""
+
+    admits: Callable[[object], bool] | None = None
+    hosts: Collection[str] | None = None
+    origins: tuple[str, ...] = ()
+
+
+def make_app(face: Face, doors: Doors) -> Starlette:
+    app = Starlette(
+        routes=[
+            Route("/sparql", sparql, methods=["GET", "POST"]),
+            Route("/store", store, methods=["GET", "PUT", "POST", "DELETE"]),
+            Route("/streams", streams.streams, methods=["GET", "POST"]),
+            Route("/streams/{iri:path}/close", streams.end, methods=["POST"]),
+            Route("/streams/{iri:path}", streams.stream, methods=["GET", "POST", "DELETE"]),
+            Route("/queries", queries.queries, methods=["GET", "POST"]),
+            Route("/queries/{name:path}/windows", queries.windows, methods=["GET"]),
+            WebSocketRoute("/queries/{name:path}/windows", queries.live),
+            Route("/queries/{name:path}/why", queries.why, methods=["GET"]),
+            Route("/queries/{name:path}/explain", queries.explain, methods=["GET"]),
+            Route("/queries/{name:path}/pause", queries.pause, methods=["POST"]),
+            Route("/queries/{name:path}/resume", queries.resume, methods=["POST"]),
+            Route("/queries/{name:path}", queries.query, methods=["GET", "PUT", "DELETE"]),
+            Route("/healthz", _healthz),
+            Route("/readyz", _readyz),
+        ],
+        middleware=[*_across(doors.origins), Middleware(_Door, doors=doors), Middleware(_Packed)],
+        exception_handlers={
+            Refused: _problem,
+            WukongsError: _problem,
+            MemoryError: _problem,
+            ClientGone: _nobody,
+            HTTPException: _http_problem,
+            Exception: _problem,
+        },
+    )
+    app.state.face = face
+    return app
+
+
+def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
+    if not origins:
+        return ()
+    names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID")
+    methods = ("GET", "POST", "PUT", "DELETE")
+    shown = (SNAPSHOT, "Location")
+    return (
+        Middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown
+        ),
+    )
+
+
+class _Packed(GZipMiddleware):
+    """Packs answers for whoever takes gzip; streams of events go as they are."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(app, _GZIP_MIN_BYTES, _GZIP_LEVEL)
+
+
+class _Door:
+    def __init__(self, app: ASGIApp, doors: Doors) -> None:
+        self._app, self._doors = app, doors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        refused = self._refused(HTTPConnection(scope))
+        if refused is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await problem(Request(scope, receive), refused)(scope, receive, send)
+        else:
+            await WebSocket(scope, receive, send).close(1008, str(refused)[:120])
+
+    def _refused(self, request: HTTPConnection) -> Refused | None:
+        doors, host = self._doors, request.headers.get("host", "")
+        if doors.hosts is not None and _name_of(host) not in doors.hosts:
+            return Refused(421, f"Host {host!r}: this server is {' or '.join(sorted(doors.hosts))}")
+        origin = request.headers.get("origin")
+        if origin is not None and not ({origin, "*"} & {*doors.origins} or urlsplit(origin).netloc == host):
+            return Refused(
+                403, f"a page of {origin} may not ask this server: allow it by name (--cors), if it is to be"
+            )
+        if doors.admits is None or request.url.path in _OPEN_PATHS or doors.admits(_token_of(request)):
+            return None
+        told = "Authorization: expected Bearer and a token that this server knows, or Basic with it as the password"
+        return Refused(401, told, {"WWW-Authenticate": 'Bearer, Basic realm="wukongs"'})
+
+
+def _name_of(host: str) -> str:
+    """Return a Host without its port."""
+    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0].lower()
+
+
+def _token_of(request: HTTPConnection) -> str | None:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return given.strip()
+        case "basic":
+            try:
+                return base64.b64decode(given, validate=True).decode().partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError):
+                return None
+    return None
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+async def _healthz(request: Request) -> Response:
+    return Response("ok\n", media_type="text/plain")
+
+
+async def _readyz(request: Request) -> Response:
+    """Tell whether the engine answers: a query is asked."""
+    face = face_of(request)
+    result = await face.workers.do(request, lambda: face.engine.query("ASK {}", timeout_s=5))
+    return Response(json.dumps({"snapshot": result.snapshot}) + "\n", media_type="application/json")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    return problem(request, error)
+
+
+async def _http_problem(request: Request, error: Any) -> Response:
+    """Answer a path or method that is not there."""
+    told: str = error.detail
+    if error.status_code == 404:
+        told = f"there is no {request.url.path} here: see /sparql, /store, /streams, /queries"
+    if error.status_code == 405:
+        told = f"{request.method} {request.url.path}: expected {(error.headers or {}).get('Allow', 'another method')}"
+    return problem(request, Refused(error.status_code, told, error.headers))
+
+
+async def _nobody(request: Request, error: Exception) -> Response:
+    return Response(status_code=499)

@@ -1,0 +1,50 @@
+"""Face: what all handlers of requests share: the engine, the threads that call it, the bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+
+from wukongs.engine import Engine
+from wukongs.server.feeds import FeedBounds, Feeds
+from wukongs.server.requests import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """body_bytes_max: of a query, an update, tuples; document_bytes_max: of a document that is loaded; timeout_max_s:
+    of a query or update (None: the settings of the engine); threads: that call the engine; per_client_max, waiting_max:
+    requests at the same time, of one client and of all."""
+
+    body_bytes_max: int = 64 << 20
+    document_bytes_max: int = 4 << 30
+    timeout_max_s: float | None = None
+    threads: int = 16
+    per_client_max: int = 64
+    waiting_max: int = 1024
+    feed: FeedBounds = field(default_factory=FeedBounds)
+
+    def timeout_s(self, asked_s: float | None) -> float | None:
+        """Return how long something may take, of which the client has said how long it should."""
+        known = [one for one in (asked_s, self.timeout_max_s) if one is not None]
+        return min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    engine: Engine
+    bounds: Bounds
+    workers: Workers
+    feeds: Feeds
+
+
+def face_of(request: HTTPConnection) -> Face:
+    """Return the face that a request has come to."""
+    face: Face = request.app.state.face
+    return face
+
+
+def address_of(request: HTTPConnection) -> str:
+    """Return the address of a request without its parameters: relative IRIs of what it brings are resolved by it."""
+    return str(request.url.replace(query="", fragment=""))

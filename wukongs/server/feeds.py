@@ -1,0 +1,259 @@
+"""Feeds: the windows of registered queries for any number of subscribers, each of whom gets all of them.
+
+A feed reads its query's windows once, in a thread, and makes the text of each once; the last ones stay for subscribers
+who come later or again. A subscriber is only a place in this list, so a slow one holds nothing up and costs nothing.
+One who falls behind what is kept is told which windows it has lost, in their place.
+
+A feed begins when its query is registered over HTTP, or first asked for, and ends with the query. It is used from the
+event loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from wukongs.errors import GapError, WukongsError
+from wukongs.live.backend import RegisteredQuery
+from wukongs.live.window_log import Cursor
+from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.row_formats import json_term
+from wukongs.query.output.serialize import serialize
+from wukongs.query.terms.rdf_terms import to_ntriples
+from wukongs.server.requests import details_of
+
+FETCHED_MAX = 64
+"""Windows that are read at a time."""
+THREADS = 4
+
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedBounds:
+    """The windows that are kept of each query: so many, and so many bytes; at least the last one."""
+
+    windows_max: int = 1024
+    bytes_max: int = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """A window, windows that were lost, or an error in the place of one. id: of the query's firings the last one that
+    it stands for, in milliseconds; text: JSON on one line; window: what was read, if it is one; changes: what has come
+    and gone since the window before, as JSON on one line, None where that is not known."""
+
+    kind: Literal["window", "gap", "error"]
+    id: int
+    text: bytes
+    window: WindowResult | None = None
+    changes: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.text) + len(self.changes or b"") + (0 if self.window is None else self.window.size_bytes)
+
+
+def window_json(window: WindowResult) -> str:
+    """Return a window as JSON on one line: its facts, and its rows as SPARQL JSON results have them."""
+    facts = json.dumps(_facts(window))
+    if window.is_graph:
+        triples = json.dumps([[to_ntriples(term) for term in triple] for triple in window.triples()])
+        return f'{facts[:-1]}, "triples": {triples}}}'
+    return f"{facts[:-1]}, {serialize(window, 'json').replace(chr(10), '').removeprefix('{')}"
+
+
+def changes_json(window: WindowResult, added: Counter[Row], removed: Counter[Row]) -> str:
+    """Return the facts of a window as JSON on one line, with the rows that have come and gone since the one before."""
+    rows = {"added": _bindings(window, added), "removed": _bindings(window, removed)}
+    return json.dumps({**_facts(window), **rows})
+
+
+def _facts(window: WindowResult) -> dict[str, Any]:
+    return {
+        "query": window.query,
+        "start_ms": window.start_ms,
+        "end_ms": window.end_ms,
+        "windows": window.windows,
+        "partial": window.partial,
+        "snapshot": window.snapshot,
+        "latency_us": round(window.latency_us),
+    }
+
+
+def _bindings(result: Result, rows: Counter[Row]) -> list[Any]:
+    if result.is_graph:
+        return [[to_ntriples(str(term)) for term in row] for row in rows.elements()]
+    return [
+        {name: json.loads(json_term(term)) for name, term in zip(result.vars, row, strict=True) if term is not None}
+        for row in rows.elements()
+    ]
+
+
+class Feed:
+    """The windows of one query. wants_changes: of the windows from when it is set, what has changed is told."""
+
+    def __init__(self, query: RegisteredQuery, cursor: Cursor, threads: ThreadPoolExecutor, bounds: FeedBounds) -> None:
+        self.query = query
+        self.is_ended = False
+        """Nothing more comes here: the query has ended, or, with is_cut, the server ends."""
+        self.is_cut = False
+        self.wants_changes = False
+        self._cursor, self._threads, self._bounds = cursor, threads, bounds
+        self._events: deque[Event] = deque()
+        self._first = 0
+        """The number of the oldest event that is kept, counted from the first one."""
+        self._bytes = 0
+        self._lost_to: int | None = None
+        """The id of the last event that is not kept any more."""
+        self._before: Counter[Row] | None = None
+        self._arrived, self._changed = asyncio.Event(), asyncio.Event()
+        self._reading = asyncio.ensure_future(self._read(asyncio.get_running_loop()))
+
+    async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        def listener() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(self._arrived.set)
+
+        self._cursor.log.listen(listener)
+        try:
+            while True:
+                self._arrived.clear()
+                events = await loop.run_in_executor(self._threads, self._fetched)
+                for event in events:
+                    self._add(event)
+                if events:
+                    self._tell()
+                elif self._cursor.is_ended():
+                    return
+                else:
+                    await self._arrived.wait()
+        finally:
+            self._cursor.log.unlisten(listener)
+            self.is_ended = True
+            self._tell()
+
+    def _fetched(self) -> list[Event]:
+        """Read the windows that have come, in a thread."""
+        events = list[Event]()
+        while len(events) < FETCHED_MAX and (taken := self._cursor.fetch(0)) is not None:
+            self._cursor.confirm(taken)
+            events.append(self._event(taken.end_ms, taken.item))
+        return events
+
+    def _event(self, end_ms: int, item: WindowResult | WukongsError) -> Event:
+        if isinstance(item, WindowResult):
+            changes = None
+            if self.wants_changes:
+                rows, before = Counter(item.texts()), self._before
+                changes = None if before is None else changes_json(item, rows - before, before - rows).encode()
+                self._before = rows
+            return Event("window", end_ms, window_json(item).encode(), item, changes)
+        told = details_of(item)
+        if isinstance(item, GapError):
+            told |= {"query": item.query, "from_ms": item.from_ms, "to_ms": item.to_ms, "count": item.count}
+            return Event("gap", item.to_ms, json.dumps(told).encode())
+        return Event("error", end_ms, json.dumps({**told, "end_ms": end_ms}).encode())
+
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        self._bytes += event.size_bytes
+        bounds = self._bounds
+        while len(self._events) > 1 and (len(self._events) > bounds.windows_max or self._bytes > bounds.bytes_max):
+            gone = self._events.popleft()
+            self._first += 1
+            self._bytes -= gone.size_bytes
+            self._lost_to = gone.id
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    @property
+    def newest(self) -> int | None:
+        """The id of the last event, None if there is none yet."""
+        return self._events[-1].id if self._events else self._lost_to
+
+    async def events(self, after: int | None, timeout_s: float | None = None) -> AsyncGenerator[Event | None, None]:
+        """Iterate over the events behind an id (None: over all that are kept) until the query ends; None each time that
+        timeout_s passes without one."""
+        place = self._first
+        while place < self._first + len(self._events) and after is not None and self._at(place).id <= after:
+            place += 1
+        if self._lost_to is not None and after is not None and after < self._lost_to:
+            yield self._lost(after)
+        last = after
+        while True:
+            if place < self._first:
+                yield self._lost(last)
+                place = self._first
+            if place < self._first + len(self._events):
+                event = self._at(place)
+                place, last = place + 1, event.id
+                yield event
+            elif self.is_ended:
+                return
+            else:
+                try:
+                    await asyncio.wait_for(self._changed.wait(), timeout_s)
+                except TimeoutError:
+                    yield None
+
+    def _at(self, number: int) -> Event:
+        return self._events[number - self._first]
+
+    def _lost(self, after: int | None) -> Event:
+        assert self._lost_to is not None, "something is behind what is kept"
+        told = {
+            "title": "GapError",
+            "detail": "windows are lost: they are no longer kept here; read faster, or reconnect sooner",
+            "query": self.query.name,
+            "after_ms": after,
+            "to_ms": self._lost_to,
+        }
+        return Event("gap", self._lost_to, json.dumps(told).encode())
+
+    def end(self) -> None:
+        """Have all who read it come to its end, though its query goes on."""
+        self.is_cut = not self.is_ended
+        self._reading.cancel()
+
+
+class Feeds:
+    """The feeds of a server."""
+
+    def __init__(self, bounds: FeedBounds) -> None:
+        self._bounds = bounds
+        self._feeds: dict[str, Feed] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "wukongs-feed")
+
+    def of(self, query: RegisteredQuery, *, is_owner: bool = False) -> Feed:
+        """Return the feed of a query. is_owner: it reads what waits for Query.results, if it is new."""
+        known = self._feeds.get(query.name)
+        if known is None or known.query.log is not query.log:
+            if known is not None:
+                known.end()
+            cursor = query.cursor() if is_owner else query.log.cursor()
+            known = self._feeds[query.name] = Feed(query, cursor, self._threads, self._bounds)
+            self._forget_ended()
+        return known
+
+    def _forget_ended(self) -> None:
+        """Let go of the feeds of queries that are closed."""
+        for name in [name for name, feed in self._feeds.items() if feed.is_ended and feed.query.is_closed]:
+            del self._feeds[name]
+
+    def close(self) -> None:
+        for feed in self._feeds.values():
+            feed.end()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many windows are kept, by query."""
+        return {name: len(feed._events) for name, feed in self._feeds.items()}

@@ -1,0 +1,161 @@
+"""HttpServer: the web application on an address, in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import uvicorn
+
+from wukongs.engine import Engine
+from wukongs.errors import SettingsError
+from wukongs.server.app import Doors, make_app
+from wukongs.server.face import Bounds, Face
+from wukongs.server.feeds import Feeds
+from wukongs.server.requests import Workers
+from wukongs.wire.trust import Trust
+
+STARTS_S, CLOSES_S = 10.0, 5
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """host, port: the address (port 0: a free one); tokens_file: with the tokens that clients may name; tls_cert,
+    tls_key: files of a certificate (with its chain) and its key, in PEM; origins: of pages that may ask."""
+
+    host: str = "127.0.0.1"
+    port: int = 7480
+    tokens_file: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    origins: tuple[str, ...] = ()
+    bounds: Bounds = field(default_factory=Bounds)
+
+
+class HttpServer:
+    """Serves from its construction until `close`. address: where.
+
+    Raises SettingsError (an address that is taken or not ours, not loopback without tokens, files of TLS or tokens)."""
+
+    def __init__(self, engine: Engine, settings: HttpSettings) -> None:
+        doors = _doors_of(settings)
+        bounds = settings.bounds
+        self._workers = Workers(bounds.threads, bounds.per_client_max, bounds.waiting_max)
+        self._feeds = Feeds(bounds.feed)
+        certificates = _certificates(settings)
+        bound = _bound(settings.host, settings.port)
+        self.port: int = bound.getsockname()[1]
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self.address = f"http{'s' if certificates else ''}://{host}:{self.port}"
+        config = uvicorn.Config(
+            make_app(Face(engine, bounds, self._workers, self._feeds), doors),
+            ws="websockets-sansio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=CLOSES_S,
+            ssl_context_factory=None if certificates is None else lambda *_: certificates,
+            ssl_certfile=settings.tls_cert,
+        )
+        self._server = uvicorn.Server(config)
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._bound = bound
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wukongs-http", daemon=True)
+        self._thread.start()
+        self._wait_for_start()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ended.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve(sockets=[self._bound])
+
+    def _wait_for_start(self) -> None:
+        for _ in range(int(STARTS_S / 0.01)):
+            if self._server.started:
+                return
+            if self._ended.wait(0.01):
+                break
+        self.close()
+        raise SettingsError(f"{self.address}: the server does not start: {self._failure}")
+
+    def close(self) -> None:
+        """End all connections, those with windows as well; may be called again."""
+        if self._loop is not None and not self._ended.is_set():
+            with suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(self._feeds.close)
+        self._server.should_exit = True
+        self._ended.wait(CLOSES_S + 1)
+        self._server.force_exit = True
+        self._thread.join(CLOSES_S)
+        self._workers.close()
+        with suppress(OSError):
+            self._bound.close()
+
+
+def _doors_of(settings: HttpSettings) -> Doors:
+    is_loopback = settings.host == "localhost" or _is_loopback(settings.host)
+    if not is_loopback and settings.tokens_file is None:
+        raise SettingsError(
+            f"host = {settings.host!r} is not loopback: whoever reaches it could read and change all. Give a file with "
+            "tokens that clients have to name (--tokens FILE), or listen on 127.0.0.1"
+        )
+    gate = None if settings.tokens_file is None else Trust(tokens_file=settings.tokens_file).read()
+    return Doors(
+        None if gate is None else gate.admits,
+        _LOOPBACK if is_loopback and gate is None else None,
+        settings.origins,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        bound = socket.socket(kind, socket.SOCK_STREAM)
+    except (OSError, OverflowError) as error:
+        raise SettingsError(f"host = {host!r}, port = {port}: {error}") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        raise SettingsError(f"{host}:{port}: {error.strerror}: give another --port, or 0 for a free one") from None
+    return bound
+
+
+def _certificates(settings: HttpSettings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None and settings.tls_key is None:
+        return None
+    if settings.tls_cert is None or settings.tls_key is None:
+        raise SettingsError("TLS: expected a certificate and its key (--tls-cert, --tls-key), found one of them")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(f"TLS: {settings.tls_cert}, {settings.tls_key}: {error}") from None
+    return context

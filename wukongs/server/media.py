@@ -1,0 +1,124 @@
+"""Media types: which format a client gets by its Accept header, and in which format what it sends is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from wukongs.query.output.results import Result
+from wukongs.query.output.serialize import byte_chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A format as clients name it: name, in the parameter `format` and where we speak of it; types: the media type that
+    we say, then others that ask for the same; writes: the format of results that is written."""
+
+    name: str
+    types: tuple[str, ...]
+    writes: str
+
+    @property
+    def content_type(self) -> str:
+        is_text = self.types[0].startswith("text/")
+        return f"{self.types[0]}; charset=utf-8" if is_text else self.types[0]
+
+
+ARROW = Media("arrow", ("application/vnd.apache.arrow.stream",), "arrow")
+ROWS = (
+    Media("json", ("application/sparql-results+json", "application/json", "text/json"), "json"),
+    Media("xml", ("application/sparql-results+xml", "application/xml", "text/xml"), "xml"),
+    Media("csv", ("text/csv",), "csv"),
+    Media("tsv", ("text/tab-separated-values",), "tsv"),
+    ARROW,
+    Media("table", ("text/plain",), "table"),
+)
+TURTLE = Media("ttl", ("text/turtle", "application/x-turtle", "application/turtle"), "ttl")
+N_TRIPLES = Media("nt", ("application/n-triples", "text/plain"), "nt")
+TRIG = Media("trig", ("application/trig", "application/x-trig"), "ttl")
+N_QUADS = Media("nq", ("application/n-quads", "text/x-nquads"), "nt")
+RDF_XML = Media("rdf", ("application/rdf+xml", "application/xml", "text/xml"), "nt")
+JSON_LD = Media("jsonld", ("application/ld+json", "application/json"), "nt")
+NOTATION3 = Media("n3", ("text/n3", "text/rdf+n3"), "ttl")
+GRAPHS = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD, TRIG, N_QUADS, ARROW)
+"""A graph in Turtle is one in TriG, too, and so are N-Triples N-Quads."""
+DATASETS = (TRIG, N_QUADS)
+DOCUMENTS = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD, NOTATION3, TRIG, N_QUADS)
+"""What can be loaded."""
+
+
+def choose(accept: str | None, offered: Sequence[Media]) -> Media | None:
+    """Return the format that an Accept header prefers; of those that it likes as much, the first. None: it takes
+    none."""
+    if accept is None or not accept.strip():
+        return offered[0]
+    ranges = list(_ranges(accept))
+    rated = [(max(_quality(ranges, kind) for kind in media.types), media) for media in offered]
+    best = max(quality for quality, _ in rated)
+    return next(media for quality, media in rated if quality == best) if best > 0 else None
+
+
+def named(name: str, offered: Iterable[Media]) -> Media | None:
+    """Return the format with a name, or with this media type."""
+    return next((media for media in offered if name == media.name or name in media.types), None)
+
+
+def base_type(content_type: str) -> str:
+    """Return a media type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
+
+
+def is_utf8(content_type: str) -> bool:
+    """Whether a text of this type is in UTF-8, as far as the type says."""
+    found = _CHARSET.search(content_type)
+    return found is None or found[1].lower() in ("utf-8", "utf8", "us-ascii")
+
+
+def _ranges(accept: str) -> Iterator[tuple[str, float]]:
+    """Read an Accept header: media ranges with their quality; what is malformed is passed over."""
+    for part in accept.split(","):
+        name, *parameters = (one.strip().lower() for one in part.split(";"))
+        qualities = [one[2:] for one in parameters if one.startswith("q=")]
+        try:
+            quality = float(qualities[0]) if qualities else 1.0
+        except ValueError:
+            continue
+        if "/" in name and 0 <= quality <= 1:
+            yield name, quality
+
+
+def _quality(ranges: Sequence[tuple[str, float]], kind: str) -> float:
+    """Return how much a media type is liked: the range that fits it best decides."""
+    for fitting in (kind, kind.partition("/")[0] + "/*", "*/*"):
+        found = [quality for name, quality in ranges if name == fitting]
+        if found:
+            return max(found)
+    return 0.0
+
+
+def written(result: Result, media: Media) -> Iterator[bytes]:
+    """Iterate over the bytes of a result, in chunks of rows; of RDF/XML and JSON-LD, which others write, in one."""
+    chunks = map(bytes, byte_chunks(result, media.writes))
+    return iter((converted(b"".join(chunks), media),)) if media in (RDF_XML, JSON_LD) else chunks
+
+
+def converted(ntriples: bytes, media: Media) -> bytes:
+    """Return N-Triples, or Turtle, as another format of graphs."""
+    import pyoxigraph
+
+    formats = {
+        "ttl": pyoxigraph.RdfFormat.TURTLE,
+        "nt": pyoxigraph.RdfFormat.N_TRIPLES,
+        "rdf": pyoxigraph.RdfFormat.RDF_XML,
+        "jsonld": pyoxigraph.RdfFormat.JSON_LD,
+        "trig": pyoxigraph.RdfFormat.TRIG,
+        "nq": pyoxigraph.RdfFormat.N_QUADS,
+    }
+    triples = pyoxigraph.parse(ntriples, pyoxigraph.RdfFormat.TURTLE)
+    found = pyoxigraph.serialize(triples, format=formats[media.name])
+    assert found is not None, "without a destination it returns the bytes"
+    return found

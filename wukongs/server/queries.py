@@ -1,0 +1,314 @@
+"""Registered queries over HTTP, and their windows: by server-sent events, WebSocket or long poll.
+
+Every subscriber gets all windows of a query. Each has the end of the window as its id, so one who comes back names the
+last id that it has (Last-Event-ID, or `after`) and goes on behind it. With `changes` a window is told as the rows that
+have come and gone since the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from wukongs.errors import WukongsError
+from wukongs.live.backend import RegisteredQuery
+from wukongs.query.output.results import WindowResult
+from wukongs.server.face import Face, face_of
+from wukongs.server.feeds import Event, Feed
+from wukongs.server.media import ARROW, Media, base_type, choose
+from wukongs.server.requests import (
+    Refused,
+    body_of,
+    checked,
+    details_of,
+    form_fields,
+    integer_of,
+    json_of,
+    one_of,
+    query_fields,
+    seconds_of,
+    text_of,
+)
+
+EVENTS = Media("events", ("text/event-stream",), "")
+POLL = Media("json", ("application/json",), "")
+ALIVE_S = 15.0
+"""A stream of events says so often that it is alive, if nothing else is to be said."""
+RETRY_MS = 1000
+POLL_S, POLL_MAX_S = 20.0, 300.0
+WINDOWS_MAX = 1000
+"""Windows in one answer of a long poll, at most."""
+_TEXTS = ("application/sparql-query", "text/plain", "application/x-csparql")
+_OPTIONS: Mapping[str, tuple[type[Any], str]] = {
+    "base": (str, "an IRI"),
+    "output": (str, '"rstream", "istream" or "dstream"'),
+    "unread_bytes_max": (int, "bytes"),
+    "unread": (str, '"drop" or "end"'),
+    "bindings": (list, "a list of objects: variable -> term as N-Triples write it"),
+}
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+
+async def queries(request: Request) -> Response:
+    """Answer GET /queries with all registered queries, POST /queries registers one."""
+    face = face_of(request)
+    if request.method == "GET":
+        return JSONResponse(await face.workers.do(request, lambda: [_described(one) for one in face.engine.queries()]))
+    text, options = await _text_of(request, face, (*_OPTIONS,))
+    query = await face.workers.do(request, partial(face.engine.register, text, **options))
+    face.feeds.of(query, is_owner=True)
+    told = await face.workers.do(request, partial(_described, query))
+    return JSONResponse(
+        told, 201, headers={"Location": str(request.url.replace(path=f"/queries/{query.name}", query=""))}
+    )
+
+
+async def query(request: Request) -> Response:
+    """Answer GET with a query and its counts, PUT replaces its text, DELETE closes it."""
+    face = face_of(request)
+    found = await _named(request, face)
+    match request.method:
+        case "PUT":
+            text, options = await _text_of(request, face, ("base", "output"))
+            await face.workers.do(request, partial(found.replace, text, **options))
+        case "DELETE":
+            await face.workers.do(request, found.close)
+            return Response(status_code=204)
+    told = await face.workers.do(request, lambda: {**_described(found), "stats": found.stats()})
+    return JSONResponse(told)
+
+
+async def pause(request: Request) -> Response:
+    found = await _named(request, face := face_of(request))
+    await face.workers.do(request, found.pause)
+    return Response(status_code=204)
+
+
+async def resume(request: Request) -> Response:
+    found = await _named(request, face := face_of(request))
+    await face.workers.do(request, found.resume)
+    return Response(status_code=204)
+
+
+async def why(request: Request) -> Response:
+    """Answer with what a query waits for, and what empties it: in words, a fact a line."""
+    found = await _named(request, face := face_of(request))
+    return PlainTextResponse(await face.workers.do(request, found.why) + "\n")
+
+
+async def explain(request: Request) -> Response:
+    """Answer with the plan of a query; with `analyze` also with what its last firing has done."""
+    found = await _named(request, face := face_of(request))
+    analyze = "analyze" in query_fields(request)
+    return PlainTextResponse(await face.workers.do(request, partial(found.explain, analyze=analyze)) + "\n")
+
+
+def _described(query: RegisteredQuery) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": query.name, "text": query.source.text, "is_stream": query.is_stream}
+    told |= {name: value for name in ("is_paused", "node") if (value := getattr(query, name, None)) is not None}
+    return {**told, "warnings": list(query.warnings())}
+
+
+async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
+    """Return the query that the path names. Raises Refused (there is none)."""
+    name = request.path_params["name"]
+    found = await asyncio.to_thread(face.engine.queries)
+    query = next((one for one in found if one.name == name), None)
+    if query is None:
+        known = ", ".join(one.name for one in found[:20]) or "none"
+        raise Refused(404, f"there is no query named {name}. Registered: {known}{', ...' if len(found) > 20 else ''}")
+    return query
+
+
+async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return the text of a query and what is given beside it. Raises Refused."""
+    bytes_max = face.bounds.body_bytes_max
+    content_type = request.headers.get("content-type", "")
+    match base_type(content_type):
+        case "application/json":
+            told = checked("the body", await json_of(request, bytes_max), dict, "an object with text, and options")
+            unknown = sorted(told.keys() - {"text", *options})
+            if unknown:
+                raise Refused(400, f"{unknown[0]}: expected text and {', '.join(options)}")
+            given = {name: checked(name, told[name], *_OPTIONS[name]) for name in options if told.get(name) is not None}
+            return checked("text", told.get("text"), str, "the text of a query"), given
+        case "application/x-www-form-urlencoded":
+            form = form_fields(await text_of(request, bytes_max))
+            text = one_of(form, "query")
+            if text is None:
+                raise Refused(400, "a form without query: expected the text of a query in it")
+            return text, {name: value for name in ("base", "output") if (value := one_of(form, name)) is not None}
+        case kind if kind in _TEXTS or not content_type:
+            fields = query_fields(request)
+            text = await text_of(request, bytes_max)
+            return text, {name: value for name in ("base", "output") if (value := one_of(fields, name)) is not None}
+    await body_of(request, bytes_max)
+    raise Refused(415, f"Content-Type {content_type!r}: expected {_TEXTS[0]} or application/json")
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+class Wish(NamedTuple):
+    """What a subscriber wants. after: the id of the last window that it has (None: all that are kept); changes: since
+    the window before, of which it knows the first one if it goes on from there."""
+
+    after: int | None
+    changes: bool
+    goes_on: bool
+    arrow: bool
+
+
+async def windows(request: Request) -> Response:
+    """Answer with the windows of a query: as events, or those that have come, once some have."""
+    face, fields, accept = face_of(request), query_fields(request), request.headers.get("accept")
+    media = choose(accept, (EVENTS, POLL, ARROW)) if accept not in (None, "*/*") else POLL
+    if media is None:
+        raise Refused(406, f"Accept: {accept}: expected {EVENTS.types[0]}, {POLL.types[0]} or {ARROW.types[0]}")
+    feed = face.feeds.of(await _named(request, face))
+    wish = _wish(request, feed)
+    if media is EVENTS:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_server_sent(feed, wish), headers=headers, media_type=EVENTS.types[0])
+    timeout_s = min(POLL_S if (given_s := seconds_of(fields)) is None else given_s, POLL_MAX_S)
+    if media is ARROW:
+        return await _one_as_arrow(face, request, feed, wish, timeout_s)
+    found = await _polled(feed, wish, timeout_s, WINDOWS_MAX)
+    told = b",\n".join(map(Telling(wish).message, found))
+    last = found[-1].id if found else wish.after
+    is_over = feed.is_ended and not found
+    head = json.dumps({"after": last, "ended": is_over}).encode()
+    return Response(head[:-1] + b', "events": [' + told + b"]}\n", media_type="application/json")
+
+
+def _wish(request: HTTPConnection, feed: Feed) -> Wish:
+    fields = form_fields(request.scope["query_string"].decode("latin-1"))
+    given = request.headers.get("last-event-id") or one_of(fields, "after")
+    changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
+    if changes:
+        feed.wants_changes = True
+    after = (
+        feed.newest if given == "now" else None if given is None else integer_of(form_fields(f"after={given}"), "after")
+    )
+    return Wish(after, changes, given not in (None, "now"), one_of(fields, "format") == ARROW.name)
+
+
+async def _server_sent(feed: Feed, wish: Wish) -> AsyncIterator[bytes]:
+    yield f"retry: {RETRY_MS}\n\n".encode()
+    telling = Telling(wish)
+    async for event in feed.events(wish.after, ALIVE_S):
+        if event is None:
+            yield b": \n\n"
+        else:
+            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, *telling.of(event))
+    if not feed.is_cut:  # else whoever reads it is to come again
+        yield b"event: end\ndata: {}\n\n"
+
+
+class Telling:
+    """Tells a subscriber of events: whole windows, or, once it has one, the changes since."""
+
+    def __init__(self, wish: Wish) -> None:
+        self._changes, self._has_before = wish.changes, wish.goes_on
+
+    def of(self, event: Event) -> tuple[bytes, bytes]:
+        """Return the kind of an event and its text."""
+        is_change = self._changes and self._has_before and event.changes is not None
+        if event.kind != "error":  # what comes behind a gap has nothing before it
+            self._has_before = event.kind == "window"
+        return (b"changes", event.changes or b"") if is_change else (event.kind.encode(), event.text)
+
+    def message(self, event: Event) -> bytes:
+        """Return an event as a JSON object."""
+        kind, text = self.of(event)
+        return b'{"event": "%s", "id": %d, "data": %s}' % (kind, event.id, text)
+
+
+async def _polled(feed: Feed, wish: Wish, timeout_s: float, count_max: int) -> list[Event]:
+    """Return the events that have come, once there is one; none if timeout_s passes without."""
+    found = list[Event]()
+    events = feed.events(wish.after, timeout_s)
+    try:
+        async for event in events:
+            if event is None:
+                break
+            found.append(event)
+            if len(found) >= count_max or event.id == feed.newest:
+                break
+    finally:
+        await events.aclose()
+    return found
+
+
+async def _one_as_arrow(face: Face, request: Request, feed: Feed, wish: Wish, timeout_s: float) -> Response:
+    found = await _polled(feed, wish, timeout_s, 1)
+    if not found:
+        return Response(status_code=204)
+    event = found[0]
+    if event.window is None:
+        return Response(event.text, 410, media_type="application/problem+json")
+    body = await face.workers.do(request, partial(arrow_bytes, event.window))
+    return Response(body, headers={"Wukongs-Window": str(event.id)}, media_type=ARROW.types[0])
+
+
+def arrow_bytes(window: WindowResult) -> bytes:
+    """Return a window as an Arrow IPC stream; its metadata say which window it is."""
+    import pyarrow
+
+    table = window.arrow()
+    facts = {"query": window.query, "start_ms": window.start_ms, "end_ms": window.end_ms, "partial": window.partial}
+    facts |= {"snapshot": window.snapshot, "kind": window.kind}
+    table = table.replace_schema_metadata({"wukongs.window": json.dumps(facts)})
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+async def live(socket: WebSocket) -> None:
+    """Send the windows of a query over a WebSocket: JSON in texts; or with format=arrow each window in a binary
+    message, and what is no window in a text."""
+    face = face_of(socket)
+    try:
+        feed = face.feeds.of(await _named(socket, face))
+        wish = _wish(socket, feed)
+    except (Refused, WukongsError) as error:
+        await socket.accept()
+        await socket.send_text(json.dumps({"event": "refused", "data": details_of(error)}))
+        await socket.close(1008, str(error).encode()[:120].decode("utf-8", "ignore"))
+        return
+    await socket.accept()
+    sending = asyncio.ensure_future(_send(socket, feed, wish))
+    leaving = asyncio.ensure_future(_until_left(socket))
+    await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+    for one in (sending, leaving):
+        one.cancel()
+    await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send(socket: WebSocket, feed: Feed, wish: Wish) -> None:
+    telling = Telling(wish)
+    async for event in feed.events(wish.after):
+        assert event is not None, "no time passes"
+        if wish.arrow and event.window is not None:
+            await socket.send_bytes(await asyncio.to_thread(arrow_bytes, event.window))
+        else:
+            await socket.send_text(telling.message(event).decode())
+    await socket.close(*((1001, "the server ends") if feed.is_cut else (1000, "the query has ended")))
+
+
+async def _until_left(socket: WebSocket) -> None:
+    try:
+        while True:
+            await socket.receive_text()
+    except (WebSocketDisconnect, KeyError):
+        return

@@ -1,0 +1,304 @@
+"""Requests: their parameters and bodies, the threads that work for them, and the errors that they are answered with.
+
+The event loop never calls the engine itself: what may take long is done by `Workers`, a bounded pool of threads, in
+which each client has a bounded share. A client that goes away while its query runs has it cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import ImmutableMultiDict
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from wukongs.errors import (
+    BudgetExceeded,
+    CompactedError,
+    NodeUnavailable,
+    QueryKilled,
+    QueryTimeout,
+    StorageError,
+    StreamError,
+    UpdateError,
+    WukongsError,
+)
+from wukongs.query.limits import Canceller
+from wukongs.server.media import is_utf8
+
+log = logging.getLogger("wukongs")
+Answer = TypeVar("Answer")
+
+_STATUS: Mapping[type[BaseException], int] = {
+    UpdateError: 409,
+    StreamError: 409,
+    CompactedError: 410,
+    BudgetExceeded: 422,
+    QueryTimeout: 503,
+    QueryKilled: 503,
+    NodeUnavailable: 503,
+    StorageError: 507,
+}
+"""Errors of the engine that are not 400, the status of what is wrong in the request itself."""
+_PLACE = ("line", "column", "expected", "found", "suggestion", "excerpt", "feature", "advice", "file")
+"""Fields of errors that say where, and what was expected."""
+Fields: TypeAlias = ImmutableMultiDict[str, str]
+
+
+class Refused(Exception):
+    """A request that is answered with an error. headers: of the answer."""
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status of an error."""
+    if isinstance(error, Refused):
+        return error.status
+    if isinstance(error, MemoryError):
+        return 503
+    if not isinstance(error, WukongsError):
+        return 500
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 400)
+
+
+def details_of(error: BaseException) -> dict[str, Any]:
+    """Return what is wrong, as the JSON of RFC 9457; errors of the engine have their fields beside it."""
+    status, is_ours = status_of(error), isinstance(error, Refused | WukongsError)
+    title = type(error).__name__ if isinstance(error, WukongsError) else "Refused" if is_ours else "Error"
+    message = str(error) if is_ours else "the server has failed in this request: its log says how"
+    told: dict[str, Any] = {"title": title, "status": status, "detail": message}
+    if isinstance(error, WukongsError):
+        told |= {name: getattr(error, name) for name in _PLACE if getattr(error, name, None)}
+        if error.outcome != WukongsError.outcome:
+            told["outcome"] = error.outcome
+    return told
+
+
+def problem(request: Request, error: BaseException) -> Response:
+    """Answer with an error: as JSON for whoever takes JSON by name, else as text with the place underlined."""
+    told = details_of(error)
+    if told["status"] == 500:
+        log.exception("%s %s", request.method, request.url.path, exc_info=error)
+    headers = dict(getattr(error, "headers", None) or {})
+    if told["status"] == 503:
+        headers.setdefault("Retry-After", "1")
+    if "json" in request.headers.get("accept", ""):
+        return Response(json.dumps(told) + "\n", told["status"], headers=headers, media_type="application/problem+json")
+    text = "\n".join(filter(None, (f"{told['title']}: {told['detail']}", told.get("excerpt")))) + "\n"
+    return Response(text, told["status"], headers=headers, media_type="text/plain")
+
+
+# --- parameters and bodies --------------------------------------------------------------------------------------------
+
+
+def one_of(fields: Fields, name: str) -> str | None:
+    """Return a parameter that may be given once. Raises Refused."""
+    found = fields.getlist(name)
+    if len(found) > 1:
+        raise Refused(400, f"parameter {name}: expected one value, found {len(found)}")
+    return found[0] if found else None
+
+
+def seconds_of(fields: Fields, name: str = "timeout") -> float | None:
+    """Return a parameter in seconds. Raises Refused."""
+    given = one_of(fields, name)
+    if given is None:
+        return None
+    with suppress(ValueError):
+        if 0 < float(given) < 1e9:
+            return float(given)
+    raise Refused(400, f"parameter {name} = {given!r}: expected seconds, as 2.5")
+
+
+def integer_of(fields: Fields, name: str) -> int | None:
+    """Return a parameter that is an integer. Raises Refused."""
+    given = one_of(fields, name)
+    if given is None:
+        return None
+    with suppress(ValueError):
+        if -(1 << 63) <= int(given) < 1 << 63:
+            return int(given)
+    raise Refused(400, f"parameter {name} = {given!r}: expected an integer")
+
+
+def query_fields(request: Request) -> Fields:
+    """Return the parameters of the address. Raises Refused (no UTF-8)."""
+    return form_fields(request.scope["query_string"].decode("latin-1"))
+
+
+def form_fields(text: str) -> Fields:
+    """Return the fields of a form. Raises Refused (no UTF-8)."""
+    return ImmutableMultiDict(_pairs(text))
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=1000)
+    except UnicodeDecodeError as error:
+        raise Refused(400, f"parameters: expected UTF-8, percent-encoded: {error}") from None
+    except ValueError as error:
+        raise Refused(400, f"parameters: {error}") from None
+
+
+async def chunks_of(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
+    """Iterate over the body, unpacked if it is gzip. Raises Refused (it is longer, packed or not; it is malformed)."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        raise Refused(415, f"Content-Encoding {encoding!r}: expected gzip or none", {"Accept-Encoding": "gzip"})
+    unpacker = None if encoding == "identity" else zlib.decompressobj(31)
+    length = 0
+    async for packed in request.stream():
+        parts: Iterator[bytes] = iter((packed,)) if unpacker is None else _unpacked(unpacker, packed, bytes_max)
+        for part in parts:
+            length += len(part)
+            if length > bytes_max:
+                raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
+            yield part
+    if unpacker is not None and not unpacker.eof:
+        raise Refused(400, "the body ends in the middle of its gzip data: send it again")
+
+
+def _unpacked(unpacker: Any, packed: bytes, bytes_max: int) -> Iterator[bytes]:
+    try:
+        while packed:
+            yield unpacker.decompress(packed, min(bytes_max + 1, 1 << 20))
+            packed = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise Refused(400, f"the body is no gzip, as its Content-Encoding says: {error}") from None
+
+
+async def body_of(request: Request, bytes_max: int) -> bytes:
+    """Return the whole body. Raises as chunks_of."""
+    with suppress(ValueError):
+        if int(request.headers.get("content-length", "0")) > bytes_max:
+            raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
+    return b"".join([part async for part in chunks_of(request, bytes_max)])
+
+
+async def text_of(request: Request, bytes_max: int) -> str:
+    """Return the body as text. Raises as chunks_of; Refused (no UTF-8)."""
+    if not is_utf8(content_type := request.headers.get("content-type", "")):
+        raise Refused(415, f"Content-Type {content_type!r}: expected charset UTF-8")
+    try:
+        return (await body_of(request, bytes_max)).decode()
+    except UnicodeDecodeError as error:
+        raise Refused(
+            400, f"the body: expected UTF-8, found byte {error.object[error.start]:#x} at {error.start}"
+        ) from None
+
+
+async def json_of(request: Request, bytes_max: int) -> Any:
+    """Return the body as JSON. Raises as text_of; Refused (no JSON: line and column)."""
+    try:
+        return json.loads(await text_of(request, bytes_max))
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is no JSON: {error}") from None
+
+
+# --- work -------------------------------------------------------------------------------------------------------------
+
+
+class Workers:
+    """The threads that call the engine. per_client_max, waiting_max: as in face.Bounds."""
+
+    def __init__(self, threads: int, per_client_max: int, waiting_max: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, "wukongs-http")
+        self._per_client_max, self._waiting_max = per_client_max, waiting_max
+        self._busy: Counter[str] = Counter()
+
+    async def do(self, request: Request, work: Callable[[], Answer], *, may_cancel: bool = False) -> Answer:
+        """Call a function in a thread; return what it returns. may_cancel: the body has been read; if the client goes,
+        its queries are ended and ClientGone is raised. Raises what it raises; Refused (too much at once)."""
+        client = request.client.host if request.client is not None else ""
+        if self._busy[client] >= self._per_client_max:
+            raise Refused(429, f"{self._busy[client]} requests of this client run: wait for some", {"Retry-After": "1"})
+        if self._busy.total() >= self._waiting_max:
+            raise Refused(503, f"{self._busy.total()} requests run or wait: try again later")
+        self._busy[client] += 1
+        canceller = Canceller()
+        running = asyncio.wrap_future(self._pool.submit(_called_by, canceller, work))
+        running.add_done_callback(lambda _: self._leave(client))
+        if not may_cancel:
+            return await asyncio.shield(running)
+        gone = asyncio.ensure_future(_until_gone(request))
+        try:
+            await asyncio.wait((running, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise ClientGone
+            return running.result()
+        except BaseException:
+            if not running.done():
+                canceller.cancel()
+                running.add_done_callback(_heard)
+            raise
+        finally:
+            gone.cancel()
+
+    def _leave(self, client: str) -> None:
+        self._busy[client] -= 1
+        if not self._busy[client]:
+            del self._busy[client]
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def stream(
+        self, request: Request, chunks: Iterator[bytes], media_type: str, headers: Mapping[str, str]
+    ) -> Response:
+        """Answer with chunks, each made in a thread when the client has taken those before. The first two are made at
+        once: an error in them is told, and what is short goes in one piece."""
+        first = await self.do(request, lambda: [next(chunks, b""), next(chunks, None)])
+        if first[1] is None:
+            return Response(first[0], headers=dict(headers), media_type=media_type)
+
+        async def body() -> AsyncIterator[bytes]:
+            yield first[0] or b""
+            part = first[1]
+            while part is not None:
+                yield part
+                part = await self.do(request, partial(next, chunks, None))
+
+        return StreamingResponse(body(), headers=dict(headers), media_type=media_type)
+
+
+def _called_by(canceller: Canceller, work: Callable[[], Answer]) -> Answer:
+    with canceller:
+        return work()
+
+
+def _heard(running: asyncio.Future[Any]) -> None:
+    """Take the outcome of work that nobody waits for."""
+    if not running.cancelled():
+        running.exception()
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def checked(name: str, value: object, kind: type[Answer], told: str) -> Answer:
+    """Return a field of a JSON body. Raises Refused."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise Refused(400, f"{name} = {json.dumps(value)[:100]}: expected {told}")
+    return value

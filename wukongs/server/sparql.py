@@ -1,0 +1,191 @@
+"""SPARQL 1.1 Protocol: queries and updates at one address, and the description of the service.
+
+What the protocol says, and where: the three ways to send a query (2.1), the two to send an update (2.2), datasets as
+parameters (2.1.4, 2.2.3), statuses (2.1.7). Beside it: `timeout` in seconds, `format` by name for those who cannot set
+Accept, `at` for an older snapshot. Unknown parameters are passed over: clients send some for other engines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wukongs.query.output.results import Result
+from wukongs.server.face import Face, address_of, face_of
+from wukongs.server.media import (
+    DOCUMENTS,
+    GRAPHS,
+    JSON_LD,
+    N_TRIPLES,
+    RDF_XML,
+    ROWS,
+    TURTLE,
+    Media,
+    base_type,
+    choose,
+    converted,
+    named,
+    written,
+)
+from wukongs.server.requests import (
+    Fields,
+    Refused,
+    body_of,
+    form_fields,
+    integer_of,
+    one_of,
+    query_fields,
+    seconds_of,
+    text_of,
+)
+
+SNAPSHOT = "Wukongs-Snapshot"
+"""The header with the SN that a query has read, or that an update has made."""
+FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-query", "application/sparql-update"
+_OFFERED = (*ROWS, *GRAPHS)
+_DESCRIBED = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD)
+_FORMATS = "http://www.w3.org/ns/formats/"
+
+
+class Operation(NamedTuple):
+    """A query or an update, with the parameters beside it."""
+
+    is_update: bool
+    text: str
+    fields: Fields
+
+
+async def sparql(request: Request) -> Response:
+    """Answer a query or an update; or a GET without either with the description of the service."""
+    face = face_of(request)
+    if request.method in ("GET", "HEAD") and not {"query", "update"} & {*(fields := query_fields(request))}:
+        return await _describe(request, face, fields)
+    operation = await _operation(request, face)
+    if operation.is_update:
+        return await _update(request, face, operation)
+    return await _query(request, face, operation)
+
+
+async def _operation(request: Request, face: Face) -> Operation:
+    fields = query_fields(request)
+    if request.method in ("GET", "HEAD"):
+        if "update" in fields:
+            raise Refused(400, "an update by GET: expected POST, since a GET may be repeated or answered by a cache")
+        return Operation(False, one_of(fields, "query") or "", fields)
+    content_type = request.headers.get("content-type", "")
+    match base_type(content_type):
+        case "application/x-www-form-urlencoded":
+            form = form_fields(await text_of(request, face.bounds.body_bytes_max))
+            query, update = one_of(form, "query"), one_of(form, "update")
+            if (query is None) == (update is None):
+                raise Refused(
+                    400,
+                    f"a form with {'neither query nor' if query is None else 'query and'} update: expected one of them",
+                )
+            return Operation(query is None, (query if update is None else update) or "", form)
+        case "application/sparql-query":
+            return Operation(False, await text_of(request, face.bounds.body_bytes_max), fields)
+        case "application/sparql-update":
+            return Operation(True, await text_of(request, face.bounds.body_bytes_max), fields)
+    await body_of(request, face.bounds.body_bytes_max)
+    raise Refused(415, f"Content-Type {content_type!r}: expected {QUERY}, {UPDATE} or {FORM}")
+
+
+async def _query(request: Request, face: Face, operation: Operation) -> Response:
+    fields, accept = operation.fields, request.headers.get("accept")
+    wished = named(one_of(fields, "format") or "", _OFFERED) or named(one_of(fields, "output") or "", _OFFERED)
+    if wished is None and choose(accept, _OFFERED) is None:
+        raise _not_acceptable(accept, _OFFERED)
+    result = await face.workers.do(
+        request,
+        partial(
+            face.engine.query,
+            operation.text,
+            base=address_of(request),
+            timeout_s=face.bounds.timeout_s(seconds_of(fields)),
+            at=integer_of(fields, "at"),
+            default_graphs=fields.getlist("default-graph-uri"),
+            named_graphs=fields.getlist("named-graph-uri"),
+        ),
+        may_cancel=True,
+    )
+    return await answer(request, face, result, wished)
+
+
+async def answer(request: Request, face: Face, result: Result, wished: Media | None = None) -> Response:
+    """Answer with a result, in the format that is wished, or that Accept prefers. Raises Refused (none of them)."""
+    offered = GRAPHS if result.is_graph else ROWS
+    accept = request.headers.get("accept")
+    media = wished if wished in offered else choose(accept, offered)
+    if media is None:
+        raise _not_acceptable(accept, offered)
+    headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
+    return await face.workers.stream(request, written(result, media), media.content_type, headers)
+
+
+async def _update(request: Request, face: Face, operation: Operation) -> Response:
+    fields = operation.fields
+    snapshot = await face.workers.do(
+        request,
+        partial(
+            face.engine.update,
+            operation.text,
+            base=address_of(request),
+            timeout_s=face.bounds.timeout_s(seconds_of(fields)),
+            default_graphs=fields.getlist("using-graph-uri"),
+            named_graphs=fields.getlist("using-named-graph-uri"),
+        ),
+    )
+    return Response(status_code=204, headers={SNAPSHOT: str(snapshot)})
+
+
+def _not_acceptable(accept: str | None, offered: tuple[Media, ...]) -> Refused:
+    kinds = ", ".join(media.types[0] for media in offered)
+    return Refused(406, f"Accept: {accept}: expected one of {kinds}")
+
+
+# --- the description of the service -----------------------------------------------------------------------------------
+
+_NAMES: Mapping[str, str] = {
+    "json": "SPARQL_Results_JSON",
+    "xml": "SPARQL_Results_XML",
+    "csv": "SPARQL_Results_CSV",
+    "tsv": "SPARQL_Results_TSV",
+    "ttl": "Turtle",
+    "nt": "N-Triples",
+    "rdf": "RDF_XML",
+    "jsonld": "JSON-LD",
+    "n3": "N3",
+    "trig": "TriG",
+    "nq": "N-Quads",
+}
+
+
+async def _describe(request: Request, face: Face, fields: Fields) -> Response:
+    accept = request.headers.get("accept")
+    media = named(one_of(fields, "format") or "", _DESCRIBED) or choose(accept, _DESCRIBED) or TURTLE
+    graphs = await face.workers.do(request, face.engine.graph_names)
+    text = description(address_of(request), graphs).encode()
+    body = text if media is TURTLE else converted(text, media)
+    return Response(body, headers={"Vary": "Accept"}, media_type=media.content_type)
+
+
+def description(endpoint: str, graphs: list[str]) -> str:
+    """Return what the service says of itself, in Turtle (SPARQL 1.1 Service Description)."""
+    results = ", ".join(f"<{_FORMATS}{_NAMES[media.name]}>" for media in _OFFERED if media.name in _NAMES)
+    inputs = ", ".join(f"<{_FORMATS}{_NAMES[media.name]}>" for media in DOCUMENTS)
+    stored = "".join(f" ;\n        sd:namedGraph [ sd:name <{name}> ]" for name in graphs if ":" in name[1:])
+    return f"""@prefix sd: <http://www.w3.org/ns/sparql-service-description#> .
+
+<{endpoint}> a sd:Service ;
+    sd:endpoint <{endpoint}> ;
+    sd:supportedLanguage sd:SPARQL10Query, sd:SPARQL11Query, sd:SPARQL11Update ;
+    sd:resultFormat {results} ;
+    sd:inputFormat {inputs} ;
+    sd:defaultDataset [ a sd:Dataset ;
+        sd:defaultGraph [ a sd:Graph ]{stored} ] .
+"""

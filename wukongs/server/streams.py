@@ -1,0 +1,241 @@
+"""Streams over HTTP: declared, listed, pushed to, ended and dropped.
+
+What a POST has answered is safe as after `Stream.push`: in a data folder it survives the end of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from wukongs.engine import Engine
+from wukongs.errors import DataError, StreamError
+from wukongs.live.declarations import stream_options
+from wukongs.live.stream import Stream
+from wukongs.query.terms.names import graph_term
+from wukongs.server.face import face_of
+from wukongs.server.media import ARROW, base_type
+from wukongs.server.requests import Refused, body_of, checked, integer_of, json_of, query_fields, seconds_of
+
+_OPTIONS: Mapping[str, tuple[type[Any], str]] = {
+    "batch_ms": (int, "milliseconds"),
+    "into": (str, "the IRI of a graph"),
+    "history_ms": (int, "milliseconds"),
+    "slice_bytes_max": (int, "bytes"),
+    "index": (str, '"all" or "matching"'),
+    "lateness_ms": (int, "milliseconds"),
+    "on_late": (str, '"count", or the path of a file on the server'),
+    "idle_timeout_ms": (int, "milliseconds"),
+}
+LINES = ("application/n-triples", "application/n-quads", "text/plain")
+_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
+_TERM = r'<[^<>"{}|^`\\\x00-\x20]*>|_:[^\s]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>"\s]*>)?'
+_LINE = (
+    rf"^[ \t]*(?P<subject>{_TERM})[ \t]*(?P<predicate><[^<>\s]*>)[ \t]*(?P<object>{_TERM})[ \t]*"
+    rf"(?P<graph><[^<>\s]*>)?[ \t]*\.[ \t]*(?P<timestamp_ms>-?[0-9]+)[ \t\r]*$"
+)
+
+
+async def streams(request: Request) -> Response:
+    """Answer GET /streams with all streams and their counts, POST /streams declares one."""
+    face = face_of(request)
+    if request.method == "GET":
+        found = await face.workers.do(request, face.engine.stats)
+        return JSONResponse([{"iri": iri, **facts} for iri, facts in found["streams"].items()])
+    told = await json_of(request, face.bounds.body_bytes_max)
+    iri, options = _declaration(told)
+    stream, is_new = await face.workers.do(request, partial(_declared, face.engine, iri, options))
+    place = str(request.url.replace(path=f"/streams/{stream.iri}", query=""))
+    return JSONResponse(_described(stream), 201 if is_new else 200, headers={"Location": place})
+
+
+async def stream(request: Request) -> Response:
+    """Answer GET with a stream, POST pushes to it and lets it advance, DELETE drops it."""
+    face, iri = face_of(request), _name_of(request.path_params["iri"])
+    match request.method:
+        case "DELETE":
+            await face.workers.do(request, partial(face.engine.drop_stream, iri))
+            return Response(status_code=204)
+        case "POST":
+            return await _push(request, iri)
+    found = await face.workers.do(request, partial(_known, face.engine, iri))
+    counts = (await face.workers.do(request, face.engine.stats))["streams"].get(found.iri, {})
+    return JSONResponse({**_described(found), **counts})
+
+
+async def end(request: Request) -> Response:
+    """Answer POST /streams/{iri}/close: nothing more comes."""
+    face, iri = face_of(request), _name_of(request.path_params["iri"])
+    found = await face.workers.do(request, partial(_known, face.engine, iri))
+    await face.workers.do(request, found.close)
+    return Response(status_code=204)
+
+
+def _name_of(text: str) -> str:
+    return graph_term(text).text[1:-1]
+
+
+def _declaration(told: object) -> tuple[str, dict[str, Any]]:
+    given = checked("the body", told, dict, "an object with iri, and options of a stream")
+    iri = checked("iri", given.get("iri"), str, "the IRI of the stream")
+    unknown = sorted(given.keys() - _OPTIONS.keys() - {"iri", "timing"})
+    if unknown:
+        raise Refused(400, f"{unknown[0]}: expected options {', '.join(('timing', *_OPTIONS))}")
+    options = {name: checked(name, given[name], *_OPTIONS[name]) for name in _OPTIONS if given.get(name) is not None}
+    timing = given.get("timing", False)
+    if not isinstance(timing, bool):
+        timing = [
+            checked("timing", one, str, "IRIs") for one in checked("timing", timing, list, "true or a list of IRIs")
+        ]
+    return iri, {"timing": timing, **options}
+
+
+def _declared(engine: Engine, iri: str, options: Mapping[str, Any]) -> tuple[Stream, bool]:
+    """Declare a stream; or return one that has been declared with the same options."""
+    try:
+        return engine.stream(iri, **options), True
+    except StreamError:
+        name = _name_of(iri)
+        if name not in engine.streams():
+            raise
+        known = engine.declared(name)
+        wished = stream_options(engine.settings, **{"timing": (), **_NOT_GIVEN, **options})
+        if known.options != wished:
+            raise
+        return known, False
+
+
+_NOT_GIVEN: Mapping[str, Any] = {
+    **dict.fromkeys(("batch_ms", "into", "history_ms", "slice_bytes_max", "on_late", "idle_timeout_ms")),
+    "index": "all",
+    "lateness_ms": 0,
+}
+
+
+def _known(engine: Engine, iri: str) -> Stream:
+    if iri not in engine.streams():
+        known = ", ".join(sorted(engine.streams())) or "none"
+        raise Refused(404, f"there is no stream {iri}: declare it by POST /streams. Declared: {known}")
+    return engine.declared(iri)
+
+
+def _described(stream: Stream) -> dict[str, Any]:
+    return {"iri": stream.iri, **stream.options}
+
+
+# --- tuples -----------------------------------------------------------------------------------------------------------
+
+
+async def _push(request: Request, iri: str) -> Response:
+    face, fields = face_of(request), query_fields(request)
+    advance_ms, timeout_s = integer_of(fields, "advance_ms"), seconds_of(fields)
+    body = await body_of(request, face.bounds.body_bytes_max)
+    content_type = request.headers.get("content-type", "")
+    read = _reader_of(base_type(content_type), content_type) if body else lambda _: None
+
+    def push() -> dict[str, Any]:
+        found, pushed = _known(face.engine, iri), read(body)
+        count = 0
+        if pushed is not None:
+            count = found.push_arrow(pushed, timeout_s=timeout_s)
+        if advance_ms is not None:
+            found.advance(advance_ms, timeout_s=timeout_s)
+        return {"pushed": count}
+
+    return JSONResponse(await face.workers.do(request, push))
+
+
+def _reader_of(kind: str, content_type: str) -> Callable[[bytes], Any]:
+    """Return what makes a table of a body."""
+    if kind in LINES:
+        return read_lines
+    if kind == "application/json":
+        return read_json
+    if kind in ARROW.types:
+        return read_arrow
+    raise Refused(
+        415,
+        f"Content-Type {content_type!r}: expected application/n-triples (lines `s p o . t_ms`), application/json or "
+        f"{ARROW.types[0]}",
+    )
+
+
+def read_lines(body: bytes) -> Any:
+    """Return a table of lines of N-Triples or N-Quads, each with a time behind its dot. Raises DataError (line)."""
+    import pyarrow
+    import pyarrow.compute as pc
+
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise DataError(f"expected UTF-8, found byte {body[error.start]:#x}", "the body", line) from None
+    lines = text.split("\n")
+    numbers = [at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")]
+    found = pc.extract_regex(pyarrow.array([lines[at] for at in numbers], pyarrow.string()), _LINE)
+    if found.null_count:
+        at = numbers[found.is_null().index(pyarrow.scalar(True)).as_py()]
+        shown = lines[at].strip()[:80]
+        raise DataError(
+            f"expected `subject predicate object .` and a time in milliseconds, found {shown!r}", "the body", at + 1
+        )
+    columns = {name: found.field(name) for name in _COLUMNS}
+    try:
+        columns["timestamp_ms"] = columns["timestamp_ms"].cast(pyarrow.int64())
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"expected times as integers of 64 bits, in milliseconds: {error}", "the body") from None
+    graph = found.field("graph")
+    if pc.any(pc.not_equal(graph, "")).as_py():
+        columns["graph"] = pc.if_else(pc.equal(graph, ""), None, graph)
+    return pyarrow.table(columns)
+
+
+def read_json(body: bytes) -> Any:
+    """Return a table of a JSON list of [subject, predicate, object, timestamp_ms], or of objects with these names and
+    graph and op, if wanted. Raises DataError (the place in the list)."""
+    import pyarrow
+
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"expected JSON: {error}", "the body") from None
+    if not isinstance(told, list):
+        raise DataError(f"expected a list of tuples, found {type(told).__name__}", "the body")
+    columns: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "graph", "op")}
+    for at, one in enumerate(told):
+        row = dict(zip(_COLUMNS, one, strict=False)) if isinstance(one, list) and len(one) == len(_COLUMNS) else one
+        if not isinstance(row, dict) or not row.keys() >= {*_COLUMNS} or not row.keys() <= columns.keys():
+            shown = json.dumps(one)[:80]
+            raise DataError(f"tuple {at}: expected {', '.join(_COLUMNS)} (and graph, op), found {shown}", "the body")
+        for name, column in columns.items():
+            value, is_time = row.get(name), name == "timestamp_ms"
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int if is_time else str)):
+                expected = "an integer, in milliseconds" if is_time else "a term as N-Triples write it"
+                raise DataError(f"tuple {at}, {name}: expected {expected}, found {value!r:.80}", "the body")
+            column.append(value)
+    if not any(one is not None for one in columns["graph"]):
+        del columns["graph"]
+    if any(one is not None for one in columns["op"]):
+        columns["op"] = ["+" if one is None else one for one in columns["op"]]
+    else:
+        del columns["op"]
+    try:
+        kinds = {name: pyarrow.int64() if name == "timestamp_ms" else pyarrow.string() for name in columns}
+        return pyarrow.table({name: pyarrow.array(column, kinds[name]) for name, column in columns.items()})
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise DataError(f"expected times as integers of 64 bits, in milliseconds: {error}", "the body") from None
+
+
+def read_arrow(body: bytes) -> Any:
+    """Return the table of an Arrow IPC stream. Raises DataError."""
+    import pyarrow
+
+    try:
+        return pyarrow.ipc.open_stream(body).read_all()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"expected an Arrow IPC stream: {error}", "the body") from None
