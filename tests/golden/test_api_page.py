@@ -19,7 +19,7 @@ from wukongs.remote.stream import RemoteStream
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
 CLASSES = {"Engine": wukongs.Engine, "Stream": Stream, "ContinuousQuery": ContinuousQuery, "Result": Result}
 REMOTE = {"Engine": wukongs.RemoteEngine, "Stream": RemoteStream, "ContinuousQuery": RemoteQuery}
-OTHERWISE = ("Engine", "Engine.listen", "Engine.link")
+OTHERWISE = ("Engine", "Engine.listen", "Engine.link", "Engine.declared")
 """A client is not made by its class, asks for no address, and has no engine in its process."""
 CALLS = [line for block in re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 

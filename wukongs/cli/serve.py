@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from wukongs.cli import DONE, say
+from wukongs.cli import DONE, INTERRUPTED, say
 from wukongs.cli.query import check_file, parse_seconds, say_if_compiling
 from wukongs.settings import Settings, take_turns_quickly
 
@@ -88,7 +88,12 @@ def main(argv: Sequence[str]) -> int:
         origins=tuple(options.cors),
         bounds=Bounds(timeout_max_s=options.timeout),
     )
-    ends = threading.Event()
+    ended, signals = threading.Event(), list[int]()
+
+    def end(number: int, _: object) -> None:
+        signals.append(number)
+        ended.set()
+
     with Engine(options.data_dir, settings=Settings.from_environment()) as engine:
         for file in options.data:
             engine.load(file)
@@ -96,9 +101,9 @@ def main(argv: Sequence[str]) -> int:
         server = HttpServer(engine, settings)
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: ends.set())
+                signal.signal(number, end)
             say(f"{server.address}\n")
-            ends.wait()
+            ended.wait()
         finally:
             server.close()
-    return DONE
+    return INTERRUPTED if signals[0] == signal.SIGINT else DONE

@@ -8,12 +8,11 @@ one, the same host or one that was allowed by name.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -40,8 +39,9 @@ _OPEN_PATHS = ("/healthz", "/readyz")
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Who is let in. admits: tells whether a token is known (None: nobody needs one); hosts: names under which this
-    server may be called (None: any, since a token is needed); origins: of pages of other sites, "*" for all."""
+    """The rules for who is let in. admits: tells whether a token is known (None: nobody needs one); hosts: names under
+    which this server may be called (None: any, since a token is needed); origins: of pages of other sites, "*" for
+    all."""
 
     admits: Callable[[object], bool] | None = None
     hosts: Collection[str] | None = None
@@ -54,16 +54,10 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             Route("/sparql", sparql, methods=["GET", "POST"]),
             Route("/store", store, methods=["GET", "PUT", "POST", "DELETE"]),
             Route("/streams", streams.streams, methods=["GET", "POST"]),
-            Route("/streams/{iri:path}/close", streams.end, methods=["POST"]),
-            Route("/streams/{iri:path}", streams.stream, methods=["GET", "POST", "DELETE"]),
+            Route("/streams/{rest:path}", _Named("/streams/", _OF_STREAM), methods=_METHODS),
             Route("/queries", queries.queries, methods=["GET", "POST"]),
-            Route("/queries/{name:path}/windows", queries.windows, methods=["GET"]),
-            WebSocketRoute("/queries/{name:path}/windows", queries.live),
-            Route("/queries/{name:path}/why", queries.why, methods=["GET"]),
-            Route("/queries/{name:path}/explain", queries.explain, methods=["GET"]),
-            Route("/queries/{name:path}/pause", queries.pause, methods=["POST"]),
-            Route("/queries/{name:path}/resume", queries.resume, methods=["POST"]),
-            Route("/queries/{name:path}", queries.query, methods=["GET", "PUT", "DELETE"]),
+            Route("/queries/{rest:path}", _Named("/queries/", _OF_QUERY), methods=_METHODS),
+            WebSocketRoute("/queries/{rest:path}", _live),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
         ],
@@ -79,6 +73,58 @@ def make_app(face: Face, doors: Doors) -> Starlette:
     )
     app.state.face = face
     return app
+
+
+# --- paths with names -------------------------------------------------------------------------------------------------
+
+Handler = Callable[[Request], Awaitable[Response]]
+_METHODS = ("GET", "PUT", "POST", "DELETE")
+_OF_STREAM: Mapping[str, Mapping[str, Handler]] = {
+    "": dict.fromkeys(("GET", "POST", "DELETE"), streams.stream),
+    "close": {"POST": streams.end},
+}
+_OF_QUERY: Mapping[str, Mapping[str, Handler]] = {
+    "": dict.fromkeys(("GET", "PUT", "DELETE"), queries.query),
+    "windows": {"GET": queries.windows},
+    "why": {"GET": queries.why},
+    "explain": {"GET": queries.explain},
+    "pause": {"POST": queries.pause},
+    "resume": {"POST": queries.resume},
+}
+
+
+class _Named:
+    """Answers what is asked of one stream or query. Its name may be an IRI: percent-encoded, that is one segment of the
+    path. As it is, it may be several; then only a last one of `close`, `windows` and so on is not its own."""
+
+    def __init__(self, prefix: str, handlers: Mapping[str, Mapping[str, Handler]]) -> None:
+        self._prefix, self._handlers = prefix, handlers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        what = take_name(request, self._prefix, self._handlers)
+        methods = self._handlers[what]
+        handler = methods.get("GET" if request.method == "HEAD" else request.method)
+        if handler is None:
+            allowed = ", ".join(methods)
+            raise HTTPException(405, headers={"Allow": allowed})
+        await (await handler(request))(scope, receive, send)
+
+
+def take_name(request: HTTPConnection, prefix: str, known: Collection[str]) -> str:
+    """Put the name that a path has into its parameters; return what is asked of it, "" for itself."""
+    path: bytes = request.scope["raw_path"]
+    segments = path.decode("latin-1").removeprefix(prefix).split("/")
+    what = segments.pop() if len(segments) > 1 and segments[-1] in known else ""
+    request.path_params["name"] = unquote("/".join(segments))
+    return what
+
+
+async def _live(socket: WebSocket) -> None:
+    if take_name(socket, "/queries/", _OF_QUERY) == "windows":
+        await queries.live(socket)
+    else:
+        await socket.close(1008, "expected /queries/{name}/windows")
 
 
 def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
@@ -145,7 +191,7 @@ def _token_of(request: HTTPConnection) -> str | None:
         case "basic":
             try:
                 return base64.b64decode(given, validate=True).decode().partition(":")[2]
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:
                 return None
     return None
 

@@ -45,7 +45,7 @@ GRAPHS = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD, TRIG, N_QUADS, ARROW)
 """A graph in Turtle is one in TriG, too, and so are N-Triples N-Quads."""
 DATASETS = (TRIG, N_QUADS)
 DOCUMENTS = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD, NOTATION3, TRIG, N_QUADS)
-"""What can be loaded."""
+"""The formats that can be loaded."""
 
 
 def choose(accept: str | None, offered: Sequence[Media]) -> Media | None:

@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -67,9 +68,8 @@ async def queries(request: Request) -> Response:
     query = await face.workers.do(request, partial(face.engine.register, text, **options))
     face.feeds.of(query, is_owner=True)
     told = await face.workers.do(request, partial(_described, query))
-    return JSONResponse(
-        told, 201, headers={"Location": str(request.url.replace(path=f"/queries/{query.name}", query=""))}
-    )
+    place = f"{request.base_url}queries/{quote(query.name, '')}"
+    return JSONResponse(told, 201, headers={"Location": place})
 
 
 async def query(request: Request) -> Response:
@@ -159,8 +159,8 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
 
 
 class Wish(NamedTuple):
-    """What a subscriber wants. after: the id of the last window that it has (None: all that are kept); changes: since
-    the window before, of which it knows the first one if it goes on from there."""
+    """The wishes of a subscriber. after: the id of the last window that it has (None: all that are kept); changes: it
+    wants what has changed since the window before; goes_on: it knows the window before the first one."""
 
     after: int | None
     changes: bool

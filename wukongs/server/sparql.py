@@ -1,6 +1,6 @@
 """SPARQL 1.1 Protocol: queries and updates at one address, and the description of the service.
 
-What the protocol says, and where: the three ways to send a query (2.1), the two to send an update (2.2), datasets as
+Where the protocol says it: the three ways to send a query (2.1), the two to send an update (2.2), datasets as
 parameters (2.1.4, 2.2.3), statuses (2.1.7). Beside it: `timeout` in seconds, `format` by name for those who cannot set
 Accept, `at` for an older snapshot. Unknown parameters are passed over: clients send some for other engines.
 """

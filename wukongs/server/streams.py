@@ -1,6 +1,7 @@
 """Streams over HTTP: declared, listed, pushed to, ended and dropped.
 
-What a POST has answered is safe as after `Stream.push`: in a data folder it survives the end of the machine.
+Tuples are safe when their POST is answered, as after `Stream.push`: in a data folder they survive the end of the
+machine.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -50,13 +52,13 @@ async def streams(request: Request) -> Response:
     told = await json_of(request, face.bounds.body_bytes_max)
     iri, options = _declaration(told)
     stream, is_new = await face.workers.do(request, partial(_declared, face.engine, iri, options))
-    place = str(request.url.replace(path=f"/streams/{stream.iri}", query=""))
+    place = f"{request.base_url}streams/{quote(stream.iri, '')}"
     return JSONResponse(_described(stream), 201 if is_new else 200, headers={"Location": place})
 
 
 async def stream(request: Request) -> Response:
     """Answer GET with a stream, POST pushes to it and lets it advance, DELETE drops it."""
-    face, iri = face_of(request), _name_of(request.path_params["iri"])
+    face, iri = face_of(request), _name_of(request.path_params["name"])
     match request.method:
         case "DELETE":
             await face.workers.do(request, partial(face.engine.drop_stream, iri))
@@ -70,7 +72,7 @@ async def stream(request: Request) -> Response:
 
 async def end(request: Request) -> Response:
     """Answer POST /streams/{iri}/close: nothing more comes."""
-    face, iri = face_of(request), _name_of(request.path_params["iri"])
+    face, iri = face_of(request), _name_of(request.path_params["name"])
     found = await face.workers.do(request, partial(_known, face.engine, iri))
     await face.workers.do(request, found.close)
     return Response(status_code=204)
@@ -125,7 +127,12 @@ def _known(engine: Engine, iri: str) -> Stream:
 
 
 def _described(stream: Stream) -> dict[str, Any]:
-    return {"iri": stream.iri, **stream.options}
+    told = {"iri": stream.iri, **stream.options}
+    if not isinstance(told["timing"], bool):
+        told["timing"] = [_name_of(iri) for iri in told["timing"]]
+    if told["into"] is not None:
+        told["into"] = _name_of(told["into"])
+    return told
 
 
 # --- tuples -----------------------------------------------------------------------------------------------------------

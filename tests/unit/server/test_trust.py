@@ -1,0 +1,196 @@
+"""Who is let in: Host and Origin on loopback, tokens elsewhere, TLS; and addresses that cannot be served."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+import wukongs
+from tests.unit.server.asking import UPDATE, Answer, Client
+from wukongs.server.http_server import HttpServer, HttpSettings
+
+TOKEN = "a-token-of-this-test-0123456789"
+ELSEWHERE = "https://elsewhere.example"
+INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
+
+
+def update(client: Client, **headers: str) -> Answer:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return client.ask("POST", "/sparql", body=INSERT, content_type=UPDATE, headers=named)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    file = tmp_path / "tokens"
+    file.write_text(f"another-token-of-this-test-0123456789\n{TOKEN}\n")
+    file.chmod(0o600)
+    return str(file)
+
+
+@pytest.fixture
+def guarded(engine: wukongs.Engine, tokens: str) -> Iterator[Client]:
+    server = HttpServer(engine, HttpSettings(port=0, tokens_file=tokens))
+    yield Client(server.address)
+    server.close()
+
+
+# --- loopback ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:80", "[::1]:7480"])
+def test_names_of_loopback_lead_here(client: Client, host: str) -> None:
+    assert update(client, Host=host).status == 204
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1"])
+def test_a_name_that_somebody_made_lead_here_is_refused(client: Client, engine: wukongs.Engine, host: str) -> None:
+    answer = update(client, Host=host)
+    assert (answer.status, "this server is 127.0.0.1 or [::1] or localhost" in answer.text) == (421, True)
+    assert not engine.query("ASK { ?s ?p ?o }")
+
+
+@pytest.mark.parametrize("origin", [ELSEWHERE, "null", "http://localhost.evil.example", "http://127.0.0.1:1"])
+def test_pages_of_other_sites_are_refused(client: Client, engine: wukongs.Engine, origin: str) -> None:
+    answer = update(client, Origin=origin)
+    assert (answer.status, f"a page of {origin} may not ask" in answer.text) == (403, True)
+    assert not engine.query("ASK { ?s ?p ?o }")
+    address = client.address.replace("http", "ws", 1) + "/queries/q/windows"
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        connect(address, additional_headers={"Origin": origin}).recv()
+
+
+def test_a_page_of_this_server_may_ask(client: Client) -> None:
+    assert update(client, Origin=client.address).status == 204
+
+
+def test_origins_that_are_allowed_by_name(engine: wukongs.Engine) -> None:
+    server = HttpServer(engine, HttpSettings(port=0, origins=(ELSEWHERE,)))
+    try:
+        client = Client(server.address)
+        asked = {"Origin": ELSEWHERE, "Access-Control-Request-Method": "POST"}
+        before = client.ask("OPTIONS", "/sparql", headers=asked)
+        assert before.headers["Access-Control-Allow-Origin"] == ELSEWHERE
+        answer = update(client, Origin=ELSEWHERE)
+        assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (204, ELSEWHERE)
+        assert "Wukongs-Snapshot" in answer.headers["Access-Control-Expose-Headers"]
+        assert update(client, Origin="https://other.example").status == 403
+    finally:
+        server.close()
+
+
+def test_without_origins_nothing_is_said_of_them(client: Client) -> None:
+    answer = client.get("ASK {}")
+    assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
+
+
+@pytest.mark.parametrize("given", [f"Bearer {TOKEN}", f"bearer  {TOKEN}", basic(TOKEN)])
+def test_a_known_token_is_let_in(guarded: Client, given: str) -> None:
+    assert update(guarded, Authorization=given).status == 204
+    assert update(guarded, Authorization=given, Host="any.example").status == 204
+
+
+@pytest.mark.parametrize(
+    "given", [None, "", "Bearer", f"Bearer {TOKEN}x", f"Token {TOKEN}", basic(""), "Basic !", "Basic \xff"]
+)
+@pytest.mark.parametrize(
+    "path", ["/sparql?query=ASK{}", "/store", "/streams", "/queries", "/queries/q/why", "/nothing"]
+)
+def test_without_a_token_nothing_is_told(guarded: Client, given: str | None, path: str) -> None:
+    answer = guarded.ask("GET", path, headers={} if given is None else {"Authorization": given})
+    assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Bearer, Basic realm="wukongs"')
+
+
+def test_health_needs_no_token(guarded: Client, engine: wukongs.Engine) -> None:
+    assert guarded.ask("GET", "/healthz").text == "ok\n"
+    assert guarded.ask("GET", "/readyz").json == {"snapshot": 0}
+    engine.close()
+    assert guarded.ask("GET", "/healthz").status == 200
+    assert guarded.ask("GET", "/readyz").status >= 400
+
+
+def test_a_socket_needs_a_token_too(guarded: Client) -> None:
+    address = guarded.address.replace("http", "ws", 1) + "/queries/q/windows"
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        connect(address).recv()
+    with connect(address, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as connection:
+        assert json.loads(connection.recv())["data"]["status"] == 404
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_an_address_that_is_not_loopback_needs_tokens(engine: wukongs.Engine, host: str) -> None:
+    with pytest.raises(
+        wukongs.SettingsError, match=r"is not loopback: .* \(--tokens FILE\), or listen on 127\.0\.0\.1"
+    ):
+        HttpServer(engine, HttpSettings(host=host, port=0))
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    cert_file, key_file = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pem, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key_file.write_bytes(key.private_bytes(serialization.Encoding.PEM, pem, plain))
+    return str(cert_file), str(key_file)
+
+
+def test_https(engine: wukongs.Engine, certificate: tuple[str, str]) -> None:
+    cert, key = certificate
+    server = HttpServer(engine, HttpSettings(host="localhost", port=0, tls_cert=cert, tls_key=key))
+    try:
+        assert server.address == f"https://localhost:{server.port}"
+        known = ssl.create_default_context(cafile=cert)
+        with urlopen(Request(server.address + "/sparql?query=ASK%7B%7D"), context=known, timeout=10) as answer:
+            assert json.load(answer)["boolean"] is True
+        with connect(f"wss://localhost:{server.port}/queries/q/windows", ssl=known) as connection:
+            assert json.loads(connection.recv())["event"] == "refused"
+    finally:
+        server.close()
+
+
+def test_half_of_tls_and_files_that_are_none(
+    engine: wukongs.Engine, certificate: tuple[str, str], tmp_path: Path
+) -> None:
+    cert, key = certificate
+    with pytest.raises(wukongs.SettingsError, match="expected a certificate and its key"):
+        HttpServer(engine, HttpSettings(port=0, tls_cert=cert))
+    with pytest.raises(wukongs.SettingsError, match=r"TLS: .*cert\.pem, .*nothing"):
+        HttpServer(engine, HttpSettings(port=0, tls_cert=cert, tls_key=str(tmp_path / "nothing")))
+    with pytest.raises(wukongs.SettingsError, match="TLS: "):
+        HttpServer(engine, HttpSettings(port=0, tls_cert=key, tls_key=cert))
+
+
+def test_a_port_that_is_taken(engine: wukongs.Engine, client: Client) -> None:
+    with pytest.raises(wukongs.SettingsError, match=f"127.0.0.1:{client.port}: Address already in use: give another"):
+        HttpServer(engine, HttpSettings(port=client.port))
