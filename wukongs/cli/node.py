@@ -12,15 +12,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.compiling import compile_first
 from wukongs.cli.query import check_file
-from wukongs.cluster.node_config import NodeConfig, TrustFiles, load_node_config
+from wukongs.cluster.node_config import HttpConfig, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.descriptors import is_lack
+
+if TYPE_CHECKING:
+    from wukongs.engine import Engine
 
 TRIES_MAX, PAUSE_S = 5, 1.0
 """So often in turn, and so long after it has ended, one of several nodes is started again."""
@@ -48,9 +51,10 @@ failed ends alone; the process ends with the last one.
 
 
 class Running(Protocol):
-    """A node that serves. address: where it listens for clients; listens: the same of all its sockets, by whom they are
-    for."""
+    """A node that serves. engine: what its clients ask; address: where it listens for clients; listens: the same of all
+    its sockets, by whom they are for."""
 
+    engine: Engine
     address: str
     listens: Mapping[str, str]
 
@@ -114,6 +118,17 @@ def _check_are_together(configs: Sequence[NodeConfig]) -> None:
 def start(config: NodeConfig) -> Running:
     """Return the node that a file describes, as it serves. Raises SettingsError, StorageError, CorruptionError,
     NodeUnavailable (the other nodes do not start)."""
+    node = _start(config)
+    if config.http is None:
+        return node
+    try:
+        return _OverHttp(node, config, config.http)
+    except BaseException:
+        node.close()
+        raise
+
+
+def _start(config: NodeConfig) -> Running:
     if len(config.nodes) == 1:
         from wukongs.cluster.serving import ServedEngine
 
@@ -123,9 +138,41 @@ def start(config: NodeConfig) -> Running:
     return run(config)
 
 
+class _OverHttp:
+    """A node that serves HTTP, too."""
+
+    def __init__(self, node: Running, config: NodeConfig, http: HttpConfig) -> None:
+        from wukongs.server.face import Bounds
+        from wukongs.server.http_server import HttpServer, HttpSettings
+
+        settings = HttpSettings(
+            host=http.host,
+            port=http.port,
+            tokens_file=config.trust.tokens_file,
+            tls_cert=http.tls_cert,
+            tls_key=http.tls_key,
+            origins=http.origins,
+            bounds=Bounds(timeout_max_s=http.timeout_s),
+        )
+        self._node, self._server = node, HttpServer(node.engine, settings)
+        self.engine, self.address = node.engine, node.address
+        self.listens: Mapping[str, str] = {**node.listens, "http": self._server.address}
+
+    def on_failure(self, tell: Callable[[BaseException], object]) -> None:
+        self._node.on_failure(tell)
+
+    def reload_trust(self) -> None:
+        self._node.reload_trust()
+        self._server.reload_trust()
+
+    def close(self) -> None:
+        self._server.close()
+        self._node.close()
+
+
 def _told_of(node: Running, config: NodeConfig) -> str:
     """Return where a node listens, and where others find it if that is another address, one a line."""
-    found = {"clients": config.me.clients, "other nodes": config.me.peers}
+    found = {"clients": config.me.clients, "other nodes": config.me.peers, "http": None}
     lines = [f"node {config.number} of {len(config.nodes)}"] if len(config.nodes) > 1 else []
     for name, address in node.listens.items():
         elsewhere = found[name]

@@ -75,6 +75,7 @@ def main(argv: Sequence[str]) -> int:
         check_file(file, "an RDF file")
     say_if_compiling()
     take_turns_quickly()
+    from wukongs.cli.node import reload_on_hangup
     from wukongs.engine import Engine
     from wukongs.server.face import Bounds
     from wukongs.server.http_server import HttpServer, HttpSettings
@@ -102,6 +103,7 @@ def main(argv: Sequence[str]) -> int:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, end)
+            reload_on_hangup(server.reload_trust)
             say(f"{server.address}\n")
             ended.wait()
         finally:

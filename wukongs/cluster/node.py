@@ -69,6 +69,7 @@ class ServedNode:
                 (clients, self._socket),
                 (peers, node.network),
             )
+            self.engine = node.engine
             self._host = node.host
             self._stack = stack.pop_all()
 

@@ -25,6 +25,13 @@ allowed_clients = "clients"
 tokens_file = "tokens"           # a client token a line; left out: none is asked for
 cluster_key_file = "cluster.secret"    # in the place of allowed_nodes: a secret key that all nodes have for each other
 
+[http]                           # the same engine over HTTP (docs/http.md); left out: not
+listen = "127.0.0.1:7480"        # what is not loopback needs tokens_file under [trust]
+tls_cert_file = "cert.pem"       # with tls_key_file: https
+tls_key_file = "key.pem"
+cors = ["https://example.org"]   # origins of pages that may ask; none by default
+timeout_s = 60.0                 # no query or update of a request runs longer; left out: what [engine] says
+
 [added]                          # only of a node that `wukongs cluster add` lets in: number is the one that it prints
 clients = "tcp://10.0.0.9:7411"  # this node's own, beside the list above as it is in the files of the others
 peers = "tcp://10.0.0.9:7511"
@@ -76,6 +83,18 @@ class TrustFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """The [http] of a file. host, port: where it listens; the files are paths."""
+
+    host: str
+    port: int
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    origins: tuple[str, ...] = ()
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConfig:
     """Everything that one node is told. number: its place in nodes; listen_*: where its sockets are bound; data_dir:
     None: in memory; split_predicates: IRIs of predicates whose in-edges live with their subjects; added: this node, if
@@ -95,6 +114,7 @@ class NodeConfig:
     settings: Settings
     trust: TrustFiles = TrustFiles()
     added: MemberConfig | None = None
+    http: HttpConfig | None = None
 
     @property
     def me(self) -> MemberConfig:
@@ -133,6 +153,7 @@ def load_node_config(path: str | Path) -> NodeConfig:
         settings=engine_settings(top),
         trust=trust,
         added=added,
+        http=_http(top.table("http")) if top.has("http") else None,
     )
     top.done()
     if config.settings.tick_ms:
@@ -175,6 +196,23 @@ def _trust(reader: TableReader) -> TrustFiles:
     if files.secret_key_file is not None and files.allowed_clients is None:
         raise reader.error("allowed_clients", "the public keys of those who may connect", "nothing")
     return files
+
+
+def _http(reader: TableReader) -> HttpConfig:
+    listen = reader.text("listen")
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) >= 1 << 16:
+        raise reader.error("listen", "host and port, such as 127.0.0.1:7480", repr(listen))
+    config = HttpConfig(
+        host=host.removeprefix("[").removesuffix("]"),
+        port=int(port),
+        tls_cert=reader.optional_path("tls_cert_file"),
+        tls_key=reader.optional_path("tls_key_file"),
+        origins=reader.texts("cors"),
+        timeout_s=reader.number("timeout_s", 0.0) or None,
+    )
+    reader.done()
+    return config
 
 
 def _file_or_folder(reader: TableReader, key: str) -> str | None:

@@ -23,15 +23,15 @@ class ServedEngine:
         files = config.trust
         self._trust = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
         make_room()
-        self._engine = Engine(config.data_dir, settings=config.settings)
+        self.engine = Engine(config.data_dir, settings=config.settings)
         try:
             life = secrets.token_hex(8) if config.data_dir is None else life_of(config.data_dir)
-            self._service = Service(self._engine, config.settings, life=lambda: life)
+            self._service = Service(self.engine, config.settings, life=lambda: life)
             try:
                 self._socket = ClientSocket(
                     config.listen_clients,
                     self._service.handlers,
-                    self._engine._ingest_handler(),
+                    self.engine._ingest_handler(),
                     trust=self._trust.read(),
                     quick=self._service.quick,
                     failed=self._fail,
@@ -40,7 +40,7 @@ class ServedEngine:
                 self._service.close()
                 raise
         except BaseException:
-            self._engine.close()
+            self.engine.close()
             raise
         self.address = self._socket.address
         self.listens: Mapping[str, str] = {"clients": self.address}
@@ -64,4 +64,4 @@ class ServedEngine:
         """End clients' sessions, close the socket and the engine; may be called again."""
         self._service.close()
         self._socket.close()
-        self._engine.close()
+        self.engine.close()

@@ -44,7 +44,8 @@ class HttpServer:
     Raises SettingsError (an address that is taken or not ours, not loopback without tokens, files of TLS or tokens)."""
 
     def __init__(self, engine: Engine, settings: HttpSettings) -> None:
-        doors = _doors_of(settings)
+        self._tokens = None if settings.tokens_file is None else _Tokens(settings.tokens_file)
+        doors = _doors_of(settings, self._tokens)
         bounds = settings.bounds
         self._workers = Workers(bounds.threads, bounds.per_client_max, bounds.waiting_max)
         self._feeds = Feeds(bounds.feed)
@@ -95,6 +96,11 @@ class HttpServer:
         self.close()
         raise SettingsError(f"{self.address}: the server does not start: {self._failure}")
 
+    def reload_trust(self) -> None:
+        """Read the file of tokens again. Raises SettingsError (one that will not do: the old ones stay)."""
+        if self._tokens is not None:
+            self._tokens.read()
+
     def close(self) -> None:
         """End all connections, those with windows as well; may be called again."""
         if self._loop is not None and not self._ended.is_set():
@@ -109,19 +115,30 @@ class HttpServer:
             self._bound.close()
 
 
-def _doors_of(settings: HttpSettings) -> Doors:
+class _Tokens:
+    """The tokens of a file, as they were when it was read last. Raises SettingsError."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self.read()
+
+    def read(self) -> None:
+        self._gate = Trust(tokens_file=self._file).read()
+
+    def admit(self, token: object) -> bool:
+        return self._gate.admits(token)
+
+
+def _doors_of(settings: HttpSettings, tokens: _Tokens | None) -> Doors:
     is_loopback = settings.host == "localhost" or _is_loopback(settings.host)
-    if not is_loopback and settings.tokens_file is None:
+    if not is_loopback and tokens is None:
         raise SettingsError(
             f"host = {settings.host!r} is not loopback: whoever reaches it could read and change all. Give a file with "
             "tokens that clients have to name (--tokens FILE), or listen on 127.0.0.1"
         )
-    gate = None if settings.tokens_file is None else Trust(tokens_file=settings.tokens_file).read()
-    return Doors(
-        None if gate is None else gate.admits,
-        _LOOPBACK if is_loopback and gate is None else None,
-        settings.origins,
-    )
+    if tokens is not None:
+        return Doors(tokens.admit, None, settings.origins)
+    return Doors(None, _LOOPBACK, settings.origins)
 
 
 def _is_loopback(host: str) -> bool:

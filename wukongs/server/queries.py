@@ -66,7 +66,8 @@ async def queries(request: Request) -> Response:
         return JSONResponse(await face.workers.do(request, lambda: [_described(one) for one in face.engine.queries()]))
     text, options = await _text_of(request, face, (*_OPTIONS,))
     query = await face.workers.do(request, partial(face.engine.register, text, **options))
-    face.feeds.of(query, is_owner=True)
+    if not hasattr(query, "node"):
+        face.feeds.of(query, is_owner=True)
     told = await face.workers.do(request, partial(_described, query))
     place = f"{request.base_url}queries/{quote(query.name, '')}"
     return JSONResponse(told, 201, headers={"Location": place})
@@ -129,6 +130,14 @@ async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
     return query
 
 
+def _here(query: RegisteredQuery) -> RegisteredQuery:
+    """Return a query if it runs here. Raises Refused (another node of the cluster runs it, and has its windows)."""
+    node = getattr(query, "node", None)
+    if node is not None:
+        raise Refused(421, f"query {query.name} runs at node {node}, which has its windows: ask that node for them")
+    return query
+
+
 async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Return the text of a query and what is given beside it. Raises Refused."""
     bytes_max = face.bounds.body_bytes_max
@@ -174,7 +183,7 @@ async def windows(request: Request) -> Response:
     media = choose(accept, (EVENTS, POLL, ARROW)) if accept not in (None, "*/*") else POLL
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {EVENTS.types[0]}, {POLL.types[0]} or {ARROW.types[0]}")
-    feed = face.feeds.of(await _named(request, face))
+    feed = face.feeds.of(_here(await _named(request, face)))
     wish = _wish(request, feed)
     if media is EVENTS:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -279,7 +288,7 @@ async def live(socket: WebSocket) -> None:
     message, and what is no window in a text."""
     face = face_of(socket)
     try:
-        feed = face.feeds.of(await _named(socket, face))
+        feed = face.feeds.of(_here(await _named(socket, face)))
         wish = _wish(socket, feed)
     except (Refused, WukongsError) as error:
         await socket.accept()

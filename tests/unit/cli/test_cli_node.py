@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -66,6 +68,35 @@ def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, sta
         assert process.returncode == status
     with wukongs.Engine(tmp_path / "db") as engine:
         assert engine.query("ASK { ?s ?p ?o }")
+
+
+def test_a_node_serves_http_if_its_file_says_so(tmp_path: Path) -> None:
+    """Its tokens are those of other clients, and are read again with them."""
+    tokens, file = tmp_path / "tokens", tmp_path / "node.toml"
+    tokens.write_text("an-old-token-of-many-letters\n")
+    more = '[http]\nlisten = "127.0.0.1:0"\n[trust]\ntokens_file = "tokens"\n'
+    file.write_text(f'[[node]]\nclients = "tcp://127.0.0.1:*"\n{more}')
+
+    def status_of(address: str, token: str) -> int:
+        request = Request(address + "/sparql?query=ASK%7B%7D", headers={"Authorization": f"Bearer {token}"})
+        try:
+            with urlopen(request, timeout=30) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+
+    with running("node", "--config", str(file), lines=3) as (process, (_, _, told)):
+        assert told.startswith("http: http://127.0.0.1:")
+        address = told.removeprefix("http: ")
+        assert [status_of(address, token) for token in ("an-old-token-of-many-letters", "x")] == [200, 401]
+        tokens.write_text("a-new-token-of-many-letters\n")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        process.stderr.readline()
+        assert status_of(address, "an-old-token-of-many-letters") == 401
+        assert status_of(address, "a-new-token-of-many-letters") == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wukongs.cluster.node_config import MemberConfig, NodeConfig, TrustFiles, load_node_config
+from wukongs.cluster.node_config import HttpConfig, MemberConfig, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import SettingsError
 from wukongs.settings import Settings
 from wukongs.wire.sharding import SPLIT_PREDICATES
@@ -61,6 +61,12 @@ def test_all_keys(tmp_path: Path) -> None:
     allowed_nodes = "allowed"
     allowed_clients = "allowed"
     tokens_file = "secret"
+    [http]
+    listen = "[::1]:7480"
+    tls_cert_file = "secret"
+    tls_key_file = "secret"
+    cors = ["https://example.org"]
+    timeout_s = 5
     """
     first = MemberConfig(clients="tcp://10.0.0.1:7411", peers="tcp://10.0.0.1:7511", public_key=KEY)
     second = MemberConfig(clients="tcp://10.0.0.2:7411", peers="tcp://10.0.0.2:7511", public_key=KEY)
@@ -81,6 +87,14 @@ def test_all_keys(tmp_path: Path) -> None:
             allowed_nodes=str(tmp_path / "allowed"),
             allowed_clients=str(tmp_path / "allowed"),
             tokens_file=str(tmp_path / "secret"),
+        ),
+        http=HttpConfig(
+            host="::1",
+            port=7480,
+            tls_cert=str(tmp_path / "secret"),
+            tls_key=str(tmp_path / "secret"),
+            origins=("https://example.org",),
+            timeout_s=5.0,
         ),
     )
     assert config.me == first
@@ -133,6 +147,10 @@ def test_defaults(tmp_path: Path) -> None:
             "trust.allowed_nodes: expected the nodes' public keys, found nothing",
         ),
         (ONE + '[trust]\ntoken_file = "node.toml"', "line 4, trust.token_file: expected one of the keys"),
+        (ONE + "[http]\n", "http.listen: expected a text, found nothing"),
+        (ONE + '[http]\nlisten = "7480"', "line 4, http.listen: expected host and port, such as 127.0.0.1:7480"),
+        (ONE + '[http]\nlisten = "h:70000"', "line 4, http.listen: expected host and port"),
+        (ONE + '[http]\nlisten = "h:1"\nport = 1', "line 5, http.port: expected one of the keys"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:

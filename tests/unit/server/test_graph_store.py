@@ -185,7 +185,9 @@ def test_put_is_one_snapshot(filled: Client) -> None:
     seen: Counter[tuple[int, int]] = Counter()
 
     def read() -> None:
-        while not is_over.is_set():
+        is_last = False
+        while not is_last:
+            is_last = is_over.is_set()
             answer = filled.store("GET", G, accept=N_TRIPLES)
             seen[answer.status, answer.text.count("\n")] += 1
 
