@@ -58,10 +58,16 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             Route("/queries", queries.queries, methods=["GET", "POST"]),
             Route("/queries/{rest:path}", _Named("/queries/", _OF_QUERY), methods=_METHODS),
             WebSocketRoute("/queries/{rest:path}", _live),
+            Route("/metrics", _metrics),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
         ],
-        middleware=[*_across(doors.origins), Middleware(_Door, doors=doors), Middleware(_Packed)],
+        middleware=[
+            Middleware(face.metrics.counting),
+            *_across(doors.origins),
+            Middleware(_Door, doors=doors),
+            Middleware(_Packed),
+        ],
         exception_handlers={
             Refused: _problem,
             WukongsError: _problem,
@@ -201,6 +207,12 @@ def _token_of(request: HTTPConnection) -> str | None:
 
 async def _healthz(request: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
+
+
+async def _metrics(request: Request) -> Response:
+    face = face_of(request)
+    body, content_type = await face.workers.do(request, lambda: face.metrics.written(request))
+    return Response(body, media_type=content_type)
 
 
 async def _readyz(request: Request) -> Response:

@@ -8,6 +8,7 @@ from starlette.requests import HTTPConnection
 
 from wukongs.engine import Engine
 from wukongs.server.feeds import FeedBounds, Feeds
+from wukongs.server.metrics import Metrics
 from wukongs.server.requests import Workers
 
 
@@ -37,6 +38,7 @@ class Face:
     bounds: Bounds
     workers: Workers
     feeds: Feeds
+    metrics: Metrics
 
 
 def face_of(request: HTTPConnection) -> Face:

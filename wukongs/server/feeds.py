@@ -105,6 +105,7 @@ class Feed:
         """Nothing more comes here: the query has ended, or, with is_cut, the server ends."""
         self.is_cut = False
         self.wants_changes = False
+        self.subscriber_count = 0
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
         self._events: deque[Event] = deque()
         self._first = 0
@@ -176,6 +177,10 @@ class Feed:
         self._changed = asyncio.Event()
 
     @property
+    def kept_count(self) -> int:
+        return len(self._events)
+
+    @property
     def newest(self) -> int | None:
         """The id of the last event, None if there is none yet."""
         return self._events[-1].id if self._events else self._lost_to
@@ -183,6 +188,14 @@ class Feed:
     async def events(self, after: int | None, timeout_s: float | None = None) -> AsyncGenerator[Event | None, None]:
         """Iterate over the events behind an id (None: over all that are kept) until the query ends; None each time that
         timeout_s passes without one."""
+        self.subscriber_count += 1
+        try:
+            async for event in self._events_after(after, timeout_s):
+                yield event
+        finally:
+            self.subscriber_count -= 1
+
+    async def _events_after(self, after: int | None, timeout_s: float | None) -> AsyncGenerator[Event | None, None]:
         place = self._first
         while place < self._first + len(self._events) and after is not None and self._at(place).id <= after:
             place += 1
@@ -254,6 +267,10 @@ class Feeds:
             feed.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def subscriber_count(self) -> int:
+        return sum(feed.subscriber_count for feed in list(self._feeds.values()))
+
     def counts(self) -> Mapping[str, int]:
         """Return how many windows are kept, by query."""
-        return {name: len(feed._events) for name, feed in self._feeds.items()}
+        return {name: feed.kept_count for name, feed in list(self._feeds.items())}

@@ -17,6 +17,7 @@ from wukongs.errors import SettingsError
 from wukongs.server.app import Doors, make_app
 from wukongs.server.face import Bounds, Face
 from wukongs.server.feeds import Feeds
+from wukongs.server.metrics import Metrics
 from wukongs.server.requests import Workers
 from wukongs.wire.trust import Trust
 
@@ -55,7 +56,7 @@ class HttpServer:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.address = f"http{'s' if certificates else ''}://{host}:{self.port}"
         config = uvicorn.Config(
-            make_app(Face(engine, bounds, self._workers, self._feeds), doors),
+            make_app(Face(engine, bounds, self._workers, self._feeds, Metrics(engine, self._feeds)), doors),
             ws="websockets-sansio",
             lifespan="off",
             log_config=None,

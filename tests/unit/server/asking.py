@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,13 +122,6 @@ class Client:
         path = "/store" if graph is None else "/store?default" if graph == "" else f"/store?graph={quote(graph, '')}"
         kind = None if body is None else content_type
         return self.ask(method, path, body=body, content_type=kind, accept=accept, headers=headers)
-
-    def raw(self, sent: bytes) -> bytes:
-        """Send bytes as they are; return all that comes until the server closes the connection."""
-        with socket.create_connection((self.host, self.port), timeout=30) as connection:
-            connection.sendall(sent)
-            connection.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: connection.recv(1 << 16), b""))
 
 
 @contextmanager
