@@ -29,6 +29,7 @@ from wukongs.errors import WukongsError
 from wukongs.server import queries, streams
 from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
+from wukongs.server.media import takes_gzip
 from wukongs.server.requests import ClientGone, Refused, problem
 from wukongs.server.sparql import SNAPSHOT, sparql
 
@@ -151,6 +152,11 @@ class _Packed(GZipMiddleware):
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__(app, _GZIP_MIN_BYTES, _GZIP_LEVEL)
+        self._plain = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        takes = scope["type"] == "http" and takes_gzip(HTTPConnection(scope).headers.get("accept-encoding", ""))
+        await (super().__call__ if takes else self._plain)(scope, receive, send)
 
 
 class _Door:

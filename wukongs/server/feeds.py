@@ -196,20 +196,20 @@ class Feed:
             self.subscriber_count -= 1
 
     async def _events_after(self, after: int | None, timeout_s: float | None) -> AsyncGenerator[Event | None, None]:
-        place = self._first
-        while place < self._first + len(self._events) and after is not None and self._at(place).id <= after:
-            place += 1
+        place, last = self._first, after
         if self._lost_to is not None and after is not None and after < self._lost_to:
             yield self._lost(after)
-        last = after
         while True:
             if place < self._first:
-                yield self._lost(last)
+                if last is None or self._lost_to is None or last < self._lost_to:
+                    yield self._lost(last)
                 place = self._first
             if place < self._first + len(self._events):
                 event = self._at(place)
-                place, last = place + 1, event.id
-                yield event
+                place += 1
+                if last is None or event.id > last:
+                    last = event.id
+                    yield event
             elif self.is_ended:
                 return
             else:

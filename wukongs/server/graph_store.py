@@ -10,7 +10,8 @@ import re
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
@@ -25,6 +26,7 @@ from wukongs.server.face import Face, address_of, face_of
 from wukongs.server.media import (
     DATASETS,
     DOCUMENTS,
+    JSON_LD,
     N_QUADS,
     N_TRIPLES,
     NOTATION3,
@@ -34,6 +36,7 @@ from wukongs.server.media import (
     Media,
     base_type,
     choose,
+    is_utf8,
     named,
     written,
 )
@@ -41,6 +44,8 @@ from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, se
 from wukongs.server.sparql import SNAPSHOT, answer
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_MARK = b"\xef\xbb\xbf"
+"""How a text in UTF-8 may begin."""
 _ONE = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }"
 _NAMED = "CONSTRUCT { ?s ?p ?o } WHERE { GRAPH ?g { ?s ?p ?o } }"
 
@@ -96,8 +101,8 @@ async def _all(request: Request, face: Face) -> Response:
 
 
 def _dataset_chunks(engine: Engine, media: Media, at: int, timeout_s: float | None) -> Iterator[bytes]:
-    for graph in (None, *engine.graph_names()):
-        name = None if graph is None else graph if graph.startswith("_:") else f"<{graph}>"
+    named_then = engine.query("SELECT ?g { GRAPH ?g {} }", timeout_s=timeout_s, at=at).texts()
+    for name in (None, *sorted(str(graph) for (graph,) in named_then)):
         text, bindings = (_ONE, {}) if name is None else (_NAMED, {"g": name})
         result = engine.query(text, bindings, timeout_s=timeout_s, at=at)
         if not len(result):
@@ -126,33 +131,35 @@ def _no_graph(graph: str) -> Refused:
 
 async def _put(request: Request, face: Face, graph: str | None) -> Response:
     is_there = await _is_there(request, face, graph)
-    async with _document(request, face) as (path, media):
-        if media in (TRIG, N_QUADS):
-            raise Refused(415, f"Content-Type {media.types[0]}: expected the triples of one graph")
-        base = graph or address_of(request)
+    async with _document(request, face, is_one=True) as document:
         target, into = ("DEFAULT", "") if graph is None else (f"GRAPH <{graph}>", f" INTO GRAPH <{graph}>")
-        try:
-            based = await face.workers.do(request, partial(_with_base, path, media, base))
-            text = f"DROP SILENT {target} ; LOAD <{based.as_uri()}>{into}"
-            sn = await face.workers.do(request, partial(face.engine.update, text))
-        except DataError as error:
-            raise _of_body(error, path) from None
+
+        def replace() -> int:
+            with document.named_in_errors():
+                based = document.with_base(graph or address_of(request))
+                return face.engine.update(f"DROP SILENT {target} ; LOAD <{based.as_uri()}>{into}")
+
+        sn = await face.workers.do(request, replace)
     return Response(status_code=204 if is_there else 201, headers={SNAPSHOT: str(sn)})
 
 
 async def _post(request: Request, face: Face, graph: str | None, *, is_all: bool) -> Response:
     """Add to a graph; or to all of them what quads say. Triples without a graph make a new one."""
-    async with _document(request, face) as (path, media):
+    async with _document(request, face, is_one=not is_all) as document:
         location = None
-        if is_all and media not in (TRIG, N_QUADS):
+        if is_all and document.media not in (TRIG, N_QUADS):
             graph = f"urn:uuid:{uuid.uuid4()}"
             location = f"{address_of(request)}?graph={graph}"
         is_there = location is None and (is_all or await _is_there(request, face, graph))
-        load = partial(face.engine.load, path, graph, base=graph or address_of(request), format=media.name, strict=True)
-        try:
-            sn = await face.workers.do(request, load)
-        except DataError as error:
-            raise _of_body(error, path) from None
+        base = location or graph or address_of(request)
+
+        def add() -> int:
+            with document.named_in_errors():
+                if document.media in (JSON_LD, RDF_XML):  # of one graph, and with lines in errors
+                    return face.engine.load(document.with_base(base), graph, strict=True)
+                return face.engine.load(document.path, graph, base=base, format=document.media.name, strict=True)
+
+        sn = await face.workers.do(request, add)
     headers = {SNAPSHOT: str(sn)} | ({} if location is None else {"Location": location})
     return Response(status_code=204 if is_there else 201, headers=headers)
 
@@ -174,45 +181,89 @@ async def _is_there(request: Request, face: Face, graph: str | None) -> bool:
 
 
 @asynccontextmanager
-async def _document(request: Request, face: Face) -> AsyncIterator[tuple[Path, Media]]:
-    """Keep the body in a file until the block ends; give its path and format. Raises Refused (of no known type, too
-    long)."""
+async def _document(request: Request, face: Face, *, is_one: bool) -> AsyncIterator[Document]:
+    """Keep the body in a file until the block ends. is_one: it is to be one graph. Raises Refused (of no known type, of
+    several graphs, too long)."""
     content_type = request.headers.get("content-type", "")
     media = named(base_type(content_type), DOCUMENTS)
-    if media is None:
-        kinds = ", ".join(one.types[0] for one in DOCUMENTS)
-        raise Refused(415, f"Content-Type {content_type!r}: expected one of {kinds}")
+    expected = [one for one in DOCUMENTS if not is_one or one not in DATASETS]
+    if media not in expected or not is_utf8(content_type):
+        kinds = ", ".join(one.types[0] for one in expected)
+        raise Refused(415, f"Content-Type {content_type!r}: expected one of {kinds}, in UTF-8")
     with tempfile.TemporaryDirectory(prefix="wukongs-") as folder:
         path = Path(folder) / f"body.{media.name}"
         with path.open("wb") as file:
             async for part in chunks_of(request, face.bounds.document_bytes_max):
                 file.write(part)
-        yield path, media
+        yield Document(path, media)
 
 
-def _with_base(path: Path, media: Media, base: str) -> Path:
-    """Return a file with the same triples for LOAD, which would resolve relative IRIs by the name of the file."""
-    based = path.with_stem("based")
-    if media is N_TRIPLES:
-        return path
-    if media in (TURTLE, NOTATION3):
-        with path.open("rb") as source, based.open("wb") as target:
-            target.write(f"@base <{base}> . ".encode())
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A body in a file of its own."""
+
+    path: Path
+    media: Media
+
+    @property
+    def _based(self) -> Path:
+        return self.path.with_name(f"based.{'ttl' if self.media in (TURTLE, NOTATION3) else 'nt'}")
+
+    def with_base(self, base: str) -> Path:
+        """Return a file with the same triples for LOAD, which would resolve relative IRIs by the name of the file.
+
+        Raises DataError (JSON-LD or RDF/XML that is malformed, JSON-LD of several graphs)."""
+        if self.media is N_TRIPLES:
+            return self.path
+        if self.media not in (TURTLE, NOTATION3):
+            return self._converted(base)
+        with self.path.open("rb") as source, self._based.open("wb") as target:
+            mark = source.read(len(_MARK))
+            target.write(f"@base <{base}> .\n".encode() + mark.removeprefix(_MARK))
             copyfileobj(source, target)
-        return based
-    import pyoxigraph
+        return self._based.rename(self._based.with_suffix(f".{self.media.name}"))
 
-    form = pyoxigraph.RdfFormat.RDF_XML if media is RDF_XML else pyoxigraph.RdfFormat.JSON_LD
-    based = based.with_suffix(".nt")
-    try:
-        triples = pyoxigraph.parse(path=path, format=form, base_iri=base)
-        pyoxigraph.serialize(triples, based, pyoxigraph.RdfFormat.N_TRIPLES)
-    except (SyntaxError, ValueError) as error:
-        raise DataError(f"expected {media.types[0]}: {error}", str(path), getattr(error, "lineno", None) or 0) from None
-    return based
+    def _converted(self, base: str) -> Path:
+        import pyoxigraph
 
+        form = pyoxigraph.RdfFormat.RDF_XML if self.media is RDF_XML else pyoxigraph.RdfFormat.JSON_LD
 
-def _of_body(error: DataError, path: Path) -> DataError:
-    """Return an error in a document without the name of the file that nobody knows."""
-    message = str(error.message).replace(path.as_uri(), "the body").replace(str(path), "the body")
-    return DataError(message, "the body" if error.file else "", error.line)
+        def triples() -> Iterator[pyoxigraph.Triple]:
+            for quad in pyoxigraph.parse(path=self.path, format=form, base_iri=base):
+                if quad.graph_name != pyoxigraph.DefaultGraph():
+                    raise DataError(
+                        f"expected the triples of one graph, found the graph {quad.graph_name}", str(self.path)
+                    )
+                yield quad.triple
+
+        try:
+            pyoxigraph.serialize(triples(), self._based, pyoxigraph.RdfFormat.N_TRIPLES)
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None) or (self._line_of_xml() if self.media is RDF_XML else 0)
+            told = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise DataError(f"expected {self.media.types[0]}: {told}", str(self.path), line) from None
+        return self._based
+
+    def _line_of_xml(self) -> int:
+        """Return the line at which this is no XML any more, 0 if it is."""
+        from xml.parsers import expat
+
+        with self.path.open("rb") as file:
+            try:
+                expat.ParserCreate().ParseFile(file)
+            except expat.ExpatError as error:
+                return error.lineno
+        return 0
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Let errors speak of the body, in place of a file that nobody knows and the line that was put before it."""
+        try:
+            yield
+        except DataError as error:
+            is_based, line = self._based.name.partition(".")[0] in error.file, error.line
+            line -= is_based and self.media in (TURTLE, NOTATION3)
+            message = str(error.message)
+            for path in self.path.parent.iterdir():
+                message = message.replace(path.as_uri(), "the body").replace(str(path), "the body")
+            raise DataError(message, "the body" if error.file else "", line) from None

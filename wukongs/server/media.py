@@ -54,7 +54,7 @@ def choose(accept: str | None, offered: Sequence[Media]) -> Media | None:
     if accept is None or not accept.strip():
         return offered[0]
     ranges = list(_ranges(accept))
-    rated = [(max(_quality(ranges, kind) for kind in media.types), media) for media in offered]
+    rated = [(_quality(ranges, media), media) for media in offered]
     best = max(quality for quality, _ in rated)
     return next(media for quality, media in rated if quality == best) if best > 0 else None
 
@@ -78,8 +78,8 @@ def is_utf8(content_type: str) -> bool:
     return found is None or found[1].lower() in ("utf-8", "utf8", "us-ascii")
 
 
-def _ranges(accept: str) -> Iterator[tuple[str, float]]:
-    """Read an Accept header: media ranges with their quality; what is malformed is passed over."""
+def _ranges(accept: str, *, slash: bool = True) -> Iterator[tuple[str, float]]:
+    """Read an Accept header: names (with slash: media ranges) with their quality; what is malformed is passed over."""
     for part in accept.split(","):
         name, *parameters = (one.strip().lower() for one in part.split(";"))
         qualities = [one[2:] for one in parameters if one.startswith("q=")]
@@ -87,17 +87,25 @@ def _ranges(accept: str) -> Iterator[tuple[str, float]]:
             quality = float(qualities[0]) if qualities else 1.0
         except ValueError:
             continue
-        if "/" in name and 0 <= quality <= 1:
+        if ("/" in name or not slash) and 0 <= quality <= 1:
             yield name, quality
 
 
-def _quality(ranges: Sequence[tuple[str, float]], kind: str) -> float:
-    """Return how much a media type is liked: the range that fits it best decides."""
-    for fitting in (kind, kind.partition("/")[0] + "/*", "*/*"):
+def _quality(ranges: Sequence[tuple[str, float]], media: Media) -> float:
+    """Return how much a format is liked: the range that fits its type best decides, or one of its other names."""
+    liked = 0.0
+    for fitting in (media.types[0], media.types[0].partition("/")[0] + "/*", "*/*"):
         found = [quality for name, quality in ranges if name == fitting]
         if found:
-            return max(found)
-    return 0.0
+            liked = max(found)
+            break
+    return max([liked, *(quality for name, quality in ranges if name in media.types[1:])])
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    """Whether an Accept-Encoding header lets an answer be packed."""
+    liked = dict(_ranges(accept_encoding, slash=False))
+    return liked.get("gzip", liked.get("*", 0.0)) > 0
 
 
 def written(result: Result, media: Media) -> Iterator[bytes]:

@@ -50,6 +50,8 @@ _STATUS: Mapping[type[BaseException], int] = {
     StorageError: 507,
 }
 """Errors of the engine that are not 400, the status of what is wrong in the request itself."""
+PART_BYTES = 1 << 16
+"""An answer is written in parts of this size, or a little more."""
 _PLACE = ("line", "column", "expected", "found", "suggestion", "excerpt", "feature", "advice", "file")
 """Fields of errors that say where, and what was expected."""
 Fields: TypeAlias = ImmutableMultiDict[str, str]
@@ -165,26 +167,37 @@ async def chunks_of(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise Refused(415, f"Content-Encoding {encoding!r}: expected gzip or none", {"Accept-Encoding": "gzip"})
-    unpacker = None if encoding == "identity" else zlib.decompressobj(31)
+    unpacker = None if encoding == "identity" else _Unpacker()
     length = 0
     async for packed in request.stream():
-        parts: Iterator[bytes] = iter((packed,)) if unpacker is None else _unpacked(unpacker, packed, bytes_max)
-        for part in parts:
+        for part in (packed,) if unpacker is None else unpacker.unpack(packed):
             length += len(part)
             if length > bytes_max:
                 raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
             yield part
-    if unpacker is not None and not unpacker.eof:
-        raise Refused(400, "the body ends in the middle of its gzip data: send it again")
+    if unpacker is not None:
+        unpacker.end()
 
 
-def _unpacked(unpacker: Any, packed: bytes, bytes_max: int) -> Iterator[bytes]:
-    try:
+class _Unpacker:
+    """Unpacks gzip, of one part or several behind each other (RFC 1952, 2.2). Raises Refused (it is malformed)."""
+
+    def __init__(self) -> None:
+        self._part = zlib.decompressobj(31)
+
+    def unpack(self, packed: bytes) -> Iterator[bytes]:
         while packed:
-            yield unpacker.decompress(packed, min(bytes_max + 1, 1 << 20))
-            packed = unpacker.unconsumed_tail
-    except zlib.error as error:
-        raise Refused(400, f"the body is no gzip, as its Content-Encoding says: {error}") from None
+            if self._part.eof:
+                self._part = zlib.decompressobj(31)
+            try:
+                yield self._part.decompress(packed, 1 << 20)
+            except zlib.error as error:
+                raise Refused(400, f"the body is no gzip, as its Content-Encoding says: {error}") from None
+            packed = self._part.unused_data if self._part.eof else self._part.unconsumed_tail
+
+    def end(self) -> None:
+        if not self._part.eof:
+            raise Refused(400, "the body ends in the middle of its gzip data: send it again")
 
 
 async def body_of(request: Request, bytes_max: int) -> bytes:
@@ -265,20 +278,31 @@ class Workers:
     async def stream(
         self, request: Request, chunks: Iterator[bytes], media_type: str, headers: Mapping[str, str]
     ) -> Response:
-        """Answer with chunks, each made in a thread when the client has taken those before. The first two are made at
-        once: an error in them is told, and what is short goes in one piece."""
-        first = await self.do(request, lambda: [next(chunks, b""), next(chunks, None)])
-        if first[1] is None:
-            return Response(first[0], headers=dict(headers), media_type=media_type)
+        """Answer with chunks, made in a thread as the client takes them: some at a time, the first ones at once. So an
+        error in them is told, and an answer that is short goes in one piece."""
+        some = partial(_some_of, chunks)
+        first = await self.do(request, some)
+        if len(first) < PART_BYTES:
+            return Response(first, headers=dict(headers), media_type=media_type)
 
         async def body() -> AsyncIterator[bytes]:
-            yield first[0] or b""
-            part = first[1]
-            while part is not None:
+            part = first
+            while part:
                 yield part
-                part = await self.do(request, partial(next, chunks, None))
+                part = await self.do(request, some)
 
         return StreamingResponse(body(), headers=dict(headers), media_type=media_type)
+
+
+def _some_of(chunks: Iterator[bytes]) -> bytes:
+    """Return the next chunks, joined: PART_BYTES at least, if there are so many."""
+    parts, length = list[bytes](), 0
+    for part in chunks:
+        parts.append(part)
+        length += len(part)
+        if length >= PART_BYTES:
+            break
+    return b"".join(parts)
 
 
 def _called_by(canceller: Canceller, work: Callable[[], Answer]) -> Answer:

@@ -7,10 +7,11 @@ Accept, `at` for an older snapshot. Unknown parameters are passed over: clients 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -86,7 +87,8 @@ async def _operation(request: Request, face: Face) -> Operation:
                     400,
                     f"a form with {'neither query nor' if query is None else 'query and'} update: expected one of them",
                 )
-            return Operation(query is None, (query if update is None else update) or "", form)
+            both = ImmutableMultiDict([*fields.multi_items(), *form.multi_items()])
+            return Operation(query is None, (query if update is None else update) or "", both)
         case "application/sparql-query":
             return Operation(False, await text_of(request, face.bounds.body_bytes_max), fields)
         case "application/sparql-update":
@@ -97,7 +99,7 @@ async def _operation(request: Request, face: Face) -> Operation:
 
 async def _query(request: Request, face: Face, operation: Operation) -> Response:
     fields, accept = operation.fields, request.headers.get("accept")
-    wished = named(one_of(fields, "format") or "", _OFFERED) or named(one_of(fields, "output") or "", _OFFERED)
+    wished = _wished(fields, _OFFERED)
     if wished is None and choose(accept, _OFFERED) is None:
         raise _not_acceptable(accept, _OFFERED)
     result = await face.workers.do(
@@ -120,7 +122,8 @@ async def answer(request: Request, face: Face, result: Result, wished: Media | N
     """Answer with a result, in the format that is wished, or that Accept prefers. Raises Refused (none of them)."""
     offered = GRAPHS if result.is_graph else ROWS
     accept = request.headers.get("accept")
-    media = wished if wished in offered else choose(accept, offered)
+    alike = (one for one in offered if wished is not None and {*one.types} & {*wished.types})
+    media = next(alike, None) or choose(accept, offered)
     if media is None:
         raise _not_acceptable(accept, offered)
     headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
@@ -143,8 +146,14 @@ async def _update(request: Request, face: Face, operation: Operation) -> Respons
     return Response(status_code=204, headers={SNAPSHOT: str(snapshot)})
 
 
+def _wished(fields: Fields, offered: Sequence[Media]) -> Media | None:
+    """Return the first format that the parameters name: some clients name it several times, in several ways."""
+    found = (named(name, offered) for key in ("format", "output") for name in fields.getlist(key))
+    return next((media for media in found if media is not None), None)
+
+
 def _not_acceptable(accept: str | None, offered: tuple[Media, ...]) -> Refused:
-    kinds = ", ".join(media.types[0] for media in offered)
+    kinds = ", ".join(dict.fromkeys(media.types[0] for media in offered))
     return Refused(406, f"Accept: {accept}: expected one of {kinds}")
 
 
@@ -167,7 +176,7 @@ _NAMES: Mapping[str, str] = {
 
 async def _describe(request: Request, face: Face, fields: Fields) -> Response:
     accept = request.headers.get("accept")
-    media = named(one_of(fields, "format") or "", _DESCRIBED) or choose(accept, _DESCRIBED) or TURTLE
+    media = _wished(fields, _DESCRIBED) or choose(accept, _DESCRIBED) or TURTLE
     graphs = await face.workers.do(request, face.engine.graph_names)
     text = description(address_of(request), graphs).encode()
     body = text if media is TURTLE else converted(text, media)

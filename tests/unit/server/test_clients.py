@@ -146,10 +146,8 @@ def test_curl_asks_with_a_query_that_is_too_long_for_an_address(curl: Curl) -> N
 
 # --- SPARQLWrapper ----------------------------------------------------------------------------------------------------
 
-TWICE = "SPARQLWrapper sends `format` twice for these, as a name and as a type; it is told to send it once (400)"
 METHODS = [(wrapper.GET, wrapper.URLENCODED), (wrapper.POST, wrapper.URLENCODED), (wrapper.POST, wrapper.POSTDIRECTLY)]
 in_each_way = pytest.mark.parametrize(("method", "how"), METHODS, ids=["get", "form", "direct"])
-twice = pytest.mark.xfail(strict=True, reason=TWICE)
 
 
 def wrapped(client: Client, text: str, method: str, how: str, kind: str | None = None) -> Any:
@@ -186,7 +184,6 @@ def test_sparqlwrapper_reads_csv(filled: Client, method: str, how: str) -> None:
     assert wrapped(filled, SUBJECTS, method, how, wrapper.CSV) == b"s\r\nhttp://ex/d\r\n"
 
 
-@twice
 @in_each_way
 def test_sparqlwrapper_reads_tsv(filled: Client, method: str, how: str) -> None:
     assert wrapped(filled, SUBJECTS, method, how, wrapper.TSV) == b"?s\n<http://ex/d>\n"
@@ -202,8 +199,8 @@ def test_sparqlwrapper_reads_tsv(filled: Client, method: str, how: str) -> None:
         wrapper.RDF,
         wrapper.TURTLE,
         wrapper.N3,
-        pytest.param(wrapper.RDFXML, marks=twice),
-        pytest.param(wrapper.JSONLD, marks=twice),
+        wrapper.RDFXML,
+        wrapper.JSONLD,
     ],
 )
 def test_sparqlwrapper_reads_graphs(filled: Client, method: str, how: str, text: str, kind: str | None) -> None:

@@ -215,7 +215,7 @@ def test_quads_are_not_put_in_one_graph(filled: Client, kind: str) -> None:
     for graph in ("", G1, G):
         answer = filled.store("PUT", graph, QUADS[kind], kind)
         assert answer.status == 415
-        assert "one graph" in answer.text
+        assert "expected one of text/turtle" in answer.text
     assert quads(filled) == before
 
 
@@ -251,10 +251,6 @@ def test_post_of_triples_without_a_graph_makes_a_new_one(filled: Client, kind: s
     assert len(quads(filled)) == 4
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the base is the urn:uuid: that was made up, by which <a> becomes <urn:a>: the same in all such graphs",
-)
 def test_relative_iris_of_a_new_graph_belong_to_it(client: Client) -> None:
     """RFC 3986 resolves relative paths by hierarchical IRIs only: the base had better be the Location."""
     client.store("POST", None, "<a> <http://ex/p> 1 .")
@@ -269,11 +265,9 @@ def test_post_of_quads_goes_where_they_say(filled: Client, kind: str) -> None:
     assert (len(triples(filled, "")), len(triples(filled, "http://ex/q1")), len(quads(filled))) == (2, 1, 6)
 
 
-OTHERS = "POST of quads to one graph, unlike PUT, is taken, and changes other graphs"
 NAMED_LD = '{"@id": "http://ex/q1", "@graph": [{"@id": "http://ex/b", "http://ex/p": 2}]}'
 
 
-@pytest.mark.xfail(strict=True, reason=OTHERS)
 @pytest.mark.parametrize("graph", ["", G1, G])
 @pytest.mark.parametrize(("kind", "body"), [*QUADS.items(), (JSON_LD, NAMED_LD)], ids=[*QUADS, JSON_LD])
 def test_post_to_one_graph_leaves_the_others(filled: Client, graph: str, kind: str, body: str) -> None:
@@ -284,7 +278,6 @@ def test_post_to_one_graph_leaves_the_others(filled: Client, graph: str, kind: s
     assert before <= after
 
 
-@pytest.mark.xfail(strict=True, reason="the triples go where JSON-LD says, and the new graph is told, but not there")
 def test_post_of_named_graphs_in_json_ld_makes_the_graph_that_it_tells(client: Client) -> None:
     answer = client.store("POST", None, NAMED_LD, JSON_LD)
     if "Location" in answer.headers:
@@ -361,11 +354,11 @@ SENT = [("PUT", ""), ("PUT", G1), ("PUT", G), ("POST", ""), ("POST", G1), ("POST
 
 @pytest.mark.parametrize(
     ("method", "graph", "kind"),
-    [(*sent, kind) for sent in SENT for kind in BAD if sent[0] == "POST" or kind not in QUADS],
+    [(*sent, kind) for sent in SENT for kind in BAD if sent == ("POST", None) or kind not in QUADS],
 )
 def test_a_malformed_body_changes_nothing(filled: Client, method: str, graph: str | None, kind: str) -> None:
     told = bad(filled, method, graph, kind, BAD[kind]).text
-    assert kind == RDF_XML or "line 2" in told, told
+    assert re.search("line [23]", told), told
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])
@@ -374,27 +367,15 @@ def test_a_malformed_body_is_told_as_json(filled: Client, method: str) -> None:
     assert (told["title"], told["status"], told["line"], told["file"]) == ("DataError", 400, 2, "the body")
 
 
-@pytest.mark.xfail(strict=True, reason="pyoxigraph does not say the line in RDF/XML")
 def test_the_line_is_told_in_rdf_xml(filled: Client) -> None:
     assert re.search("line [23]", bad(filled, "PUT", G1, RDF_XML, BAD[RDF_XML]).text)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="PUT tells the exception of pyoxigraph as it is, with the file's name at its end"
-)
 def test_no_name_of_a_file_is_told(filled: Client) -> None:
     assert "body.jsonld" not in bad(filled, "PUT", G1, JSON_LD, BAD[JSON_LD]).text
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(
-            "PUT", marks=pytest.mark.xfail(strict=True, reason="the @base set before it moves the first line")
-        ),
-        "POST",
-    ],
-)
+@pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_the_column_in_the_first_line_is_that_of_the_body(filled: Client, method: str) -> None:
     assert "line 1, column 9:" in bad(filled, method, G1, TURTLE, "<a> <b> .").text
 
@@ -406,9 +387,6 @@ def test_a_body_that_is_no_utf8(filled: Client, method: str, kind: str) -> None:
     bad(filled, method, G1, kind, body)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="charset is looked at in queries and updates only: 'ä' in Latin-1 would be misread"
-)
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_a_body_in_another_charset_is_refused(client: Client, method: str) -> None:
     body = '<http://ex/a> <http://ex/p> "Ã¤" .'.encode("latin-1")
@@ -432,16 +410,7 @@ def test_a_body_of_another_type_is_refused(filled: Client, method: str, kind: st
     assert JSON_LD in answer.text
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        pytest.param(
-            "PUT",
-            marks=pytest.mark.xfail(strict=True, reason="the @base set before it leaves the mark amid the text"),
-        ),
-        "POST",
-    ],
-)
+@pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_a_byte_order_mark_is_passed_over(client: Client, method: str) -> None:
     assert client.store(method, G, "\ufeff" + BODIES[TURTLE]).status == 201
 
@@ -460,7 +429,6 @@ def test_a_packed_body(client: Client, method: str) -> None:
     assert len(quads(client)) == 20_000
 
 
-@pytest.mark.xfail(strict=True, reason="only the first part of a gzip file is read; the rest is lost without a word")
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_a_body_packed_in_several_parts_is_read_to_its_end(client: Client, method: str) -> None:
     parts = (f"<http://ex/s{n}> <http://ex/p> <http://ex/o> .\n".encode() for n in range(3))
@@ -574,9 +542,6 @@ def test_trig_is_the_default_for_all_graphs(filled: Client) -> None:
     assert filled.store("GET", accept=f"{TRIG};q=0.1, {N_QUADS};q=0.2").kind == N_QUADS
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the names of graphs are those of now, not of the snapshot: dropped ones are missing"
-)
 def test_all_graphs_are_those_of_one_snapshot(engine: wukongs.Engine) -> None:
     """A graph goes between the choice of the snapshot and the first byte, as it may while others write."""
     at = engine.update(FILLED)
