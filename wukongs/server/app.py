@@ -20,7 +20,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -30,6 +30,7 @@ from wukongs.server import queries, streams
 from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
+from wukongs.server.openapi import described
 from wukongs.server.requests import ClientGone, Refused, problem
 from wukongs.server.sparql import SNAPSHOT, sparql
 
@@ -60,6 +61,7 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             Route("/queries/{rest:path}", _Named("/queries/", _OF_QUERY), methods=_METHODS),
             WebSocketRoute("/queries/{rest:path}", _live),
             Route("/metrics", _metrics),
+            Route("/openapi.json", _openapi),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
         ],
@@ -213,6 +215,10 @@ def _token_of(request: HTTPConnection) -> str | None:
 
 async def _healthz(request: Request) -> Response:
     return Response("ok\n", media_type="text/plain")
+
+
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(described(str(request.base_url).rstrip("/")))
 
 
 async def _metrics(request: Request) -> Response:

@@ -1,0 +1,185 @@
+"""The description of the paths for tools, by OpenAPI 3.1: /openapi.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from wukongs import __version__
+from wukongs.server.media import ARROW, DOCUMENTS, GRAPHS, ROWS
+
+_ROW_TYPES = [media.types[0] for media in ROWS]
+_GRAPH_TYPES = [media.types[0] for media in GRAPHS]
+_DOCUMENT_TYPES = [media.types[0] for media in DOCUMENTS]
+_JSON, _TEXT, _QUERY = "application/json", "text/plain", "application/sparql-query"
+_FORM = "application/x-www-form-urlencoded"
+_TEXTS: Mapping[str, tuple[str, str]] = {
+    "query": ("string", "the query; percent-encoded"),
+    "update": ("string", "the update; percent-encoded"),
+    "default-graph-uri": ("array", "IRIs, in the place of FROM"),
+    "named-graph-uri": ("array", "IRIs, in the place of FROM NAMED"),
+    "using-graph-uri": ("array", "IRIs, as USING of each operation"),
+    "using-named-graph-uri": ("array", "IRIs, as USING NAMED of each operation"),
+    "timeout": ("number", "seconds"),
+    "at": ("integer", "a snapshot number"),
+    "format": ("string", "json, xml, csv, tsv, arrow, table, ttl, nt, rdf, jsonld, trig or nq"),
+    "graph": ("string", "the IRI of a graph"),
+    "default": ("boolean", "the default graph"),
+    "advance_ms": ("integer", "then nothing at or before this time comes any more"),
+    "after": ("string", "the id of the last window that the client has, or now"),
+    "changes": ("boolean", "windows are told as the rows that have come and gone"),
+    "analyze": ("boolean", "run it, and show rows and times"),
+    "base": ("string", "the IRI that relative ones are resolved by"),
+    "output": ("string", "rstream, istream or dstream"),
+}
+
+
+class Call(NamedTuple):
+    """One method of one path. takes: media types of its body; answers: by status, what it means, and media types."""
+
+    summary: str
+    parameters: Sequence[str] = ()
+    takes: Sequence[str] = ()
+    answers: Mapping[int, tuple[str, Sequence[str]]] = {204: ("done", ())}
+
+
+_RESULT = {200: ("the result; the header Wukongs-Snapshot has the snapshot", [*_ROW_TYPES, *_GRAPH_TYPES])}
+_GRAPH = {200: ("the graph", _GRAPH_TYPES), 404: ("there is no such graph", [_TEXT])}
+_MADE = {201: ("the graph was made", ()), 204: ("it was there", ())}
+_DATASET = ("default-graph-uri", "named-graph-uri", "timeout", "at", "format")
+_WINDOWS = {
+    200: ("windows: events, or those that have come", ["text/event-stream", _JSON, ARROW.types[0]]),
+    204: ("Arrow: no window in time", ()),
+    421: ("another node runs the query", [_TEXT]),
+}
+CALLS: Mapping[str, Mapping[str, Call]] = {
+    "/sparql": {
+        "get": Call("answer a query, or without one describe the service", ("query", *_DATASET), (), _RESULT),
+        "post": Call(
+            "answer a query, or apply an update",
+            (*_DATASET, "using-graph-uri", "using-named-graph-uri"),
+            (_FORM, _QUERY, "application/sparql-update"),
+            {**_RESULT, 204: ("the update was applied; the header Wukongs-Snapshot has its snapshot", ())},
+        ),
+    },
+    "/store": {
+        "get": Call("a graph, or all graphs", ("graph", "default", "timeout"), (), _GRAPH),
+        "put": Call("replace a graph at one snapshot", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
+        "post": Call("add to a graph, or make a new one", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
+        "delete": Call("delete a graph", ("graph", "default")),
+    },
+    "/streams": {
+        "get": Call("all streams with their counts", answers={200: ("streams", [_JSON])}),
+        "post": Call("declare a stream", (), (_JSON,), {201: ("declared", [_JSON]), 200: ("it was", [_JSON])}),
+    },
+    "/streams/{name}": {
+        "get": Call("a stream with its counts", answers={200: ("the stream", [_JSON])}),
+        "post": Call(
+            "push tuples, and let the stream advance",
+            ("advance_ms", "timeout"),
+            (_TEXT, "application/n-triples", "application/n-quads", _JSON, ARROW.types[0]),
+            {200: ("how many were pushed", [_JSON])},
+        ),
+        "delete": Call("drop a stream"),
+    },
+    "/streams/{name}/close": {"post": Call("end a stream: nothing more comes")},
+    "/queries": {
+        "get": Call("all registered queries", answers={200: ("queries", [_JSON])}),
+        "post": Call("register a query", ("base", "output"), (_QUERY, _JSON, _FORM), {201: ("registered", [_JSON])}),
+    },
+    "/queries/{name}": {
+        "get": Call("a query with its counts", answers={200: ("the query", [_JSON])}),
+        "put": Call("replace its text", ("base", "output"), (_QUERY, _JSON, _FORM), {200: ("replaced", [_JSON])}),
+        "delete": Call("close a query"),
+    },
+    "/queries/{name}/windows": {
+        "get": Call("its windows, as they come", ("after", "changes", "timeout", "format"), (), _WINDOWS)
+    },
+    "/queries/{name}/why": {"get": Call("what it waits for", answers={200: ("in words", [_TEXT])})},
+    "/queries/{name}/explain": {"get": Call("its plan", ("analyze",), (), {200: ("the plan", [_TEXT])})},
+    "/queries/{name}/pause": {"post": Call("pause a query")},
+    "/queries/{name}/resume": {"post": Call("let it go on")},
+    "/metrics": {"get": Call("metrics for Prometheus", answers={200: ("metrics", [_TEXT])})},
+    "/healthz": {"get": Call("whether the process serves", answers={200: ("it does", [_TEXT])})},
+    "/readyz": {"get": Call("whether the engine answers", answers={200: ("it does", [_JSON])})},
+    "/openapi.json": {"get": Call("this description", answers={200: ("the description", [_JSON])})},
+}
+
+
+def described(address: str) -> dict[str, Any]:
+    """Return the description. address: of the server."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "wukongs",
+            "version": __version__,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": address}],
+        "paths": {
+            path: {method: _operation(path, method, call) for method, call in calls.items()}
+            for path, calls in CALLS.items()
+        },
+        "components": {
+            "schemas": {"Problem": _PROBLEM},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+            },
+        },
+        "security": [{}, {"bearer": []}, {"basic": []}],
+    }
+
+
+_PROBLEM = {
+    "type": "object",
+    "required": ["title", "status", "detail"],
+    "properties": {
+        "title": {"type": "string", "description": "the class of the error"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "what is wrong, where, and what next"},
+        "line": {"type": "integer"},
+        "column": {"type": "integer"},
+        "expected": {"type": "string"},
+        "found": {"type": "string"},
+        "suggestion": {"type": "string"},
+        "excerpt": {"type": "string", "description": "the line, underlined"},
+        "outcome": {"enum": ["partly applied", "not known"], "description": "of a change; left out: not applied"},
+    },
+}
+
+
+def _operation(path: str, method: str, call: Call) -> dict[str, Any]:
+    words = [word for word in path.replace("{name}", "one").replace(".", "/").split("/") if word]
+    told: dict[str, Any] = {"summary": call.summary, "operationId": "_".join([method, *words])}
+    parameters = [_parameter(name) for name in call.parameters]
+    if "{name}" in path:
+        what = "the IRI of the stream" if path.startswith("/streams") else "the name of the query"
+        schema = {"type": "string"}
+        parameters.insert(0, {"name": "name", "in": "path", "required": True, "description": what, "schema": schema})
+    if parameters:
+        told["parameters"] = parameters
+    if call.takes:
+        told["requestBody"] = {"content": {kind: {} for kind in call.takes}}
+    told["responses"] = {
+        **{str(status): _answer(*answer) for status, answer in call.answers.items()},
+        "default": {
+            "description": "an error",
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}, _TEXT: {}},
+        },
+    }
+    return told
+
+
+def _parameter(name: str) -> dict[str, Any]:
+    kind, told = _TEXTS[name]
+    schema: dict[str, Any] = {"type": kind, "items": {"type": "string"}} if kind == "array" else {"type": kind}
+    return {"name": name, "in": "query", "description": told, "schema": schema}
+
+
+def _answer(told: str, kinds: Sequence[str]) -> dict[str, Any]:
+    return (
+        {"description": told, "content": {kind: {} for kind in dict.fromkeys(kinds)}}
+        if kinds
+        else {"description": told}
+    )
