@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka faults faults-pipeline faults-cluster fuzz sim model soak-cluster
+.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo 'make test-ci     run the slow tests and more examples, the kernels un-jitted, and lint (SEED=n repeats a run)'
 	@echo 'make test-all    run everything, with five times the examples (an hour or two; SEED=n repeats a run)'
 	@echo 'make test-kafka  run the tests of the Kafka source on a real broker, whose jars it fetches once (needs Java)'
+	@echo 'make test-face   run clients of others against the HTTP server (Comunica needs Node.js with npm)'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
@@ -82,6 +83,10 @@ test-all: $(READY)
 # `make test` tries the same on the mock cluster of the client library.
 test-kafka: $(READY)
 	@WUKONGS_KAFKA=real $(PY) -m pytest tests/kafka
+
+# Clients of others against the HTTP server: unchanged ones from PyPI and npm, which skip where they cannot be fetched.
+test-face: $(READY)
+	@WUKONGS_TIER=ci $(PY) -m pytest tests/npm tests/unit/server/test_clients.py
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
