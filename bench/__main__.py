@@ -24,6 +24,7 @@ BENCHMARKS = (
     "one-node",
     "nodes-soak",
     "pipeline",
+    "http",
     "all",
 )
 
@@ -146,6 +147,10 @@ def run(
         from wukongs.bench.pipeline.run import main as run_pipeline
 
         return run_pipeline(report, quick, only)
+    if name == "http":
+        from wukongs.bench.http.run import main as run_http
+
+        return run_http(report, quick)
     if name == "store":
         from wukongs.bench.store.run import main as run_store
 

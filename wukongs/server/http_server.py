@@ -152,7 +152,8 @@ def _is_loopback(host: str) -> bool:
 def _bound(host: str, port: int) -> socket.socket:
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        bound = socket.socket(kind, socket.SOCK_STREAM)
+        # With this protocol, not 0: else asyncio leaves TCP_NODELAY unset, and short answers wait 40 ms for the client.
+        bound = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, OverflowError) as error:
         raise SettingsError(f"host = {host!r}, port = {port}: {error}") from None
     try:
