@@ -32,6 +32,8 @@ FETCHED_MAX = 64
 """Windows that are read at a time."""
 THREADS = 4
 
+_DATA = b"\ndata: "
+_SENT = b"id: %d\nevent: %b\ndata: %b\n\n"
 Row = tuple[str | None, ...]
 
 
@@ -46,18 +48,35 @@ class FeedBounds:
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
     """A window, windows that were lost, or an error in the place of one. id: of the query's firings the last one that
-    it stands for, in milliseconds; text: JSON on one line; window: what was read, if it is one; changes: what has come
-    and gone since the window before, as JSON on one line, None where that is not known."""
+    it stands for, in milliseconds; sent: as a server-sent event, with its JSON on one line; window: what was read, if
+    it is one; changes: what has come and gone since the window before, None where that is not known."""
 
-    kind: Literal["window", "gap", "error"]
+    kind: Literal["window", "gap", "error", "changes"]
     id: int
-    text: bytes
+    sent: bytes
     window: WindowResult | None = None
-    changes: bytes | None = None
+    changes: Event | None = None
+
+    @staticmethod
+    def of(
+        kind: Literal["window", "gap", "error", "changes"],
+        id: int,
+        text: str,
+        window: WindowResult | None = None,
+        changes: Event | None = None,
+    ) -> Event:
+        """text: JSON on one line."""
+        return Event(kind, id, _SENT % (id, kind.encode(), text.encode()), window, changes)
+
+    @property
+    def text(self) -> bytes:
+        """Its JSON."""
+        return self.sent[self.sent.index(_DATA) + len(_DATA) : -2]
 
     @property
     def size_bytes(self) -> int:
-        return len(self.text) + len(self.changes or b"") + (0 if self.window is None else self.window.size_bytes)
+        changes = 0 if self.changes is None else len(self.changes.sent)
+        return len(self.sent) + changes + (0 if self.window is None else self.window.size_bytes)
 
 
 def window_json(window: WindowResult) -> str:
@@ -114,7 +133,7 @@ class Feed:
         self._lost_to: int | None = None
         """The id of the last event that is not kept any more."""
         self._before: Counter[Row] | None = None
-        self._arrived, self._changed = asyncio.Event(), asyncio.Event()
+        self._arrived, self._changed = asyncio.Event(), asyncio.get_running_loop().create_future()
         self._reading = asyncio.ensure_future(self._read(asyncio.get_running_loop()))
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -153,14 +172,15 @@ class Feed:
             changes = None
             if self.wants_changes:
                 rows, before = Counter(item.texts()), self._before
-                changes = None if before is None else changes_json(item, rows - before, before - rows).encode()
                 self._before = rows
-            return Event("window", end_ms, window_json(item).encode(), item, changes)
+                if before is not None:
+                    changes = Event.of("changes", end_ms, changes_json(item, rows - before, before - rows))
+            return Event.of("window", end_ms, window_json(item), item, changes)
         told = details_of(item)
         if isinstance(item, GapError):
             told |= {"query": item.query, "from_ms": item.from_ms, "to_ms": item.to_ms, "count": item.count}
-            return Event("gap", item.to_ms, json.dumps(told).encode())
-        return Event("error", end_ms, json.dumps({**told, "end_ms": end_ms}).encode())
+            return Event.of("gap", item.to_ms, json.dumps(told))
+        return Event.of("error", end_ms, json.dumps({**told, "end_ms": end_ms}))
 
     def _add(self, event: Event) -> None:
         self._events.append(event)
@@ -173,8 +193,9 @@ class Feed:
             self._lost_to = gone.id
 
     def _tell(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        """Wake all who wait. They share a future: nothing is made for each."""
+        self._changed.set_result(None)
+        self._changed = self._changed.get_loop().create_future()
 
     @property
     def kept_count(self) -> int:
@@ -213,9 +234,8 @@ class Feed:
             elif self.is_ended:
                 return
             else:
-                try:
-                    await asyncio.wait_for(self._changed.wait(), timeout_s)
-                except TimeoutError:
+                come, _ = await asyncio.wait((self._changed,), timeout=timeout_s)
+                if not come:
                     yield None
 
     def _at(self, number: int) -> Event:
@@ -230,7 +250,7 @@ class Feed:
             "after_ms": after,
             "to_ms": self._lost_to,
         }
-        return Event("gap", self._lost_to, json.dumps(told).encode())
+        return Event.of("gap", self._lost_to, json.dumps(told))
 
     def end(self) -> None:
         """Have all who read it come to its end, though its query goes on."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import uvicorn
+import uvloop
 
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError
@@ -78,7 +79,8 @@ class HttpServer:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(self._serve())
         except BaseException as error:
             self._failure = error
         finally:

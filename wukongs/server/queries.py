@@ -218,7 +218,7 @@ async def _server_sent(feed: Feed, wish: Wish) -> AsyncIterator[bytes]:
         if event is None:
             yield b": \n\n"
         else:
-            yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.id, *telling.of(event))
+            yield telling.of(event).sent
     if not feed.is_cut:  # else whoever reads it is to come again
         yield b"event: end\ndata: {}\n\n"
 
@@ -229,17 +229,17 @@ class Telling:
     def __init__(self, wish: Wish) -> None:
         self._changes, self._has_before = wish.changes, wish.goes_on
 
-    def of(self, event: Event) -> tuple[bytes, bytes]:
-        """Return the kind of an event and its text."""
+    def of(self, event: Event) -> Event:
+        """Return what is told: the event itself, or the changes."""
         is_change = self._changes and self._has_before and event.changes is not None
         if event.kind != "error":  # what comes behind a gap has nothing before it
             self._has_before = event.kind == "window"
-        return (b"changes", event.changes or b"") if is_change else (event.kind.encode(), event.text)
+        return event.changes if is_change and event.changes is not None else event
 
     def message(self, event: Event) -> bytes:
         """Return an event as a JSON object."""
-        kind, text = self.of(event)
-        return b'{"event": "%s", "id": %d, "data": %s}' % (kind, event.id, text)
+        told = self.of(event)
+        return b'{"event": "%b", "id": %d, "data": %b}' % (told.kind.encode(), told.id, told.text)
 
 
 async def _polled(feed: Feed, wish: Wish, timeout_s: float, count_max: int) -> list[Event]:

@@ -64,7 +64,7 @@ def test_counts_of_the_engine(busy: Client) -> None:
 def test_few_paths_and_methods_are_told_apart(client: Client) -> None:
     for path in ("/a", "/b/c", "/queries/x/y/z/why", "/streams/one", "/streams/two"):
         client.ask("GET", path)
-    client.ask("BREW", "/a")
+    client.ask("PATCH", "/a")
     told = {labels for name, labels in samples(client) if name == "wukongs_http_requests_total"}
     assert {(dict(one)["path"], dict(one)["method"]) for one in told} == {
         ("other", "GET"),
