@@ -9,21 +9,25 @@ from starlette.requests import HTTPConnection
 from wukongs.engine import Engine
 from wukongs.server.feeds import FeedBounds, Feeds
 from wukongs.server.metrics import Metrics
-from wukongs.server.requests import Workers
+from wukongs.server.requests import HeldBytes, Workers
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """body_bytes_max: of a query, an update, tuples; document_bytes_max: of a document that is loaded; timeout_max_s:
-    of a query or update (None: the settings of the engine); threads: that call the engine; per_client_max, waiting_max:
-    requests at the same time, of one client and of all."""
+    """body_bytes_max: of a query, an update, tuples; bodies_bytes_max: of all that are held; document_bytes_max: of a
+    document that is loaded; timeout_max_s: of a query or update (None: the settings of the engine); threads: that call
+    the engine; per_client_max, waiting_max: requests at the same time, of one client and of all; connections_max: that
+    are open; header_s: how long one may take until a request is told."""
 
     body_bytes_max: int = 64 << 20
+    bodies_bytes_max: int = 512 << 20
     document_bytes_max: int = 4 << 30
     timeout_max_s: float | None = None
     threads: int = 16
     per_client_max: int = 64
     waiting_max: int = 1024
+    connections_max: int = 8192
+    header_s: float = 10.0
     feed: FeedBounds = field(default_factory=FeedBounds)
 
     def timeout_s(self, asked_s: float | None) -> float | None:
@@ -39,6 +43,7 @@ class Face:
     workers: Workers
     feeds: Feeds
     metrics: Metrics
+    held: HeldBytes
 
 
 def face_of(request: HTTPConnection) -> Face:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from wukongs.query.output.serialize import serialize
 from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.server.requests import details_of
 
+log = logging.getLogger("wukongs")
 FETCHED_MAX = 64
 """Windows that are read at a time."""
 THREADS = 4
@@ -125,6 +127,8 @@ class Feed:
         self.is_cut = False
         self.wants_changes = False
         self.subscriber_count = 0
+        self.has_read = asyncio.Event()
+        """The windows that waited when it began are here."""
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
         self._events: deque[Event] = deque()
         self._first = 0
@@ -148,6 +152,7 @@ class Feed:
                 events = await loop.run_in_executor(self._threads, self._fetched)
                 for event in events:
                     self._add(event)
+                self.has_read.set()
                 if events:
                     self._tell()
                 elif self._cursor.is_ended():
@@ -157,6 +162,7 @@ class Feed:
         finally:
             self._cursor.log.unlisten(listener)
             self.is_ended = True
+            self.has_read.set()
             self._tell()
 
     def _fetched(self) -> list[Event]:
@@ -164,7 +170,12 @@ class Feed:
         events = list[Event]()
         while len(events) < FETCHED_MAX and (taken := self._cursor.fetch(0)) is not None:
             self._cursor.confirm(taken)
-            events.append(self._event(taken.end_ms, taken.item))
+            try:
+                events.append(self._event(taken.end_ms, taken.item))
+            except Exception as error:  # the windows behind it come all the same
+                log.exception("query %s: the window ending at %d ms cannot be written", self.query.name, taken.end_ms)
+                told = {**details_of(error), "end_ms": taken.end_ms}
+                events.append(Event.of("error", taken.end_ms, json.dumps(told)))
         return events
 
     def _event(self, end_ms: int, item: WindowResult | WukongsError) -> Event:

@@ -6,6 +6,7 @@ here, so a connection that breaks has changed nothing.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tempfile
 import uuid
@@ -194,7 +195,7 @@ async def _document(request: Request, face: Face, *, is_one: bool) -> AsyncItera
         path = Path(folder) / f"body.{media.name}"
         with path.open("wb") as file:
             async for part in chunks_of(request, face.bounds.document_bytes_max):
-                file.write(part)
+                await asyncio.to_thread(file.write, part)
         yield Document(path, media)
 
 

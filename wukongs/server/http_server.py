@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import socket
 import ssl
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -16,13 +18,17 @@ import uvloop
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError
 from wukongs.server.app import Doors, make_app
+from wukongs.server.connections import bounded, most_connections
 from wukongs.server.face import Bounds, Face
 from wukongs.server.feeds import Feeds
 from wukongs.server.metrics import Metrics
-from wukongs.server.requests import Workers
+from wukongs.server.requests import HeldBytes, Workers
 from wukongs.wire.trust import Trust
 
-STARTS_S, CLOSES_S = 10.0, 5
+log = logging.getLogger("wukongs")
+logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+"""Errors of requests are logged where they are answered; that clients send nonsense or leave is no error."""
+STARTS_S, CLOSES_S, LEAVES_S = 10.0, 5, 0.5
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -56,8 +62,11 @@ class HttpServer:
         self.port: int = bound.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.address = f"http{'s' if certificates else ''}://{host}:{self.port}"
+        metrics, held = Metrics(engine, self._feeds), HeldBytes(bounds.bodies_bytes_max)
+        face = Face(engine, bounds, self._workers, self._feeds, metrics, held)
         config = uvicorn.Config(
-            make_app(Face(engine, bounds, self._workers, self._feeds, Metrics(engine, self._feeds)), doors),
+            make_app(face, doors),
+            http=bounded(most_connections(bounds.connections_max), bounds.header_s),
             ws="websockets-sansio",
             lifespan="off",
             log_config=None,
@@ -88,7 +97,21 @@ class HttpServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_pass_over)
         await self._server.serve(sockets=[self._bound])
+
+    def _leave(self) -> None:
+        """Begin to end, in the event loop: what runs is cancelled, and who reads is let go."""
+        self._feeds.close()
+        self._workers.cancel()
+        self._server.should_exit = True
+        assert self._loop is not None, "it runs"
+        self._loop.call_later(LEAVES_S, self._cut)
+
+    def _cut(self) -> None:
+        for connection in list(self._server.server_state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
 
     def _wait_for_start(self) -> None:
         for _ in range(int(STARTS_S / 0.01)):
@@ -108,7 +131,7 @@ class HttpServer:
         """End all connections, those with windows as well; may be called again."""
         if self._loop is not None and not self._ended.is_set():
             with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._feeds.close)
+                self._loop.call_soon_threadsafe(self._leave)
         self._server.should_exit = True
         self._ended.wait(CLOSES_S + 1)
         self._server.force_exit = True
@@ -141,7 +164,12 @@ def _doors_of(settings: HttpSettings, tokens: _Tokens | None) -> Doors:
         )
     if tokens is not None:
         return Doors(tokens.admit, None, settings.origins)
-    return Doors(None, _LOOPBACK, settings.origins)
+    return Doors(None, {*_LOOPBACK, settings.host}, settings.origins)
+
+
+def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Note what a client has made go wrong in a connection: only that one ends."""
+    log.debug("http: %s", context.get("message"), exc_info=context.get("exception"))
 
 
 def _is_loopback(host: str) -> bool:

@@ -30,6 +30,7 @@ from wukongs.server.requests import (
     checked,
     details_of,
     form_fields,
+    form_of,
     integer_of,
     json_of,
     one_of,
@@ -151,7 +152,7 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
             given = {name: checked(name, told[name], *_OPTIONS[name]) for name in options if told.get(name) is not None}
             return checked("text", told.get("text"), str, "the text of a query"), given
         case "application/x-www-form-urlencoded":
-            form = form_fields(await text_of(request, bytes_max))
+            form = await form_of(request, bytes_max)
             text = one_of(form, "query")
             if text is None:
                 raise Refused(400, "a form without query: expected the text of a query in it")
@@ -180,11 +181,12 @@ class Wish(NamedTuple):
 async def windows(request: Request) -> Response:
     """Answer with the windows of a query: as events, or those that have come, once some have."""
     face, fields, accept = face_of(request), query_fields(request), request.headers.get("accept")
-    media = choose(accept, (EVENTS, POLL, ARROW)) if accept not in (None, "*/*") else POLL
+    wants_events = EVENTS.types[0] in (accept or "")  # else */* would be endless
+    media = choose(accept, (EVENTS, POLL, ARROW) if wants_events else (POLL, ARROW))
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {EVENTS.types[0]}, {POLL.types[0]} or {ARROW.types[0]}")
     feed = face.feeds.of(_here(await _named(request, face)))
-    wish = _wish(request, feed)
+    wish = await _wish(request, feed)
     if media is EVENTS:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(_server_sent(feed, wish), headers=headers, media_type=EVENTS.types[0])
@@ -199,9 +201,11 @@ async def windows(request: Request) -> Response:
     return Response(head[:-1] + b', "events": [' + told + b"]}\n", media_type="application/json")
 
 
-def _wish(request: HTTPConnection, feed: Feed) -> Wish:
+async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
     fields = form_fields(request.scope["query_string"].decode("latin-1"))
     given = request.headers.get("last-event-id") or one_of(fields, "after")
+    if given == "now":
+        await feed.has_read.wait()
     changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
     if changes:
         feed.wants_changes = True
@@ -289,7 +293,7 @@ async def live(socket: WebSocket) -> None:
     face = face_of(socket)
     try:
         feed = face.feeds.of(_here(await _named(socket, face)))
-        wish = _wish(socket, feed)
+        wish = await _wish(socket, feed)
     except (Refused, WukongsError) as error:
         await socket.accept()
         await socket.send_text(json.dumps({"event": "refused", "data": details_of(error)}))

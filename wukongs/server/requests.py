@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import ImmutableMultiDict
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 
 from wukongs.errors import (
@@ -50,6 +51,10 @@ _STATUS: Mapping[type[BaseException], int] = {
     StorageError: 507,
 }
 """Errors of the engine that are not 400, the status of what is wrong in the request itself."""
+PAUSE_S, SLOWEST_BYTES_PER_S = 20.0, 1024
+"""A body may pause for so long, and may not be slower than this."""
+LIGHT_BYTES = 1 << 16
+"""A longer text is not read in the event loop."""
 PART_BYTES = 1 << 16
 """An answer is written in parts of this size, or a little more."""
 _PLACE = ("line", "column", "expected", "found", "suggestion", "excerpt", "feature", "advice", "file")
@@ -107,7 +112,7 @@ def problem(request: Request, error: BaseException) -> Response:
     if "json" in request.headers.get("accept", ""):
         return Response(json.dumps(told) + "\n", told["status"], headers=headers, media_type="application/problem+json")
     text = "\n".join(filter(None, (f"{told['title']}: {told['detail']}", told.get("excerpt")))) + "\n"
-    return Response(text, told["status"], headers=headers, media_type="text/plain")
+    return Response(text.encode(errors="replace"), told["status"], headers=headers, media_type="text/plain")
 
 
 # --- parameters and bodies --------------------------------------------------------------------------------------------
@@ -168,15 +173,31 @@ async def chunks_of(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
     if encoding not in ("identity", "gzip", "x-gzip"):
         raise Refused(415, f"Content-Encoding {encoding!r}: expected gzip or none", {"Accept-Encoding": "gzip"})
     unpacker = None if encoding == "identity" else _Unpacker()
-    length = 0
-    async for packed in request.stream():
-        for part in (packed,) if unpacker is None else unpacker.unpack(packed):
+    length, packed_length, began_s = 0, 0, time.monotonic()
+    coming = request.stream()
+    while True:
+        try:
+            packed = await asyncio.wait_for(anext(coming), PAUSE_S)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            packed = None
+        packed_length += len(packed or b"")
+        if packed is None or time.monotonic() - began_s > PAUSE_S + packed_length / SLOWEST_BYTES_PER_S:
+            raise Refused(408, "the body comes too slowly: send it again", {"Connection": "close"})
+        parts = iter((packed,)) if unpacker is None else unpacker.unpack(packed)
+        while (part := await _next_of(parts, is_long=unpacker is not None)) is not None:
             length += len(part)
             if length > bytes_max:
                 raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
             yield part
     if unpacker is not None:
         unpacker.end()
+
+
+async def _next_of(parts: Iterator[bytes], *, is_long: bool) -> bytes | None:
+    """Return the next part, None behind the last; in a thread if it takes long."""
+    return await asyncio.to_thread(next, parts, None) if is_long else next(parts, None)
 
 
 class _Unpacker:
@@ -205,7 +226,31 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
     with suppress(ValueError):
         if int(request.headers.get("content-length", "0")) > bytes_max:
             raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
-    return b"".join([part async for part in chunks_of(request, bytes_max)])
+    held: HeldBytes = request.app.state.face.held
+    parts = list[bytes]()
+    async for part in chunks_of(request, bytes_max):
+        held.add(request, len(part))
+        parts.append(part)
+    return b"".join(parts)
+
+
+class HeldBytes:
+    """The bytes of all bodies that are in memory: those of a request until it is answered."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held = 0
+
+    def add(self, request: Request, size: int) -> None:
+        """Raises Refused (there are too many)."""
+        if self._held + size > self._bytes_max:
+            raise Refused(503, "the bodies of all requests take too much memory: try again later")
+        self._held += size
+        request.state.held = getattr(request.state, "held", 0) + size
+
+    def release(self, request: HTTPConnection) -> None:
+        """Note that a request is answered."""
+        self._held -= getattr(request.state, "held", 0)
 
 
 async def text_of(request: Request, bytes_max: int) -> str:
@@ -213,7 +258,7 @@ async def text_of(request: Request, bytes_max: int) -> str:
     if not is_utf8(content_type := request.headers.get("content-type", "")):
         raise Refused(415, f"Content-Type {content_type!r}: expected charset UTF-8")
     try:
-        return (await body_of(request, bytes_max)).decode()
+        return await _light_or_apart(bytes.decode, await body_of(request, bytes_max))
     except UnicodeDecodeError as error:
         raise Refused(
             400, f"the body: expected UTF-8, found byte {error.object[error.start]:#x} at {error.start}"
@@ -223,21 +268,48 @@ async def text_of(request: Request, bytes_max: int) -> str:
 async def json_of(request: Request, bytes_max: int) -> Any:
     """Return the body as JSON. Raises as text_of; Refused (no JSON: line and column)."""
     try:
-        return json.loads(await text_of(request, bytes_max))
+        return await _light_or_apart(loaded, await text_of(request, bytes_max))
     except (ValueError, RecursionError) as error:
         raise Refused(400, f"the body is no JSON: {error}") from None
+
+
+def loaded(text: str | bytes) -> Any:
+    """Return what is told in JSON. Raises ValueError (none, or half of a surrogate pair in it), RecursionError."""
+    told = json.loads(text)
+    escape = "\\ud" if isinstance(text, str) else b"\\ud"
+    if escape in text.lower():  # type: ignore[operator]
+        json.dumps(told, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+    return told
+
+
+async def _light_or_apart(function: Callable[[Any], Answer], given: Any) -> Answer:
+    """Call a function, in a thread if what it is given is large."""
+    return await asyncio.to_thread(function, given) if len(given) > LIGHT_BYTES else function(given)
+
+
+async def form_of(request: Request, bytes_max: int) -> Fields:
+    """Return the fields of a form that is the body. Raises as text_of."""
+    return await _light_or_apart(form_fields, await text_of(request, bytes_max))
 
 
 # --- work -------------------------------------------------------------------------------------------------------------
 
 
 class Workers:
-    """The threads that call the engine. per_client_max, waiting_max: as in face.Bounds."""
+    """The threads that call the engine. per_client_max, waiting_max: as in face.Bounds.
+
+    One client has half of the threads at most; what it asks for beyond that waits, and others go before."""
 
     def __init__(self, threads: int, per_client_max: int, waiting_max: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "wukongs-http")
+        self._threads, self._share = threads, max(1, threads // 2)
         self._per_client_max, self._waiting_max = per_client_max, waiting_max
         self._busy: Counter[str] = Counter()
+        """Requests of each client, those that wait as well."""
+        self._running: Counter[str] = Counter()
+        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+        self._cancellers: set[Canceller] = set()
+        self._is_ending = False
 
     async def do(self, request: Request, work: Callable[[], Answer], *, may_cancel: bool = False) -> Answer:
         """Call a function in a thread; return what it returns. may_cancel: the body has been read; if the client goes,
@@ -248,9 +320,19 @@ class Workers:
         if self._busy.total() >= self._waiting_max:
             raise Refused(503, f"{self._busy.total()} requests run or wait: try again later")
         self._busy[client] += 1
+        try:
+            await self._turn(client)
+        except BaseException:
+            _count_down(self._busy, client)
+            raise
+        if self._is_ending:
+            self._end(client)
+            raise Refused(503, "the server ends")
         canceller = Canceller()
+        self._cancellers.add(canceller)
         running = asyncio.wrap_future(self._pool.submit(_called_by, canceller, work))
-        running.add_done_callback(lambda _: self._leave(client))
+        running.add_done_callback(lambda _: self._cancellers.discard(canceller))
+        running.add_done_callback(lambda _: self._end(client))
         if not may_cancel:
             return await asyncio.shield(running)
         gone = asyncio.ensure_future(_until_gone(request))
@@ -267,10 +349,40 @@ class Workers:
         finally:
             gone.cancel()
 
-    def _leave(self, client: str) -> None:
-        self._busy[client] -= 1
-        if not self._busy[client]:
-            del self._busy[client]
+    async def _turn(self, client: str) -> None:
+        """Wait until a thread is free for this client."""
+        if self._running.total() < self._threads and self._running[client] < self._share:
+            self._running[client] += 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((client, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._give_back(client)
+            else:
+                self._waiting.remove((client, turn))
+            raise
+
+    def _end(self, client: str) -> None:
+        _count_down(self._busy, client)
+        self._give_back(client)
+
+    def _give_back(self, client: str) -> None:
+        _count_down(self._running, client)
+        for place, (other, turn) in enumerate(self._waiting):
+            if self._running[other] < self._share:
+                del self._waiting[place]
+                self._running[other] += 1
+                turn.set_result(None)
+                return
+
+    def cancel(self) -> None:
+        """End the queries and updates that run, and begin no others. Called in the event loop."""
+        self._is_ending = True
+        for canceller in list(self._cancellers):
+            canceller.cancel()
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -303,6 +415,12 @@ def _some_of(chunks: Iterator[bytes]) -> bytes:
         if length >= PART_BYTES:
             break
     return b"".join(parts)
+
+
+def _count_down(counts: Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
 
 
 def _called_by(canceller: Canceller, work: Callable[[], Answer]) -> Answer:

@@ -7,6 +7,7 @@ Accept, `at` for an older snapshot. Unknown parameters are passed over: clients 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wukongs.csparql.parser_update import parse_update
+from wukongs.csparql.updates import Load
+from wukongs.live.fetch import is_allowed
 from wukongs.query.output.results import Result
 from wukongs.server.face import Face, address_of, face_of
 from wukongs.server.media import (
@@ -36,19 +40,21 @@ from wukongs.server.requests import (
     Fields,
     Refused,
     body_of,
-    form_fields,
+    form_of,
     integer_of,
     one_of,
     query_fields,
     seconds_of,
     text_of,
 )
+from wukongs.settings import Settings
 
 SNAPSHOT = "Wukongs-Snapshot"
 """The header with the SN that a query has read, or that an update has made."""
 FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-query", "application/sparql-update"
 _OFFERED = (*ROWS, *GRAPHS)
 _DESCRIBED = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD)
+_LOAD = re.compile(r"\bLOAD\b", re.IGNORECASE)
 _FORMATS = "http://www.w3.org/ns/formats/"
 
 
@@ -80,7 +86,7 @@ async def _operation(request: Request, face: Face) -> Operation:
     content_type = request.headers.get("content-type", "")
     match base_type(content_type):
         case "application/x-www-form-urlencoded":
-            form = form_fields(await text_of(request, face.bounds.body_bytes_max))
+            form = await form_of(request, face.bounds.body_bytes_max)
             query, update = one_of(form, "query"), one_of(form, "update")
             if (query is None) == (update is None):
                 raise Refused(
@@ -131,19 +137,34 @@ async def answer(request: Request, face: Face, result: Result, wished: Media | N
 
 
 async def _update(request: Request, face: Face, operation: Operation) -> Response:
-    fields = operation.fields
-    snapshot = await face.workers.do(
-        request,
-        partial(
-            face.engine.update,
+    fields, base = operation.fields, address_of(request)
+    timeout_s = face.bounds.timeout_s(seconds_of(fields))
+
+    def update() -> int:
+        _check_loads(operation.text, base, face.engine.settings)
+        return face.engine.update(
             operation.text,
-            base=address_of(request),
-            timeout_s=face.bounds.timeout_s(seconds_of(fields)),
+            base=base,
+            timeout_s=timeout_s,
             default_graphs=fields.getlist("using-graph-uri"),
             named_graphs=fields.getlist("using-named-graph-uri"),
-        ),
-    )
+        )
+
+    snapshot = await face.workers.do(request, update)
     return Response(status_code=204, headers={SNAPSHOT: str(snapshot)})
+
+
+def _check_loads(text: str, base: str, settings: Settings) -> None:
+    """Raise Refused if an update loads a file of this machine, which is not for clients over HTTP."""
+    if _LOAD.search(text) is None:
+        return
+    for operation in parse_update(text, base).operations:
+        if isinstance(operation, Load) and not is_allowed(operation.document, settings.load_from):
+            raise Refused(
+                403,
+                f"LOAD <{operation.document}>: over HTTP only what the setting load_from allows is loaded; send the "
+                "document to /store",
+            )
 
 
 def _wished(fields: Fields, offered: Sequence[Media]) -> Media | None:

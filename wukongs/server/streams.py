@@ -7,6 +7,7 @@ machine.
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -18,11 +19,12 @@ from starlette.responses import JSONResponse, Response
 from wukongs.engine import Engine
 from wukongs.errors import DataError, StreamError
 from wukongs.live.declarations import stream_options
-from wukongs.live.stream import Stream
+from wukongs.live.lateness import COUNT
+from wukongs.live.stream import EXTRA_COLUMNS, Stream
 from wukongs.query.terms.names import graph_term
 from wukongs.server.face import face_of
 from wukongs.server.media import ARROW, base_type
-from wukongs.server.requests import Refused, body_of, checked, integer_of, json_of, query_fields, seconds_of
+from wukongs.server.requests import Refused, body_of, checked, integer_of, json_of, loaded, query_fields, seconds_of
 
 _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "batch_ms": (int, "milliseconds"),
@@ -31,7 +33,7 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "slice_bytes_max": (int, "bytes"),
     "index": (str, '"all" or "matching"'),
     "lateness_ms": (int, "milliseconds"),
-    "on_late": (str, '"count", or the path of a file on the server'),
+    "on_late": (str, '"count"'),
     "idle_timeout_ms": (int, "milliseconds"),
 }
 LINES = ("application/n-triples", "application/n-quads", "text/plain")
@@ -89,6 +91,8 @@ def _declaration(told: object) -> tuple[str, dict[str, Any]]:
     if unknown:
         raise Refused(400, f"{unknown[0]}: expected options {', '.join(('timing', *_OPTIONS))}")
     options = {name: checked(name, given[name], *_OPTIONS[name]) for name in _OPTIONS if given.get(name) is not None}
+    if options.get("on_late", COUNT) != COUNT:
+        raise Refused(400, 'on_late: expected "count": files of this machine are not for clients over HTTP')
     timing = given.get("timing", False)
     if not isinstance(timing, bool):
         timing = [
@@ -146,10 +150,12 @@ async def _push(request: Request, iri: str) -> Response:
     read = _reader_of(base_type(content_type), content_type) if body else lambda _: None
 
     def push() -> dict[str, Any]:
-        found, pushed = _known(face.engine, iri), read(body)
-        count = 0
+        found, pushed, count = _known(face.engine, iri), read(body), 0
         if pushed is not None:
-            count = found.push_arrow(pushed, timeout_s=timeout_s)
+            try:
+                count = found.push_arrow(pushed, timeout_s=timeout_s)
+            except ValueError as error:  # no UTF-8 in a column, most of all
+                raise DataError(f"expected terms as N-Triples write them: {error}", "the body") from None
         if advance_ms is not None:
             found.advance(advance_ms, timeout_s=timeout_s)
         return {"pushed": count}
@@ -208,7 +214,7 @@ def read_json(body: bytes) -> Any:
     import pyarrow
 
     try:
-        told = json.loads(body)
+        told = loaded(body)
     except (ValueError, RecursionError) as error:
         raise DataError(f"expected JSON: {error}", "the body") from None
     if not isinstance(told, list):
@@ -243,6 +249,49 @@ def read_arrow(body: bytes) -> Any:
     import pyarrow
 
     try:
-        return pyarrow.ipc.open_stream(body).read_all()
-    except (pyarrow.ArrowException, OSError) as error:
+        if any(map(_is_compressed, pyarrow.ipc.MessageReader.open_stream(body))):
+            raise DataError("expected Arrow that is not compressed; Content-Encoding: gzip is read", "the body")
+        table = pyarrow.ipc.open_stream(body).read_all()
+        table.validate(full=True)
+        kinds = dict(zip(table.column_names, table.schema.types, strict=True))
+    except (pyarrow.ArrowException, OSError, ValueError, struct.error) as error:
         raise DataError(f"expected an Arrow IPC stream: {error}", "the body") from None
+    for name, kind in kinds.items():
+        told = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+        is_text = pyarrow.types.is_string(told) or pyarrow.types.is_large_string(told)
+        if name in (*_COLUMNS, *EXTRA_COLUMNS) and not (
+            pyarrow.types.is_integer(kind) if name == _COLUMNS[-1] else is_text
+        ):
+            raise DataError(f"column {name!r}: expected strings, or integers for times, found {kind}", "the body")
+    return table
+
+
+def _is_compressed(message: Any) -> bool:
+    """Whether the buffers of an Arrow message are compressed: a few bytes of it could stand for gigabytes.
+
+    The metadata are a flatbuffer: Message(version, header type, header, ...), RecordBatch(length, nodes, buffers,
+    compression), DictionaryBatch(id, RecordBatch)."""
+    told = bytes(message.metadata)
+
+    def field(table: int, number: int) -> int | None:
+        """Return where a field of the table lies."""
+        vtable = table - struct.unpack_from("<i", told, table)[0]
+        place = 4 + 2 * number
+        if place >= struct.unpack_from("<H", told, vtable)[0]:
+            return None
+        at = int(struct.unpack_from("<H", told, vtable + place)[0])
+        return table + at if at else None
+
+    def table_at(place: int) -> int:
+        return place + int(struct.unpack_from("<I", told, place)[0])
+
+    header = field(table_at(0), 2)
+    if message.type not in ("record batch", "dictionary") or header is None:
+        return False
+    batch = table_at(header)
+    if message.type == "dictionary":
+        inner = field(batch, 1)
+        if inner is None:
+            return False
+        batch = table_at(inner)
+    return field(batch, 3) is not None

@@ -564,7 +564,7 @@ def test_an_empty_update_is_one(filled: Client) -> None:
     assert filled.update("").status == filled.form(("update", "")).status == 204
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_another_method_is_told_which_there_are(filled: Client, method: str) -> None:
     answer = filled.ask(method, "/sparql", {"query": "ASK {}"})
     assert answer.status == 405

@@ -14,7 +14,7 @@ from wukongs.store.encoder import canonical_term
 _STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")
 _PLAIN_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 """An IRI without escapes: it is its own canonical form."""
-_NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
+_NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`\ud800-\udfff]")
 
 
 def graph_term(name: str) -> Term:
