@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
 import threading
@@ -66,6 +67,14 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _collect_rarely() -> None:
+    """Let the garbage collector pass over what is loaded by now, and look through old objects much more rarely. Each
+    time it holds everything up for 200 ms, and finds little: objects are freed without it, but for a few cycles."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(2_000, 10, 1000)
+
+
 def main(argv: Sequence[str]) -> int:
     parser = make_parser()
     options = parser.parse_args(list(argv))
@@ -100,6 +109,7 @@ def main(argv: Sequence[str]) -> int:
             engine.load(file)
             print(f"loaded {file}", file=sys.stderr, flush=True)
         server = HttpServer(engine, settings)
+        _collect_rarely()
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, end)
