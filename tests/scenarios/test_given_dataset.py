@@ -14,7 +14,7 @@ DATA = """INSERT DATA {
     GRAPH <http://ex/i> { <http://ex/c> <http://ex/p> 3 } }"""
 ALL = "SELECT ?s { ?s ?p ?o } ORDER BY ?o"
 NAMED = "SELECT ?g ?s { GRAPH ?g { ?s ?p ?o } } ORDER BY ?o"
-G, H, I = "http://ex/g", "http://ex/h", "http://ex/i"
+G, H, LAST = "http://ex/g", "http://ex/h", "http://ex/i"
 
 
 def test_the_dataset_of_a_query(engine: wukongs.Engine) -> None:
@@ -23,14 +23,14 @@ def test_the_dataset_of_a_query(engine: wukongs.Engine) -> None:
     assert rows(engine.query(ALL, default_graphs=[G, H])) == [("a",), ("b",)]
     assert rows(engine.query(ALL, default_graphs=[f"<{H}>"], named_graphs=[G])) == [("b",)]
     assert rows(engine.query(NAMED, default_graphs=[G])) == []
-    assert rows(engine.query(NAMED, named_graphs=[G, I])) == [("g", "a"), ("i", "c")]
+    assert rows(engine.query(NAMED, named_graphs=[G, LAST])) == [("g", "a"), ("i", "c")]
     assert rows(engine.query(ALL, named_graphs=[G])) == [], "there is a dataset, whose default graph is empty"
     assert rows(engine.query(ALL)) == [("d",)], "the same text, without a dataset again"
 
 
 def test_it_takes_the_place_of_the_querys_own(engine: wukongs.Engine) -> None:
     engine.update(DATA)
-    text = f"SELECT ?s FROM <{I}> FROM NAMED <{I}> {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s ?p ?o }} }} }} ORDER BY ?o"
+    text = f"SELECT ?s FROM <{LAST}> FROM NAMED <{LAST}> {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s ?p ?o }} }} }} ORDER BY ?o"
     assert rows(engine.query(text)) == [("c",), ("c",)]
     assert rows(engine.query(text, default_graphs=[G])) == [("a",)]
     assert rows(engine.query(text, default_graphs=[G], bindings={"s": "<http://ex/a>"})) == [("a",)]
@@ -43,7 +43,7 @@ def test_the_dataset_of_an_update(engine: wukongs.Engine) -> None:
         f"{copy} ; INSERT DATA {{ GRAPH <http://ex/n> {{ <http://ex/e> <http://ex/p> 4 }} }}", default_graphs=[G]
     )
     assert rows(engine.query(ALL, default_graphs=["http://ex/n"])) == [("a",), ("e",)]
-    engine.update("DELETE { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }", named_graphs=[H, I])
+    engine.update("DELETE { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }", named_graphs=[H, LAST])
     assert rows(engine.query(NAMED)) == [("g", "a"), ("n", "a"), ("n", "e")]
 
 
