@@ -129,6 +129,13 @@ MUTANTS = (
         simulator="late_stories",
     ),
     Mutant(
+        "a node becomes IN by what another one said before it was",
+        "progress",
+        "max(held, control.member(other).came)",
+        "held",
+        first=212311,
+    ),
+    Mutant(
         "a leader forgets a node that was added",
         "log",
         "set(range(log.node_count) if log.applied is None else log.applied.nodes)",

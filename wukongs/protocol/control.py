@@ -93,8 +93,8 @@ class DeclaredStream:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """since: the index of the record that made it JOINING; held: the position of the one that made it HOLDING; left:
-    the last disk with which it gave its shards up, -1: none. is_removed: it takes no part any more."""
+    """since: the index of the record that made it JOINING; held, came: the positions of those that made it HOLDING and
+    IN; left: the last disk with which it gave its shards up, -1: none. is_removed: it takes no part any more."""
 
     disk: Int64
     role: Role
@@ -102,6 +102,7 @@ class Member:
     held: Position = BEGINNING
     left: Int64 = -1
     is_removed: bool = False
+    came: Position = BEGINNING
 
 
 TO_BE_ADDED = Member(0, Role.OUT)
@@ -449,7 +450,11 @@ def _with(control: Control, record: Record) -> Control:
         case Membership(node=node, disk=disk, role=role):
             old = control.members[node]
             since = index if role is Role.JOINING else old.since
-            member = Member(disk, role, since, control.position if role is Role.HOLDING else old.held, old.left)
+            held, came = (
+                control.position if role is now else before
+                for now, before in ((Role.HOLDING, old.held), (Role.IN, old.came))
+            )
+            member = Member(disk, role, since, held, old.left, came=came)
             return _with_homes(replace(control, members={**control.members, node: member}, view=index), control.queries)
         case Drain() | Drained():
             return _placed(control, record)

@@ -8,7 +8,8 @@ The stable VTS is the element-wise minimum over the reports of all nodes that ar
   k. A node that does not know k uses reports that do not require k, each made before its node held k. So a tick that it
   exposes without waiting lies at or below the VTS that each IN node had when it came to hold k, and at or below every
   later report. The joining node becomes IN when it has come as far as such reports of all IN nodes say
-  (`has_caught_up`).
+  (`has_caught_up`). Of a node that became IN after k, only reports that know of that count: what it said as HOLDING
+  bounds nothing that was exposed without waiting for it.
 * *A node that exposes a tick knows all records before it* (snapshots.py): a report is used only where the log is
   committed up to the position that it requires. Without a majority, an entry in flight holds ticks back; with no entry
   in flight, streams go on.
@@ -171,7 +172,9 @@ def has_caught_up(progress: Progress, control: Control, node: int, vts: Vts) -> 
     reports = [
         report
         for other in others
-        if (report := progress.latest.get(other)) and report.required >= held and _is_members(report, control)
+        if (report := progress.latest.get(other))
+        and report.required >= max(held, control.member(other).came)
+        and _is_members(report, control)
     ]
     return len(reports) == len(others) and all(
         vts.get(stream.key, 0) >= min((report.vts.get(stream.key, 0) for report in reports), default=0)
