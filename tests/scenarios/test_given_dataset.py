@@ -30,7 +30,8 @@ def test_the_dataset_of_a_query(engine: wukongs.Engine) -> None:
 
 def test_it_takes_the_place_of_the_querys_own(engine: wukongs.Engine) -> None:
     engine.update(DATA)
-    text = f"SELECT ?s FROM <{LAST}> FROM NAMED <{LAST}> {{ {{ ?s ?p ?o }} UNION {{ GRAPH ?g {{ ?s ?p ?o }} }} }} ORDER BY ?o"
+    where = "{ { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
+    text = f"SELECT ?s FROM <{LAST}> FROM NAMED <{LAST}> {where} ORDER BY ?o"
     assert rows(engine.query(text)) == [("c",), ("c",)]
     assert rows(engine.query(text, default_graphs=[G])) == [("a",)]
     assert rows(engine.query(text, default_graphs=[G], bindings={"s": "<http://ex/a>"})) == [("a",)]
