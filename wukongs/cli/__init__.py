@@ -152,7 +152,11 @@ def _dispatch(arguments: list[str]) -> int:
         say(f"wukongs {__version__}\n")
         return DONE
     if name not in COMMANDS:
-        return complain(f"{name!r} is no command: expected one of {', '.join(COMMANDS)}", WRONG_USAGE)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {near[0]}? Expected" if near else "expected"
+        return complain(f"{name!r} is no command: {hint} one of {', '.join(COMMANDS)}", WRONG_USAGE)
     module, function = (_MODULES[name], name) if name in _MODULES else (name, "main")
     status: int = getattr(importlib.import_module(f"wukongs.cli.{module}"), function)(rest)
     return status

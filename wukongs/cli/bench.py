@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wukongs.cli import REFUSED, complain
+from wukongs.cli.parsers import CommandParser
 
 _EPILOG = """examples:
   wukongs bench lsbench
@@ -16,12 +17,10 @@ _EPILOG = """examples:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs bench",
         description="Run a benchmark: medians, p99, rows and checked answers. Works in a checkout of the source only.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("benchmark", choices=("lsbench", "citybench"))
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")

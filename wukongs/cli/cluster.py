@@ -24,6 +24,7 @@ from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
 from wukongs.cli.compiling import compile_first
 from wukongs.cli.draining import add, drain, remove
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable, SettingsError
@@ -65,12 +66,10 @@ folder, if there is one. Without one, or if it is lost, the others fill it again
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs cluster",
         description="Start the nodes of a cluster on this machine, on loopback addresses.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--nodes", type=_integer(1, NODES_MAX), required=True, metavar="N", help=f"how many nodes, at most {NODES_MAX}"

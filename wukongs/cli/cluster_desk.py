@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from wukongs.cli import DONE, say
+from wukongs.cli.parsers import CommandParser
 from wukongs.cluster.node_config import load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 
@@ -80,12 +81,10 @@ def start_again(argv: Sequence[str]) -> int:
 
 
 def make_start_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs cluster start",
         description="Bring a node back that has ended, of a cluster that `wukongs cluster` runs on this machine.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("node", type=_number, metavar="NODE", help="the number of the node, from 0 on")
     parser.add_argument(

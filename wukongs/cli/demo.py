@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import say_if_compiling
 
 _EPILOG = """examples:
@@ -15,13 +16,11 @@ _EPILOG = """examples:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs demo",
         description="Make a small social network, stream its posts, likes, photos and positions through local Spark, "
         "run continuous and one-shot queries over them, and sum up.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--users", type=_integer_from(10), default=1000, metavar="N", help="people, 10 or more (default: 1000)"

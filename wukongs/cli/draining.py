@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from wukongs.cli import DONE
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.server import add_server_options, connect_to
 
 _EPILOG = """examples:
@@ -68,10 +69,8 @@ def drain(argv: Sequence[str]) -> int:
 
 
 def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+    return CommandParser(
         prog=f"wukongs cluster {name}",
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )

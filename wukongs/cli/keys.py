@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wukongs.cli import DONE, say
+from wukongs.cli.parsers import CommandParser
 
 _EPILOG = """examples:
   wukongs keys node0
@@ -19,13 +20,11 @@ nodes list the public keys of those that may connect, clients name that of the n
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs keys",
         usage="wukongs keys DIR",
         description="Make a key pair: DIR/key.secret and DIR/key.pub. Print the public key.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="the folder for the two files; made if need be")
     return parser

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
@@ -55,13 +56,11 @@ nt and nq in parts, others whole. Each part is one snapshot. local[2] is Spark i
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs load",
         usage="wukongs load --data-dir DIR|--server URL [options] FILE...",
         description="Load RDF files into a data folder or a running node: what they hold is added to what is there.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file, a glob (quoted or not), or - for stdin")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data folder; made if need be")

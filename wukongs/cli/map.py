@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, say_if_compiling
 
 if TYPE_CHECKING:
@@ -27,13 +28,11 @@ records, of each file.
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs map",
         description="Print the triples that mappings make of records, with their times in ms if the mapping has any. "
         "FILE is a run file, or a mapping if DATA is given.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("file", metavar="FILE", help="a run file, or a mapping: TOML, or RML (.ttl, .rml)")
     parser.add_argument("data", metavar="DATA", nargs="*", help="files of records for a mapping")

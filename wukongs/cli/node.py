@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.compiling import compile_first
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file
 from wukongs.cluster.node_config import HttpConfig, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
@@ -66,12 +67,10 @@ class Running(Protocol):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs node",
         description="Serve an engine to clients and pipelines, alone or as a node of a cluster, as one TOML file says.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     files = "the TOML file of this node; several: the files of nodes of one cluster, which this process runs together"
     parser.add_argument("--config", required=True, nargs="+", metavar="FILE", help=files)

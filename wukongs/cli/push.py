@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 
@@ -28,14 +29,12 @@ What is read waits in --spool DIR until the engine has it; without it what was r
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs push",
         usage="wukongs push --data-dir DIR|--server URL --stream IRI [options] FILE...|-",
         description="Send records from files, or line by line from standard input, to a stream of a running node or\n"
         "of a data folder. A stream that is not there is declared.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("files", metavar="FILE", nargs="+", help="a file of lines, also .gz; - is standard input")
     parser.add_argument("--stream", required=True, metavar="IRI", help="the stream")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wukongs.cli import DONE, say
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError, StreamError
@@ -50,15 +51,13 @@ class _Collect(argparse.Action):
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs query",
         usage="wukongs query --data FILE... [--named IRI=FILE...] [--data-dir DIR] [options] QUERY|@FILE\n"
         "       wukongs query --server URL [options] QUERY|@FILE",
         description="Ask one SPARQL query of RDF files, of a data folder made by `wukongs load`, of both, or of a\n"
         "running node; print the answer. Nothing is written.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.set_defaults(groups=[])
     parser.add_argument("bare", nargs="*", metavar="QUERY|@FILE", help="the query, or @FILE that holds it; @- is stdin")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from wukongs.cli import DONE, say
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, read_argument
 from wukongs.cli.server import add_server_options, connect_to
 from wukongs.csparql.algebra import Output
@@ -28,13 +29,11 @@ The query stays registered when this command ends. Its windows wait at the node 
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs register",
         usage="wukongs register --server URL [options] QUERY|@FILE",
         description="Register a continuous query (C-SPARQL or RSP-QL) with a running node; print its name.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("query", metavar="QUERY|@FILE", help="the query, or @FILE that holds it; @- is stdin")
     add_server_options(parser, required=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 
@@ -24,13 +25,11 @@ to start, and windows and answers are the same.
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs run",
         description="Load stored data, feed streams (through local Spark, or in this process) and report the windows "
         "of continuous queries, all as one TOML file says.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("config", metavar="CONFIG.toml", help="what to load, stream and register")
     parser.add_argument(

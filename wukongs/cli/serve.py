@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wukongs.cli import DONE, INTERRUPTED, say
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, parse_seconds, say_if_compiling
 from wukongs.settings import Settings, take_turns_quickly
 
@@ -33,13 +34,11 @@ On loopback nothing else is needed. Any other address needs a file with tokens, 
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs serve",
         description="Serve an engine over HTTP: queries, updates, graphs, streams, registered queries and their\n"
         "windows as they come.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="the data folder, made if need be; in memory if none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from wukongs.cli.parsers import CommandParser
 from wukongs.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -70,12 +71,10 @@ def _named(option: str) -> str:
 
 def parser_of(command: str, description: str, epilog: str) -> argparse.ArgumentParser:
     """Return the parser of a command that only needs a node."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=f"wukongs {command}",
         description=description,
         epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add_server_options(parser, required=True)
     return parser

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wukongs.cli import DONE
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import parse_seconds, read_argument, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.csparql.parser_update import parse_update
@@ -27,14 +28,12 @@ All of the request is applied, or, with an error, nothing.
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs update",
         usage="wukongs update --data-dir DIR|--server URL [options] UPDATE|@FILE|-",
         description="Apply one SPARQL Update request to a data folder or a running node; say on standard error what\n"
         "it has done.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("update", metavar="UPDATE|@FILE|-", help="the request, @FILE that holds it, or - for stdin")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data folder; made if need be")

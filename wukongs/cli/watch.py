@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from wukongs.cli import DONE, say
+from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import parse_seconds, print_result
 from wukongs.cli.server import add_server_options, connect_to, elsewhere
 from wukongs.errors import GapError, StreamError
@@ -24,14 +25,12 @@ the query goes on.
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wukongs watch",
         usage="wukongs watch --server URL [options] NAME",
         description="Print the windows of a registered query as they come, until Ctrl-C or until the query is closed.\n"
         "Which window it is stands above a table, or on standard error.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", help="the name that the query was registered under")
     add_server_options(parser, required=True)

@@ -37,8 +37,8 @@ def test_version(ran: Ran) -> None:
 
 
 def test_an_unknown_command_is_wrong_usage(ran: Ran) -> None:
-    expected = f"wukongs: 'qeury' is no command: expected one of {', '.join(COMMANDS)}\n"
-    assert ran("qeury") == (2, "", expected)
+    expected = f"wukongs: 'frobnicate' is no command: expected one of {', '.join(COMMANDS)}\n"
+    assert ran("frobnicate") == (2, "", expected)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -157,3 +157,18 @@ def test_a_full_disk_under_what_is_no_result_is_named_too(arguments: list[str]) 
     assert (done.returncode, b"Traceback" in done.stderr) == (1, False)
     message = b"No space left on device: what was written is incomplete; make room or write elsewhere"
     assert last == b"wukongs: standard output: " + message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["qurey", "ASK {}"], "'qurey' is no command: did you mean query? Expected one of query, load"),
+        (["query", "--dta", "x.ttl", "ASK {}"], "unrecognized arguments: --dta; did you mean --data for --dta?"),
+        (["watch", "--sever=tcp://127.0.0.1:1", "q"], "required: --server; did you mean --server for --sever?"),
+        (["serve", "--frobnicate"], "unrecognized arguments: --frobnicate\n"),
+    ],
+)
+def test_a_misspelt_name_is_told_the_nearest_one(ran: Ran, arguments: list[str], hint: str) -> None:
+    status, out, err = ran(*arguments)
+    assert (status, out) == (2, "")
+    assert hint in err

@@ -1,0 +1,26 @@
+"""CommandParser: how all commands read their arguments."""
+
+from __future__ import annotations
+
+import argparse
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Help texts keep their lines, options are not abbreviated, and a misspelt one is told its nearest name."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        self._given: list[str] = []
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(args or ())
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        known = [name for action in self._actions for name in action.option_strings]
+        told = [one.partition("=")[0] for one in self._given if one.startswith("--")]
+        near = {one: get_close_matches(one, known, 1, 0.75) for one in told if one not in known}
+        hints = [f"{names[0]} for {one}" for one, names in near.items() if names]
+        super().error(message + (f"; did you mean {', '.join(hints)}?" if hints else ""))
