@@ -36,7 +36,7 @@ from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_term
-from wukongs.settings import Settings
+from wukongs.settings import Settings, settings_of
 from wukongs.store.encoded import MalformedLine
 
 if TYPE_CHECKING:
@@ -52,14 +52,17 @@ if TYPE_CHECKING:
 class Engine:
     """An engine inside this process; a context manager; thread-safe."""
 
-    def __init__(self, data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None) -> None:
+    def __init__(
+        self, data_dir: str | PathLike[str] | None = None, *, settings: Settings | Mapping[str, Any] | None = None
+    ) -> None:
         """data_dir: the folder of a durable engine, made if need be (None: in memory). The effect of a method that has
         returned survives the end of the process and of the machine; streams, queries and windows not yet taken are
-        there again. settings: the options; by default those that the environment gives (WUKONGS_<NAME>).
+        there again. settings: the options, as Settings or a dictionary; by default those that the environment gives
+        (WUKONGS_<NAME>).
 
         Raises SettingsError, StorageError (in use, no access, hash_bits), CorruptionError (an altered file).
         """
-        core = Core(settings or Settings.from_environment(), NoJournal())
+        core = Core(settings_of(settings), NoJournal())
         injector = Injector(core)
         prepared = PreparedQueries(core.settings.prepared_queries_max)
         joined = JoinedQueries(core, injector)
@@ -552,7 +555,10 @@ def engine_over(core: Core, injector: Injector, prepared: PreparedQueries, backe
 
 
 def restore(
-    backup: str | PathLike[str], data_dir: str | PathLike[str] | None = None, *, settings: Settings | None = None
+    backup: str | PathLike[str],
+    data_dir: str | PathLike[str] | None = None,
+    *,
+    settings: Settings | Mapping[str, Any] | None = None,
 ) -> Engine:
     """Open what Engine.backup wrote: a copy of it in data_dir (empty or not there), which leaves the backup as it is;
     without data_dir the engine goes on in the backup's own folder. Raises StorageError, CorruptionError."""

@@ -26,6 +26,7 @@ from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.query.limits import check_seconds
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import take_turns_quickly
 from wukongs.store.snapshot import tick_sn
@@ -194,6 +195,7 @@ class Injector:
         """
         if self.is_on_result:
             raise StreamError("settle() called from on_result would wait for itself: call it from another thread")
+        check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._core.lock:
             while self._is_unsettled() and self._core.failure is None and not self._core.is_closed:

@@ -40,6 +40,9 @@ Pushable: TypeAlias = "pyarrow.Table | Iterable[tuple[Any, Any, Any, int]] | Non
 
 def columns_of(stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]) -> Columns | None:
     """Return what is pushed as columns, terms as N-Triples; None if it is nothing. Raises DataError, StreamError."""
+    if isinstance(tuples, str) or (isinstance(tuples, tuple) and tuples and not isinstance(tuples[0], tuple | list)):
+        what = "a text" if isinstance(tuples, str) else "one tuple"
+        raise StreamError(f"stream {stream_iri}: expected a list of tuples, found {what}: push([(s, p, o, time_ms)])")
     rows = list(tuples)
     if not rows:
         return None

@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol
 
 from wukongs.errors import GapError, WukongsError
 from wukongs.live.stretch import Stretch
+from wukongs.query.limits import check_seconds
 from wukongs.query.output.results import WindowResult
 
 OWN = ""
@@ -576,6 +577,7 @@ class Cursor:
     def fetch(self, timeout_s: float | None, *, is_whole: bool = False) -> LoggedWindow | None:
         """Return the next window, or the error in its place, for `confirm` or `give_back`; None as take. is_whole: with
         all behind it that are alike, as they stand in the log."""
+        check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self.is_asked = True
@@ -688,6 +690,7 @@ class Cursor:
 
         self.log.listen(listener)
         try:
+            check_seconds(timeout_s)
             deadline = None if timeout_s is None else time.monotonic() + timeout_s
             while True:
                 arrived.clear()

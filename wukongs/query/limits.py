@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout
+from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout, SettingsError
 from wukongs.settings import Settings
 
 ITEMS_PER_CHECK = 1024
@@ -193,9 +193,16 @@ def current() -> Limits:
     return _OWN.limits
 
 
+def check_seconds(timeout_s: object) -> None:
+    """Raise SettingsError for a timeout that is neither None nor a number."""
+    if timeout_s is not None and (not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool)):
+        raise SettingsError(f"timeout_s = {timeout_s!r:.100}: expected seconds, as 2.5, or None")
+
+
 def waiting(timeout_s: float | None) -> contextlib.AbstractContextManager[object]:
     """Return a context in which all waits for other nodes together take no longer than so many seconds (Limits.within);
     None: each as long as it may."""
+    check_seconds(timeout_s)
     if timeout_s is None:
         return contextlib.nullcontext()
     return Limits(deadline_s=time.monotonic() + timeout_s, timeout_s=timeout_s)
@@ -204,6 +211,7 @@ def waiting(timeout_s: float | None) -> contextlib.AbstractContextManager[object
 def limits_of(settings: Settings, timeout_s: float | None, started_s: float | None = None) -> Limits:
     """Return the limits of one execution. timeout_s: 0 or less for none, None for query_timeout_s of the settings;
     started_s: time.monotonic() at which it began, by default now."""
+    check_seconds(timeout_s)
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
     began_s = time.monotonic() if started_s is None else started_s
     limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)

@@ -27,6 +27,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Pushable, check_call, named
 from wukongs.live.table_change import TableChange
+from wukongs.query.limits import check_seconds
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_term
 from wukongs.query.terms.rdf_terms import from_python
@@ -385,6 +386,7 @@ class RemoteEngine:
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Do the same as Engine.settle; due windows were given to the on_result of this client, too."""
+        check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._call("settle", {"timeout_s": timeout_s}, limit_s=answer_limit(timeout_s))
         for listened in self._listener.live():

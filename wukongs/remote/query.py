@@ -16,6 +16,7 @@ from typing import Any
 
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, GapError, WukongsError
+from wukongs.query.limits import check_seconds
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
@@ -139,6 +140,7 @@ class RemoteQuery:
     def next(self, timeout_s: float | None) -> WindowResult | None:
         """Return the next window; None once the query is closed and all is read, when timeout_s passes without one, or
         when the connection is closed. Raises the error of a firing that failed; NodeUnavailable."""
+        check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())

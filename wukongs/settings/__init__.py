@@ -129,6 +129,16 @@ class Settings:
         return Settings(**values)
 
 
+def settings_of(given: Settings | Mapping[str, Any] | None) -> Settings:
+    """Return the settings that a caller has given: as they are, as a dictionary of options, or none; options that are
+    not given are those of the environment. Raises SettingsError."""
+    if isinstance(given, Settings):
+        return given
+    if given is not None and not isinstance(given, Mapping):
+        raise SettingsError(f"settings = {given!r:.100}: expected wukongs.Settings, or a dictionary of options")
+    return Settings.from_environment(**(given or {}))
+
+
 def variable_of(name: str) -> str:
     """Return the environment variable that sets an option."""
     return f"WUKONGS_{name.upper()}"

@@ -40,8 +40,17 @@ def parse_toml(text: str, file: str, environment: Mapping[str, str] | None = Non
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file}: expected TOML, found an error: {error}") from None
+        raise SettingsError(f"{file}, {_told(error, text)}") from None
     return TableReader(table, file, "", os.environ if environment is None else environment, TomlPlaces(text))
+
+
+def _told(error: tomllib.TOMLDecodeError, text: str) -> str:
+    """Return where a text is no TOML, and why."""
+    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error))
+    if found is not None:
+        return f"line {found[2]}, column {found[3]}: expected TOML, found an error: {found[1]}"
+    line, why = text.rstrip().count("\n") + 1, str(error).removesuffix(" (at end of document)")
+    return f"line {line}, the last one: expected TOML, found an error: {why}"
 
 
 class TableReader:

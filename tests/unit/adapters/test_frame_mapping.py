@@ -147,7 +147,7 @@ def test_a_mapping_and_its_lookups_come_from_files(tmp_path: Path) -> None:
             FRAME,
             "option 'mapping', line 7, tripel: expected one of the keys .* did you mean triple",
         ),
-        ("no\ntoml", FRAME, "option 'mapping': expected TOML, found an error"),
+        ("no\ntoml", FRAME, "option 'mapping', line 1, column 3: expected TOML, found an error"),
         ("absent.toml", FRAME, "absent.toml: cannot be read"),
     ],
 )

@@ -210,7 +210,7 @@ def test_engine_options_keep_their_bounds(folder: Path) -> None:
 
 
 def test_a_file_that_is_no_toml_is_refused(folder: Path) -> None:
-    with pytest.raises(SettingsError, match=r"run\.toml: expected TOML, found an error: .*line 1"):
+    with pytest.raises(SettingsError, match=r"run\.toml, line 1, .*: expected TOML, found an error: "):
         _load(folder, "speed = = 3")
     (folder / "run.toml").write_bytes(b"a = '\xff'")
     with pytest.raises(
