@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
         for file in options.data:
             engine.load(file)
             print(f"loaded {file}", file=sys.stderr, flush=True)
-        server = HttpServer(engine, settings)
+        server = HttpServer(engine, settings, owns_queries=True)
         _collect_rarely()
         try:
             for number in (signal.SIGINT, signal.SIGTERM):

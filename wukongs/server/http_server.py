@@ -10,6 +10,7 @@ import ssl
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -47,11 +48,12 @@ class HttpSettings:
 
 
 class HttpServer:
-    """Serves from its construction until `close`. address: where.
+    """Serves from its construction until `close`. address: where; owns_queries: nobody else reads the windows of the
+    queries that are registered already, so they are not to wait for anybody.
 
     Raises SettingsError (an address that is taken or not ours, not loopback without tokens, files of TLS or tokens)."""
 
-    def __init__(self, engine: Engine, settings: HttpSettings) -> None:
+    def __init__(self, engine: Engine, settings: HttpSettings, *, owns_queries: bool = False) -> None:
         self._tokens = None if settings.tokens_file is None else _Tokens(settings.tokens_file)
         doors = _doors_of(settings, self._tokens)
         bounds = settings.bounds
@@ -85,6 +87,9 @@ class HttpServer:
         self._thread = threading.Thread(target=self._run, name="wukongs-http", daemon=True)
         self._thread.start()
         self._wait_for_start()
+        if owns_queries and self._loop is not None:
+            for query in engine.queries():
+                self._loop.call_soon_threadsafe(partial(self._feeds.of, query, is_owner=True))
 
     def _run(self) -> None:
         try:

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from urllib.request import Request, urlopen
@@ -20,6 +21,7 @@ import wukongs
 from tests.unit.server.asking import QUERY, Client, served
 from wukongs.server.face import Bounds
 from wukongs.server.feeds import FeedBounds
+from wukongs.server.http_server import HttpServer, HttpSettings
 
 S = "http://ex/s"
 EVENTS, ARROW = "text/event-stream", "application/vnd.apache.arrow.stream"
@@ -303,6 +305,19 @@ def test_refusals_of_subscribers(registered: Client) -> None:
         assert (told["event"], told["data"]["status"]) == ("refused", 404)
         with pytest.raises(ConnectionClosed):
             connection.recv(timeout=10)
+
+
+def test_windows_that_waited_in_a_data_folder_are_told_and_wait_no_more(tmp_path: Path) -> None:
+    with wukongs.Engine(tmp_path / "db") as engine:
+        engine.stream(S, timing=True, batch_ms=100)
+        engine.register(text_of())
+        fill(engine, 1, 2)
+    for waited in ([1000, 2000], []):
+        with wukongs.Engine(tmp_path / "db") as engine:
+            server = HttpServer(engine, HttpSettings(port=0), owns_queries=True)
+            told = Client(server.address).ask("GET", "/queries/q/windows", {"timeout": "1"}).json
+            assert [event["id"] for event in told["events"]] == waited
+            server.close()
 
 
 def test_subscribers_come_again_when_the_server_does(engine: wukongs.Engine, stream: Any) -> None:
