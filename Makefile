@@ -86,7 +86,7 @@ test-kafka: $(READY)
 
 # Clients of others against the HTTP server: unchanged ones from PyPI and npm, which skip where they cannot be fetched.
 test-face: $(READY)
-	@WUKONGS_TIER=ci $(PY) -m pytest tests/npm tests/unit/server/test_clients.py
+	@WUKONGS_TIER=ci $(PY) -m pytest tests/npm tests/unit/server
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)

@@ -14,7 +14,6 @@ S = "http://ex/s"
 TEXT = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{S}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
 
 
-@pytest.mark.parametrize("given", ["x", [1], True])
 @pytest.mark.parametrize(
     "call",
     [
@@ -26,11 +25,12 @@ TEXT = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{S}> [RANGE 1s STEP 1s] WHER
     ],
     ids=["query", "update", "settle", "stream", "results"],
 )
-def test_a_timeout_is_seconds(engine: Any, call: Callable[[Any, Any], Any], given: Any) -> None:
+def test_a_timeout_is_seconds(engine: Any, call: Callable[[Any, Any], Any]) -> None:
     engine.stream(S, batch_ms=100)
     engine.register(TEXT)
-    with pytest.raises(wukongs.SettingsError, match=r"timeout_s = .*: expected seconds"):
-        call(engine, given)
+    for given in ("x", [1], True):
+        with pytest.raises(wukongs.SettingsError, match=r"timeout_s = .*: expected seconds"):
+            call(engine, given)
 
 
 @pytest.mark.parametrize("given", [("<http://ex/a>", "<http://ex/p>", '"x"', 5), "<http://ex/a>"])

@@ -38,7 +38,9 @@ def update(address: str, text: str) -> None:
     urlopen(Request(address + "/sparql", text.encode(), kind), timeout=60).close()
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 0, marks=pytest.mark.slow)]
+)
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, status: int) -> None:
     folder, data = str(tmp_path / "db"), tmp_path / "a.ttl"
     data.write_text("<http://ex/a> <http://ex/p> 1 .")

@@ -27,6 +27,7 @@ IN = URIRef(EX + "in")
 SUBJECTS, TRIPLES = "SELECT ?s { ?s ?p ?o }", "CONSTRUCT WHERE { ?s ?p ?o }"
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:ConjunctiveGraph is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:Sending Accept header:RuntimeWarning"),
 ]

@@ -20,6 +20,8 @@ from wukongs.server.face import Bounds
 from wukongs.server.graph_store import _dataset_chunks
 from wukongs.server.media import N_QUADS as AS_N_QUADS
 
+pytestmark = pytest.mark.slow
+
 G, G1, NOWHERE = "http://ex/dir/g", "http://ex/g1", "http://ex/nowhere"
 TURTLE, N_TRIPLES, TRIG, N_QUADS = "text/turtle", "application/n-triples", "application/trig", "application/n-quads"
 RDF_XML, JSON_LD, NOTATION3 = "application/rdf+xml", "application/ld+json", "text/n3"

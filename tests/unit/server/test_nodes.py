@@ -12,6 +12,8 @@ import pytest
 from tests.clusters import PATIENT, cluster
 from tests.unit.server.asking import QUERY, Client, served
 
+pytestmark = pytest.mark.slow
+
 S = "http://ex/s"
 TEXT = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{S}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
 

@@ -267,6 +267,7 @@ ACCEPTED: list[tuple[str, str | None, str | None]] = [
 """Accept headers, and the types of rows and of graphs that they choose (None: none of them)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "accept", "expected"),
     [
