@@ -1,24 +1,41 @@
-"""Warnings of likely mistakes in a continuous query that can be run: windows that no pattern reads, graphs that are
-empty because nothing declares them, conditions on variables that are not bound yet. Each is a sentence with the place
-and the way out; none is an error.
+"""Warnings of likely mistakes in a query that can be run: variables that nothing binds, and in a continuous query
+windows that no pattern reads, graphs that are empty because nothing declares them, conditions on variables that are not
+bound yet. Each is a sentence with the way out; none is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from wukongs.csparql.algebra import (
+    Bgp,
     DefaultGraph,
+    Expression,
+    Extend,
+    Filter,
     GraphNames,
     GraphRef,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
     PathPattern,
+    PerGraph,
+    Project,
     Query,
     StreamWindow,
     Timestamp,
+    TripleParts,
     TriplePattern,
+    Union,
+    Values,
 )
+from wukongs.csparql.scope import exists_patterns, expression_variables, mentioned_variables, possible_variables
 from wukongs.csparql.terms import Term, Variable, iri
 
 STORED = "<urn:x-wukongs:default>"
@@ -34,7 +51,91 @@ def query_warnings(query: Query) -> tuple[str, ...]:
         *_undeclared(query, read),
         *_empty_default(query, read),
         *_unbound_aliases(query),
+        *unbound(query),
     )
+
+
+def unbound(query: Query) -> tuple[str, ...]:
+    """Return warnings of the variables that are asked for and that nothing binds, each once."""
+    aliases = {name for name, *_ in query.having_aliases}
+    bound = {one.name for one in mentioned_variables(query.pattern) if one in _bound_anywhere(query.pattern)}
+    found = dict.fromkeys(_asked_for(query))
+    told = []
+    for variable, what in found:
+        name = variable.name.partition(".")[0]  # those of a subquery have a number behind theirs
+        if name and f"?{name}" not in aliases:
+            near = get_close_matches(name, [other for other in bound if other and "." not in other], 1)
+            hint = " there" if name in bound else f": did you mean ?{near[0]}?" if near else ""
+            told.append(f"?{name} is {what}, but nothing binds it{hint}")
+    return tuple(dict.fromkeys(told))
+
+
+def _bound_anywhere(node: Node) -> frozenset[Variable]:
+    """Return the variables that some pattern of a query binds, wherever that is seen."""
+    match node:
+        case Join() | LeftJoin() | Minus() | Union():
+            return _bound_anywhere(node.left) | _bound_anywhere(node.right)
+        case Project():
+            return _bound_anywhere(node.pattern)
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+            return possible_variables(node)
+        case Extend() | Timestamp():
+            return _bound_anywhere(node.pattern) | {node.variable}
+        case PerGraph():
+            return _bound_anywhere(node.pattern) | {node.graph}
+        case _:
+            return _bound_anywhere(node.pattern)
+
+
+def _asked_for(query: Query) -> Iterator[tuple[Variable, str]]:
+    """Yield the variables that a query asks for where nothing binds them, and how."""
+    yield from _asked_in(query.pattern, frozenset())
+    bound = possible_variables(query.pattern)
+    for pattern in query.template:
+        for variable in pattern.variables():
+            if variable not in bound and not variable.is_blank:
+                yield variable, "in the template of CONSTRUCT"
+    for part in query.described:
+        if isinstance(part, Variable) and part not in bound:
+            yield part, "described"
+
+
+def _asked_in(node: Node, outer: frozenset[Variable]) -> Iterator[tuple[Variable, str]]:
+    """outer: bound around it, as in an EXISTS."""
+    match node:
+        case Join() | Minus() | Union() | LeftJoin():
+            yield from _asked_in(node.left, outer)
+            yield from _asked_in(node.right, outer)
+            if isinstance(node, LeftJoin) and node.condition is not None:
+                both = possible_variables(node.left) | possible_variables(node.right) | outer
+                yield from _asked_by(node.condition, both, "in a condition")
+            return
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+            return
+    inside = outer | {node.graph} if isinstance(node, PerGraph) else outer
+    yield from _asked_in(node.pattern, inside)
+    bound = possible_variables(node.pattern) | inside
+    match node:
+        case Filter():
+            yield from _asked_by(node.condition, bound, "in a condition")
+        case Extend():
+            yield from _asked_by(node.expression, bound, "in an expression")
+        case OrderBy():
+            for expression, _ in node.conditions:
+                yield from _asked_by(expression, bound, "in ORDER BY")
+        case Group():
+            yield from ((key, "in GROUP BY") for key in node.keys if key not in bound)
+            for _, aggregate in node.aggregates:
+                yield from _asked_by(aggregate, bound, "in an aggregate")
+        case Project():
+            yield from ((variable, "selected") for variable in node.variables if variable not in bound)
+
+
+def _asked_by(expression: Expression, bound: frozenset[Variable], what: str) -> Iterator[tuple[Variable, str]]:
+    for variable in sorted(expression_variables(expression, within_exists=False) - bound, key=lambda one: one.name):
+        yield variable, what
+    for exists in exists_patterns(expression):
+        yield from _asked_in(exists.pattern, bound)
 
 
 def graphs_read(query: Query) -> Iterator[GraphRef]:

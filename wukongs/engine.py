@@ -214,6 +214,11 @@ class Engine:
         given = {name: term for name, term in terms.items() if name in prepared.variables}
         return self._answer(prepared, text, given, timeout_s, at, started_s)
 
+    def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
+        """Return likely mistakes of a one-shot query, a sentence each: variables that are asked for and that nothing
+        binds, with the nearest one that is. Raises as query."""
+        return self._one_shot(text, base).warnings
+
     def _answer(
         self,
         prepared: Prepared,

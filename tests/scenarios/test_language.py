@@ -158,3 +158,9 @@ def test_circles_and_lengths_of_paths(engine: wukongs.Engine) -> None:
     assert found("?x (:p+ AS ?n) ?y", "?x ?y ?n") == every
     assert found(":n3 (:p{2,9} AS ?n) ?y", "?y ?n")[:2] == [("n0", "4"), ("n1", "5")]
     assert found(":n3 (:p+ AS ?n) :n18", "?n") == [(str(distance[3, 18]),)]
+
+
+def test_a_variable_that_nothing_binds_is_told(engine: wukongs.Engine) -> None:
+    told = engine.warnings("SELECT ?x ?nme { ?x ?p ?name }")
+    assert told == ("?nme is selected, but nothing binds it: did you mean ?name?",)
+    assert engine.warnings("SELECT ?x ?name { ?x ?p ?name }") == ()

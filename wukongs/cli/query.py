@@ -17,6 +17,7 @@ from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.csparql.parser import parse_query
+from wukongs.csparql.warnings import unbound
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.query.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
@@ -110,6 +111,8 @@ def main(argv: Sequence[str]) -> int:
             f"{source}: a query with REGISTER or FROM STREAM is continuous: name it under [[query]] in a file for "
             "`wukongs run`; `wukongs query` answers once"
         )
+    for warning in unbound(query):
+        print(f"warning: {warning}", file=sys.stderr)
     if options.analyze and not options.explain:
         parser.error("--analyze says what a plan did: give it together with --explain")
     given = {"rows_max": options.rows_max, "query_bytes_max": options.memory_max}

@@ -33,7 +33,7 @@ from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
 from wukongs.server.openapi import described
 from wukongs.server.requests import ClientGone, Refused, problem
-from wukongs.server.sparql import SNAPSHOT, sparql
+from wukongs.server.sparql import SNAPSHOT, WARNING, sparql
 
 _GZIP_MIN_BYTES, _GZIP_LEVEL = 1024, 4
 _OPEN_PATHS = ("/healthz", "/readyz")
@@ -143,7 +143,7 @@ def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
         return ()
     names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID")
     methods = ("GET", "POST", "PUT", "DELETE")
-    shown = (SNAPSHOT, "Location")
+    shown = (SNAPSHOT, WARNING, "Location")
     return (
         Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from starlette.datastructures import ImmutableMultiDict
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.updates import Load
 from wukongs.live.fetch import is_allowed
+from wukongs.query.execution.prepared import TEXT_CHARACTERS_MAX
 from wukongs.query.output.results import Result
 from wukongs.server.face import Face, address_of, face_of
 from wukongs.server.media import (
@@ -51,6 +51,8 @@ from wukongs.settings import Settings
 
 SNAPSHOT = "Wukongs-Snapshot"
 """The header with the SN that a query has read, or that an update has made."""
+WARNING = "Wukongs-Warning"
+"""The header with likely mistakes of a query."""
 FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-query", "application/sparql-update"
 _OFFERED = (*ROWS, *GRAPHS)
 _DESCRIBED = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD)
@@ -108,23 +110,27 @@ async def _query(request: Request, face: Face, operation: Operation) -> Response
     wished = _wished(fields, _OFFERED)
     if wished is None and choose(accept, _OFFERED) is None:
         raise _not_acceptable(accept, _OFFERED)
-    result = await face.workers.do(
-        request,
-        partial(
-            face.engine.query,
+    base, timeout_s, at = address_of(request), face.bounds.timeout_s(seconds_of(fields)), integer_of(fields, "at")
+
+    def ask() -> tuple[Result, tuple[str, ...]]:
+        result = face.engine.query(
             operation.text,
-            base=address_of(request),
-            timeout_s=face.bounds.timeout_s(seconds_of(fields)),
-            at=integer_of(fields, "at"),
+            base=base,
+            timeout_s=timeout_s,
+            at=at,
             default_graphs=fields.getlist("default-graph-uri"),
             named_graphs=fields.getlist("named-graph-uri"),
-        ),
-        may_cancel=True,
-    )
-    return await answer(request, face, result, wished)
+        )
+        is_kept = len(operation.text) <= TEXT_CHARACTERS_MAX  # else it would be parsed again
+        return result, face.engine.warnings(operation.text, base) if is_kept else ()
+
+    result, warnings = await face.workers.do(request, ask, may_cancel=True)
+    return await answer(request, face, result, wished, warnings)
 
 
-async def answer(request: Request, face: Face, result: Result, wished: Media | None = None) -> Response:
+async def answer(
+    request: Request, face: Face, result: Result, wished: Media | None = None, warnings: Sequence[str] = ()
+) -> Response:
     """Answer with a result, in the format that is wished, or that Accept prefers. Raises Refused (none of them)."""
     offered = GRAPHS if result.is_graph else ROWS
     accept = request.headers.get("accept")
@@ -133,6 +139,8 @@ async def answer(request: Request, face: Face, result: Result, wished: Media | N
     if media is None:
         raise _not_acceptable(accept, offered)
     headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
+    if warnings:
+        headers[WARNING] = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
     return await face.workers.stream(request, written(result, media), media.content_type, headers)
 
 

@@ -345,3 +345,11 @@ def test_the_first_run_says_that_it_compiles(
     assert cli.main(["query", "--data", data, "ASK {}"]) == 0
     out, err = capsys.readouterr()
     assert (out, err) == ("true\n", "compiling kernels, once (about a minute) ...\n")
+
+
+def test_a_variable_that_nothing_binds_is_told_on_standard_error(ran: Ran, tmp_path: Path) -> None:
+    file = tmp_path / "a.nt"
+    file.write_text("<http://ex/a> <http://ex/p> <http://ex/b> .\n")
+    status, out, err = ran("query", "--data", str(file), "--format", "csv", "SELECT ?nme { ?x ?p ?name }")
+    assert (status, out) == (0, "nme\r\n\r\n")
+    assert err == "warning: ?nme is selected, but nothing binds it: did you mean ?name?\n"

@@ -864,3 +864,11 @@ def test_a_body_that_is_much_too_long_is_told_so(engine: wukongs.Engine) -> None
     with served(engine, Bounds(body_bytes_max=1000)) as client:
         answer = client.ask("POST", "/sparql", body=b"ASK {}".ljust(20_000_000), content_type=QUERY)
         assert answer.status == 413
+
+
+def test_likely_mistakes_are_told_beside_the_answer(filled: Client) -> None:
+    answer = filled.get("SELECT ?nme { ?x ?p ?name }")
+    assert (answer.status, len(answer.json["results"]["bindings"])) == (200, 1)
+    assert answer.headers["Wukongs-Warning"] == "?nme is selected, but nothing binds it: did you mean ?name?"
+    assert "Wukongs-Warning" not in filled.get("SELECT ?name { ?x ?p ?name }").headers
+    assert filled.get("SELECT ?ñ { ?x ?p ?o }").headers["Wukongs-Warning"].startswith("?\\xf1 is selected")

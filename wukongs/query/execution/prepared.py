@@ -18,6 +18,7 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
+from wukongs.csparql.warnings import unbound
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -41,9 +42,10 @@ class BoundPlans:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A parsed and rewritten query, and its plans. _bound: by the given variables."""
+    """A parsed and rewritten query, and its plans. asked: as it was parsed; _bound: by the given variables."""
 
     query: Query
+    asked: Query
     memo: PlanMemo = field(default_factory=PlanMemo)
     _bound: dict[tuple[str, ...], BoundPlans] = field(default_factory=dict)
 
@@ -51,6 +53,11 @@ class Prepared:
     def variables(self) -> frozenset[str]:
         """The names of the variables that terms can be given for."""
         return bindable(self.query)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Likely mistakes of the text, a sentence each."""
+        return unbound(self.asked)
 
     def bound(self, names: tuple[str, ...]) -> BoundPlans:
         """Return the query for given terms of some variables, with its plans."""
@@ -97,7 +104,7 @@ class PreparedQueries:
         query = parse_query(text, base)
         if dataset is not None and not query.dataset.windows:
             query = replace(query, dataset=dataset)
-        made = Prepared(rewrite(query))
+        made = Prepared(rewrite(query), query)
         if len(text) > TEXT_CHARACTERS_MAX:
             return made
         with self._lock:
