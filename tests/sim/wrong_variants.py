@@ -129,6 +129,13 @@ MUTANTS = (
         simulator="late_stories",
     ),
     Mutant(
+        "a drained node does not say that its disk is lost",
+        "membership",
+        " or (member.role is not Role.OUT and not control.holds(me.node))",
+        "",
+        first=231171,
+    ),
+    Mutant(
         "a node becomes IN by what another one said before it was",
         "progress",
         "max(held, control.member(other).came)",

@@ -7,7 +7,8 @@ Each arrow is a record of the log; the leader takes a silent node OUT if every s
 else it is waited for. A node that lost its disk starts at JOINING with a new disk generation, whatever its role was.
 
 * OUT. Nobody waits for it. Its host may fetch most of what it lacks before it asks to join (Node.is_fetching). By a
-  record it says before that its earlier disk is lost: so nobody waits for its earlier life, or counts on its vote.
+  record it says before that its earlier disk is lost: so nobody waits for its earlier life, or counts on its vote. A
+  node that was drained says that too, though it has nothing to fetch: as long as it is heard, nobody takes it out.
 * JOINING. From this record on, askers need its agreement to new terms. It asks all nodes that take part for their terms
   and data of its shards; they answer when they know the record themselves. With another in-sync replica for each of its
   shards it takes over their data; else (one replica, disk lost) sources send their rows again, from the beginning.
@@ -79,7 +80,7 @@ def next_role(
     """Return the record that this node asks for, if it is ready for its next role. is_fetching: as Node has it."""
     member = control.member(me.node)
     match control.role_of(me.voter):
-        case Role.OUT if is_fetching:
+        case Role.OUT if is_fetching or (member.role is not Role.OUT and not control.holds(me.node)):
             found = Membership(me.node, me.disk, Role.OUT)
             return found if is_news(control, found) else None
         case Role.OUT:
