@@ -58,6 +58,10 @@ def loaded(mutant: Mutant) -> Iterator[Any]:
         for name in [name for name in sys.modules if name.startswith(LOADED_ANEW) and name != __name__]:
             del sys.modules[name]
         sys.modules.update(aside)
+        for name, module in aside.items():  # importing has put those loaded anew into the packages
+            package, _, own = name.rpartition(".")
+            if package in sys.modules:
+                setattr(sys.modules[package], own, module)
 
 
 def caught_by(mutant: Mutant, seeds: range) -> tuple[int, str] | None:

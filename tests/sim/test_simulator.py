@@ -22,7 +22,7 @@ from tests.sim import (
     run,
     stories,
 )
-from tests.sim.mutants import Changed, caught_by
+from tests.sim.mutants import Changed, caught_by, loaded
 from tests.sim.traffic import measured, settled
 from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM
 from tests.sim.wrong_logs import Mutant
@@ -87,6 +87,15 @@ def test_stories_that_break_protocols_end_well(story: Callable[[], None]) -> Non
 def test_each_wrong_variant_replaces_a_text_that_is_there() -> None:
     for mutant in MUTANTS:
         Changed(mutant)
+
+
+def test_modules_are_as_they_were_after_a_variant() -> None:
+    import wukongs.cluster.node_records
+
+    with loaded(MUTANTS[0]):
+        pass
+    assert wukongs.cluster.node_records is sys.modules["wukongs.cluster.node_records"]
+    assert sys.modules["wukongs"].cluster is sys.modules["wukongs.cluster"]
 
 
 @pytest.mark.parametrize("mutant", first_and_slow(MUTANTS), ids=lambda mutant: mutant.name)
