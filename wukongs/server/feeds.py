@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -228,14 +228,14 @@ class Feed:
             self.subscriber_count -= 1
 
     async def _events_after(self, after: int | None, timeout_s: float | None) -> AsyncGenerator[Event | None, None]:
-        place, last = self._first, after
-        if self._lost_to is not None and after is not None and after < self._lost_to:
-            yield self._lost(after)
+        place, last = self._first if after is None else 0, after
         while True:
             if place < self._first:
-                if last is None or self._lost_to is None or last < self._lost_to:
-                    yield self._lost(last)
-                place = self._first
+                place, lost = self._first, self._lost(last)
+                if last is None or last < lost.id:
+                    last = lost.id
+                    yield lost
+                continue
             if place < self._first + len(self._events):
                 event = self._at(place)
                 place += 1
@@ -302,6 +302,7 @@ class Feeds:
     def subscriber_count(self) -> int:
         return sum(feed.subscriber_count for feed in list(self._feeds.values()))
 
-    def counts(self) -> Mapping[str, int]:
-        """Return how many windows are kept, by query."""
-        return {name: feed.kept_count for name, feed in list(self._feeds.items())}
+    @property
+    def kept_count(self) -> int:
+        """How many windows are kept, of all queries."""
+        return sum(feed.kept_count for feed in list(self._feeds.values()))

@@ -99,9 +99,7 @@ class Metrics:
                     family.add_metric([query, quantile], counts.get(f"{key}_p{percent}", 0) / 1e6)
             yield family
         yield from _members(facts)
-        yield GaugeMetricFamily(
-            "wukongs_feed_windows", "windows kept for subscribers", sum(self._feeds.counts().values())
-        )
+        yield GaugeMetricFamily("wukongs_feed_windows", "windows kept for subscribers", self._feeds.kept_count)
         yield GaugeMetricFamily("wukongs_feed_subscribers", "open subscriptions", self._feeds.subscriber_count)
 
     def written(self, request: Request) -> tuple[bytes, str]:
