@@ -35,7 +35,7 @@ from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_term
+from wukongs.query.terms.names import given_terms, graph_term, plain_iri
 from wukongs.settings import Settings, settings_of
 from wukongs.store.encoded import MalformedLine
 
@@ -326,7 +326,7 @@ class Engine:
         the other nodes may take (default: as long as each step may, 30 s). Raises StreamError (declared already),
         SettingsError.
         """
-        name = graph_term(stream_iri).text[1:-1]
+        name = plain_iri(stream_iri)
         options = stream_options(
             self._core.settings,
             timing,
@@ -346,7 +346,7 @@ class Engine:
     def declared(self, stream_iri: str) -> Stream:
         """Return a declared stream, whoever has declared it. A function that was given as its on_late is called only
         for what is pushed by the object that its declaration has returned. Raises StreamError (unknown)."""
-        name = graph_term(stream_iri).text[1:-1]
+        name = plain_iri(stream_iri)
         known = self._streams.get(name)
         return self._backend.declared(name) if known is None else known
 
@@ -371,7 +371,7 @@ class Engine:
 
         Raises StreamError (unknown, or a registered query reads it)."""
         self._backend.drop(stream_iri)
-        self._streams.pop(graph_term(stream_iri).text[1:-1], None)
+        self._streams.pop(plain_iri(stream_iri), None)
 
     def register(
         self,
@@ -548,7 +548,7 @@ class Engine:
 
 def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> DatasetClause | None:
     """Return a dataset that is given beside a text, None if none is. Raises DataError (a name that is no IRI)."""
-    default, named = (tuple(graph_term(name).text[1:-1] for name in names) for names in (default_graphs, named_graphs))
+    default, named = (tuple(plain_iri(name) for name in names) for names in (default_graphs, named_graphs))
     return DatasetClause(default, named) if default or named else None
 
 

@@ -214,10 +214,10 @@ def _check_all(names: Sequence[str], found: Collection[str], what: str, done: st
 
 
 def _iri(text: str) -> str:
-    from wukongs.query.terms.names import graph_term
+    from wukongs.query.terms.names import plain_iri
 
     try:
-        return graph_term(text).text[1:-1]
+        return plain_iri(text)
     except DataError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -45,7 +45,7 @@ from wukongs.live.declarations import (
     parse_continuous,
 )
 from wukongs.live.injector import not_settled
-from wukongs.live.lateness import COUNT, LateTuples
+from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_group import terms_of_bindings
 from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import counts_from
@@ -209,8 +209,7 @@ class ClusterBackend:
         """Return a stream that somebody has declared. Its late tuples are written at this node, if on_late is a path;
         a function is called at the node of its declaration only. Raises StreamError (unknown), SettingsError (the file
         of on_late cannot be written here)."""
-        on_late = self._core.stream(name).options.get("on_late")
-        return self._stream(name, LateTuples(name, on_late if isinstance(on_late, str) else COUNT))
+        return self._stream(name, late_tuples_of(name, self._core.stream(name).options))
 
     def _stream(self, name: str, late: LateTuples) -> Stream:
         with self._core.lock:

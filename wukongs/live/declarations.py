@@ -32,12 +32,12 @@ log = logging.getLogger("wukongs")
 
 def stream_options(
     settings: Settings,
-    timing: Sequence[str] | bool,
-    batch_ms: int | None,
-    into: str | None,
-    history_ms: int | None,
-    slice_bytes_max: int | None,
-    index: str,
+    timing: Sequence[str] | bool = (),
+    batch_ms: int | None = None,
+    into: str | None = None,
+    history_ms: int | None = None,
+    slice_bytes_max: int | None = None,
+    index: str = "all",
     lateness_ms: int = 0,
     on_late: OnLate = None,
     idle_timeout_ms: int | None = None,

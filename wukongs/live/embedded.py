@@ -28,7 +28,7 @@ from wukongs.live.declarations import (
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, HasStats
-from wukongs.live.lateness import COUNT, LateTuples
+from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.table_change import Change
@@ -133,14 +133,11 @@ class EmbeddedBackend:
         return Stream(state, self._sink, core.settings.hash_bits, late)
 
     def declared(self, name: str) -> Stream:
-        """Late tuples are written, if on_late is a path, and else counted."""
         core = self._core
         with core.lock:
             core.check_is_open()
             state = core.stream(name)
-        on_late = state.options.get("on_late")
-        late = LateTuples(name, on_late if isinstance(on_late, str) else COUNT)
-        return Stream(state, self._sink, core.settings.hash_bits, late)
+        return Stream(state, self._sink, core.settings.hash_bits, late_tuples_of(name, state.options))
 
     def drop(self, stream_iri: str) -> None:
         core = self._core

@@ -17,7 +17,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -90,6 +90,13 @@ def on_late_option(on_late: OnLate) -> str | bool | None:
     if isinstance(on_late, str | os.PathLike) and isinstance(os.fspath(on_late), str) and os.fspath(on_late):
         return os.fspath(on_late)
     raise SettingsError(f'on_late = {on_late!r}: expected a callable, the path of a file, or "{COUNT}"')
+
+
+def late_tuples_of(stream_iri: str, options: Mapping[str, Any]) -> LateTuples:
+    """Return what takes the late tuples of a stream that was declared elsewhere: they are written, if its on_late is a
+    path, and else counted. Raises as LateTuples."""
+    on_late = options.get("on_late")
+    return LateTuples(stream_iri, on_late if isinstance(on_late, str) else COUNT)
 
 
 class LateTuples:

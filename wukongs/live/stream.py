@@ -18,7 +18,7 @@ from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.outcomes import Asked, asked
 from wukongs.query.limits import waiting
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import plain_iri
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
@@ -181,7 +181,7 @@ def check_call(stream_iris: Sequence[str], advance_ms: object) -> int | None:
 
 def named(stream_iri: str, known: Mapping[str, Declared]) -> Declared:
     """Return the stream of a name, of those that its caller has declared. Raises StreamError for another one."""
-    found = known.get(graph_term(stream_iri).text[1:-1])
+    found = known.get(plain_iri(stream_iri))
     if found is None:
         names = ", ".join(sorted(known)) or "none"
         raise StreamError(

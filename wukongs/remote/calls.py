@@ -33,7 +33,7 @@ from wukongs.live.stream import Stream, push_many
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import waiting
 from wukongs.query.output.results import Result
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import plain_iri
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
@@ -129,20 +129,20 @@ _OF_QUERY = {
     "close": (),
 }
 _OF_LOAD = ("graph", "base", "format", "strict", "blank_scope", "timeout_s")
-_NOT_GIVEN = {
-    "timing": (),
-    "batch_ms": None,
-    "into": None,
-    "history_ms": None,
-    "slice_bytes_max": None,
-    "index": "all",
-    "lateness_ms": 0,
-    "on_late": None,
-    "idle_timeout_ms": None,
-}
 AWAY_S = 30.0
 """How long the home of a query may be away: until it is taken out, and another node has taken the query over."""
-_DECLARED = ("stream_iri", *_NOT_GIVEN)
+_DECLARED = (
+    "stream_iri",
+    "timing",
+    "batch_ms",
+    "into",
+    "history_ms",
+    "slice_bytes_max",
+    "index",
+    "lateness_ms",
+    "on_late",
+    "idle_timeout_ms",
+)
 
 
 @dataclass(slots=True)
@@ -316,7 +316,7 @@ class Calls:
 
     def _stream(self, session: Session, args: Args) -> Packet:
         options = {name: args[name] for name in _DECLARED if name in args}
-        name = graph_term(options["stream_iri"]).text[1:-1]
+        name = plain_iri(options["stream_iri"])
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._declared.get(name)
@@ -341,7 +341,7 @@ class Calls:
                 raise
             given = {key: value for key, value in options.items() if key != "stream_iri"}
             stream = self._node.declared(name)
-            if stream.options != stream_options(self._settings, **{**_NOT_GIVEN, **given}):
+            if stream.options != stream_options(self._settings, **given):
                 raise
             return stream
 

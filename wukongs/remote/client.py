@@ -30,7 +30,7 @@ from wukongs.live.stream import Pushable, check_call, named
 from wukongs.live.table_change import TableChange
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_term
+from wukongs.query.terms.names import given_terms, graph_term, plain_iri
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost, answer_limit
 from wukongs.remote.listening import Listener
@@ -345,7 +345,7 @@ class RemoteEngine:
     def drop_stream(self, stream_iri: str) -> None:
         """Do the same as Engine.drop_stream."""
         self._call("drop_stream", {"stream_iri": str(stream_iri)}, is_write=True)
-        self._streams.pop(graph_term(str(stream_iri)).text[1:-1], None)
+        self._streams.pop(plain_iri(str(stream_iri)), None)
 
     def register(
         self,

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from wukongs.engine import Engine
 from wukongs.errors import DataError
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import Face, address_of, face_of
 from wukongs.server.media import (
     DATASETS,
@@ -52,13 +52,11 @@ _NAMED = "CONSTRUCT { ?s ?p ?o } WHERE { GRAPH ?g { ?s ?p ?o } }"
 
 
 async def store(request: Request) -> Response:
-    face, is_all, graph = face_of(request), False, None
-    fields = query_fields(request)
+    face, fields = face_of(request), query_fields(request)
     name, is_default = one_of(fields, "graph"), "default" in fields
     if name is not None and is_default:
         raise Refused(400, "graph and default: expected one of the two")
-    if name is not None:
-        graph = _graph_of(name)
+    graph = None if name is None else _graph_of(name)
     is_all = name is None and not is_default
     match request.method:
         case "GET" | "HEAD":
@@ -75,7 +73,7 @@ async def store(request: Request) -> Response:
 def _graph_of(name: str) -> str:
     if not _ABSOLUTE.match(name):
         raise Refused(400, f"graph = {name!r}: expected an absolute IRI, such as http://ex.org/g")
-    return graph_term(name).text[1:-1]
+    return plain_iri(name)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

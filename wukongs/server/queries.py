@@ -29,9 +29,8 @@ from wukongs.server.requests import (
     body_of,
     checked,
     details_of,
-    form_fields,
     form_of,
-    integer_of,
+    integer,
     json_of,
     one_of,
     query_fields,
@@ -202,16 +201,17 @@ async def windows(request: Request) -> Response:
 
 
 async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
-    fields = form_fields(request.scope["query_string"].decode("latin-1"))
+    fields = query_fields(request)
     given = request.headers.get("last-event-id") or one_of(fields, "after")
+    after = None
     if given == "now":
         await feed.has_read.wait()
+        after = feed.newest
+    elif given is not None:
+        after = integer("after", given)
     changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
     if changes:
         feed.wants_changes = True
-    after = (
-        feed.newest if given == "now" else None if given is None else integer_of(form_fields(f"after={given}"), "after")
-    )
     return Wish(after, changes, given not in (None, "now"), one_of(fields, "format") == ARROW.name)
 
 

@@ -140,15 +140,18 @@ def seconds_of(fields: Fields, name: str = "timeout") -> float | None:
 def integer_of(fields: Fields, name: str) -> int | None:
     """Return a parameter that is an integer. Raises Refused."""
     given = one_of(fields, name)
-    if given is None:
-        return None
+    return None if given is None else integer(name, given)
+
+
+def integer(name: str, given: str) -> int:
+    """Return what is given for a parameter as an integer. Raises Refused."""
     with suppress(ValueError):
         if -(1 << 63) <= int(given) < 1 << 63:
             return int(given)
     raise Refused(400, f"parameter {name} = {given!r}: expected an integer")
 
 
-def query_fields(request: Request) -> Fields:
+def query_fields(request: HTTPConnection) -> Fields:
     """Return the parameters of the address. Raises Refused (no UTF-8)."""
     return form_fields(request.scope["query_string"].decode("latin-1"))
 

@@ -20,8 +20,8 @@ from wukongs.engine import Engine
 from wukongs.errors import DataError, StreamError
 from wukongs.live.declarations import stream_options
 from wukongs.live.lateness import COUNT
-from wukongs.live.stream import EXTRA_COLUMNS, Stream
-from wukongs.query.terms.names import graph_term
+from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Stream
+from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import face_of
 from wukongs.server.media import ARROW, base_type
 from wukongs.server.requests import Refused, body_of, checked, integer_of, json_of, loaded, query_fields, seconds_of
@@ -37,7 +37,6 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "idle_timeout_ms": (int, "milliseconds"),
 }
 LINES = ("application/n-triples", "application/n-quads", "text/plain")
-_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
 _TERM = r'<[^<>"{}|^`\\\x00-\x20]*>|_:[^\s]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>"\s]*>)?'
 _LINE = (
     rf"^[ \t]*(?P<subject>{_TERM})[ \t]*(?P<predicate><[^<>\s]*>)[ \t]*(?P<object>{_TERM})[ \t]*"
@@ -60,7 +59,7 @@ async def streams(request: Request) -> Response:
 
 async def stream(request: Request) -> Response:
     """Answer GET with a stream, POST pushes to it and lets it advance, DELETE drops it."""
-    face, iri = face_of(request), _name_of(request.path_params["name"])
+    face, iri = face_of(request), plain_iri(request.path_params["name"])
     match request.method:
         case "DELETE":
             await face.workers.do(request, partial(face.engine.drop_stream, iri))
@@ -74,14 +73,10 @@ async def stream(request: Request) -> Response:
 
 async def end(request: Request) -> Response:
     """Answer POST /streams/{iri}/close: nothing more comes."""
-    face, iri = face_of(request), _name_of(request.path_params["name"])
+    face, iri = face_of(request), plain_iri(request.path_params["name"])
     found = await face.workers.do(request, partial(_known, face.engine, iri))
     await face.workers.do(request, found.close)
     return Response(status_code=204)
-
-
-def _name_of(text: str) -> str:
-    return graph_term(text).text[1:-1]
 
 
 def _declaration(told: object) -> tuple[str, dict[str, Any]]:
@@ -106,21 +101,13 @@ def _declared(engine: Engine, iri: str, options: Mapping[str, Any]) -> tuple[Str
     try:
         return engine.stream(iri, **options), True
     except StreamError:
-        name = _name_of(iri)
+        name = plain_iri(iri)
         if name not in engine.streams():
             raise
         known = engine.declared(name)
-        wished = stream_options(engine.settings, **{"timing": (), **_NOT_GIVEN, **options})
-        if known.options != wished:
+        if known.options != stream_options(engine.settings, **options):
             raise
         return known, False
-
-
-_NOT_GIVEN: Mapping[str, Any] = {
-    **dict.fromkeys(("batch_ms", "into", "history_ms", "slice_bytes_max", "on_late", "idle_timeout_ms")),
-    "index": "all",
-    "lateness_ms": 0,
-}
 
 
 def _known(engine: Engine, iri: str) -> Stream:
@@ -133,9 +120,9 @@ def _known(engine: Engine, iri: str) -> Stream:
 def _described(stream: Stream) -> dict[str, Any]:
     told = {"iri": stream.iri, **stream.options}
     if not isinstance(told["timing"], bool):
-        told["timing"] = [_name_of(iri) for iri in told["timing"]]
+        told["timing"] = [plain_iri(iri) for iri in told["timing"]]
     if told["into"] is not None:
-        told["into"] = _name_of(told["into"])
+        told["into"] = plain_iri(told["into"])
     return told
 
 
@@ -197,7 +184,7 @@ def read_lines(body: bytes) -> Any:
         raise DataError(
             f"expected `subject predicate object .` and a time in milliseconds, found {shown!r}", "the body", at + 1
         )
-    columns = {name: found.field(name) for name in _COLUMNS}
+    columns = {name: found.field(name) for name in TABLE_COLUMNS}
     try:
         columns["timestamp_ms"] = columns["timestamp_ms"].cast(pyarrow.int64())
     except pyarrow.ArrowInvalid as error:
@@ -219,12 +206,18 @@ def read_json(body: bytes) -> Any:
         raise DataError(f"expected JSON: {error}", "the body") from None
     if not isinstance(told, list):
         raise DataError(f"expected a list of tuples, found {type(told).__name__}", "the body")
-    columns: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "graph", "op")}
+    columns: dict[str, list[Any]] = {name: [] for name in (*TABLE_COLUMNS, "graph", "op")}
     for at, one in enumerate(told):
-        row = dict(zip(_COLUMNS, one, strict=False)) if isinstance(one, list) and len(one) == len(_COLUMNS) else one
-        if not isinstance(row, dict) or not row.keys() >= {*_COLUMNS} or not row.keys() <= columns.keys():
+        row = (
+            dict(zip(TABLE_COLUMNS, one, strict=False))
+            if isinstance(one, list) and len(one) == len(TABLE_COLUMNS)
+            else one
+        )
+        if not isinstance(row, dict) or not row.keys() >= {*TABLE_COLUMNS} or not row.keys() <= columns.keys():
             shown = json.dumps(one)[:80]
-            raise DataError(f"tuple {at}: expected {', '.join(_COLUMNS)} (and graph, op), found {shown}", "the body")
+            raise DataError(
+                f"tuple {at}: expected {', '.join(TABLE_COLUMNS)} (and graph, op), found {shown}", "the body"
+            )
         for name, column in columns.items():
             value, is_time = row.get(name), name == "timestamp_ms"
             if value is not None and (isinstance(value, bool) or not isinstance(value, int if is_time else str)):
@@ -259,8 +252,8 @@ def read_arrow(body: bytes) -> Any:
     for name, kind in kinds.items():
         told = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
         is_text = pyarrow.types.is_string(told) or pyarrow.types.is_large_string(told)
-        if name in (*_COLUMNS, *EXTRA_COLUMNS) and not (
-            pyarrow.types.is_integer(kind) if name == _COLUMNS[-1] else is_text
+        if name in (*TABLE_COLUMNS, *EXTRA_COLUMNS) and not (
+            pyarrow.types.is_integer(kind) if name == TABLE_COLUMNS[-1] else is_text
         ):
             raise DataError(f"column {name!r}: expected strings, or integers for times, found {kind}", "the body")
     return table

@@ -28,6 +28,11 @@ def graph_term(name: str) -> Term:
     return Term(f"<{value}>")
 
 
+def plain_iri(name: str) -> str:
+    """Return the name of a graph, stream or predicate without angle brackets. Raises as graph_term."""
+    return graph_term(name).text[1:-1]
+
+
 def canonical(value: Any) -> str:
     """Return the canonical form of an rdflib term or N-Triples string. Raises DataError.
 
