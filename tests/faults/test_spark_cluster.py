@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -18,11 +20,12 @@ from tests.faults.test_cluster_processes import END_S, EX
 from tests.faults.test_spark_lives import wait_until
 from tests.processes import child
 from tests.unit.adapters.test_spark_standalone import standalone
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.cluster import FREE_PORTS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 COUNT = 3
 TUPLES = 30
+START_S = 200.0
 
 
 def node_processes(folder: Path) -> dict[int, int]:
@@ -50,9 +53,10 @@ def executor_of(pid: int) -> int:
 
 
 def base_port() -> int:
-    """Return a port that is free as the ports behind it are, so many as the nodes need."""
+    """Return a port that is free as the ports behind it are, so many as the nodes need. Until they listen there, Spark
+    takes half a minute: so no port that a cluster of another test would be given meanwhile."""
     while True:
-        (port,) = free_ports(1)
+        port = random.randrange(5000, min(FREE_PORTS) - 2 * COUNT)
         with suppress(OSError), ExitStack() as stack:
             for other in range(port, port + 2 * COUNT):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", other))
@@ -79,9 +83,13 @@ def test_a_killed_node_is_brought_back_by_spark_and_the_others_are_left_alone(tm
     command += ["--base-port", str(port), "--data-dir", str(tmp_path / "data")]
     with standalone(tmp_path, (2, 1)) as master, child([*command, "--spark", master]) as process:
         assert process.stdout is not None
+        too_late = threading.Timer(START_S, process.terminate)
+        too_late.start()
         addresses = [process.stdout.readline().strip() for _ in range(COUNT)]
+        too_late.cancel()
         if not all(addresses):
-            raise AssertionError(process.communicate(timeout=END_S)[1])
+            logs = [file.read_text("utf-8", "replace")[-2000:] for file in tmp_path.glob("work*/**/stderr")]
+            raise AssertionError("\n".join([process.communicate(timeout=END_S)[1], *logs]))
         assert addresses == [f"tcp://127.0.0.1:{port + number}" for number in range(COUNT)]
         first = node_processes(tmp_path)
         assert sorted(first) == list(range(COUNT))
