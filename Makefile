@@ -13,7 +13,7 @@ help:
 	@echo 'make test-ci     run the slow tests and more examples, the kernels un-jitted, and lint (SEED=n repeats a run)'
 	@echo 'make test-all    run everything, with five times the examples (an hour or two; SEED=n repeats a run)'
 	@echo 'make test-kafka  run the tests of the Kafka source on a real broker, whose jars it fetches once (needs Java)'
-	@echo 'make test-face   run clients of others against the HTTP server (Comunica needs Node.js with npm)'
+	@echo 'make test-face   run browser and clients of others against the HTTP server (needs Chromium, Node.js with npm)'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
@@ -46,6 +46,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PY) -m compileall -q csparql store wukongs adapters
 	@$(PY) tools/compile_kernels.py
 	@$(PY) tools/archive_classes.py
+	@$(PY) tools/fetch_console.py
 	@$(KEEPING) --collect-only -qq >/dev/null || true
 	@touch $@
 
@@ -84,9 +85,9 @@ test-all: $(READY)
 test-kafka: $(READY)
 	@WUKONGS_KAFKA=real $(PY) -m pytest tests/kafka
 
-# Clients of others against the HTTP server: unchanged ones from PyPI and npm, which skip where they cannot be fetched.
+# The console in Chromium, and clients of others, unchanged, from PyPI and npm. What is absent is skipped.
 test-face: $(READY)
-	@WUKONGS_TIER=ci $(PY) -m pytest tests/npm tests/unit/server
+	@WUKONGS_TIER=ci $(PY) -m pytest tests/browser tests/npm tests/unit/server
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from wukongs.errors import WukongsError
-from wukongs.server import queries, streams
+from wukongs.server import pages, queries, streams
 from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
@@ -36,8 +36,8 @@ from wukongs.server.requests import ClientGone, Refused, problem
 from wukongs.server.sparql import SNAPSHOT, WARNING, sparql
 
 _GZIP_MIN_BYTES, _GZIP_LEVEL = 1024, 4
-_OPEN_PATHS = ("/healthz", "/readyz")
-"""Paths that need no token: they tell nothing but whether the server is well."""
+_OPEN_PATHS = ("/", "/healthz", "/readyz")
+"""Paths that need no token, beside the files of the console: they tell nothing but whether the server is well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Doors:
 def make_app(face: Face, doors: Doors) -> Starlette:
     app = Starlette(
         routes=[
+            Route("/", pages.page),
+            Route(f"{pages.PREFIX}{{rest:path}}", pages.file),
             Route("/sparql", sparql, methods=["GET", "POST"]),
             Route("/store", store, methods=["GET", "PUT", "POST", "DELETE"]),
             Route("/streams", streams.streams, methods=["GET", "POST"]),
@@ -61,6 +63,7 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             Route("/queries", queries.queries, methods=["GET", "POST"]),
             Route("/queries/{rest:path}", _Named("/queries/", _OF_QUERY), methods=_METHODS),
             WebSocketRoute("/queries/{rest:path}", _live),
+            Route("/stats", _stats),
             Route("/metrics", _metrics),
             Route("/openapi.json", _openapi),
             Route("/healthz", _healthz),
@@ -192,7 +195,9 @@ class _Door:
             return Refused(
                 403, f"a page of {origin} may not ask this server: allow it by name (--cors), if it is to be"
             )
-        if doors.admits is None or request.scope["path"] in _OPEN_PATHS or doors.admits(_token_of(request)):
+        path = request.scope["path"]
+        is_open = path in _OPEN_PATHS or path.startswith(pages.PREFIX)
+        if doors.admits is None or is_open or doors.admits(_token_of(request)):
             return None
         told = "Authorization: expected Bearer and a token that this server knows, or Basic with it as the password"
         return Refused(401, told, {"WWW-Authenticate": 'Bearer, Basic realm="wukongs"'})
@@ -234,6 +239,11 @@ async def _openapi(request: Request) -> Response:
     return JSONResponse(described(str(request.base_url).rstrip("/")))
 
 
+async def _stats(request: Request) -> Response:
+    face = face_of(request)
+    return JSONResponse(await face.workers.do(request, face.engine.stats))
+
+
 async def _metrics(request: Request) -> Response:
     face = face_of(request)
     body, content_type = await face.workers.do(request, lambda: face.metrics.written(request))
@@ -258,7 +268,7 @@ async def _http_problem(request: Request, error: Any) -> Response:
     """Answer a path or method that is not there."""
     told: str = error.detail
     if error.status_code == 404:
-        told = f"there is no {request.url.path} here: see /sparql, /store, /streams, /queries"
+        told = f"there is no {request.url.path} here: see /sparql, /store, /streams, /queries, /stats"
     if error.status_code == 405:
         told = f"{request.method} {request.url.path}: expected {(error.headers or {}).get('Allow', 'another method')}"
     return problem(request, Refused(error.status_code, told, error.headers))

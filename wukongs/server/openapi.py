@@ -29,6 +29,7 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     "after": ("string", "the id of the last window that the client has, or now"),
     "changes": ("boolean", "windows are told as the rows that have come and gone"),
     "analyze": ("boolean", "run it, and show rows and times"),
+    "explain": ("string", "plan, or analyze to run it: the plan as text, in the place of the result"),
     "base": ("string", "the IRI that relative ones are resolved by"),
     "output": ("string", "rstream, istream or dstream"),
 }
@@ -46,7 +47,7 @@ class Call(NamedTuple):
 _RESULT = {200: ("the result; the header Wukongs-Snapshot has the snapshot", [*_ROW_TYPES, *_GRAPH_TYPES])}
 _GRAPH = {200: ("the graph", _GRAPH_TYPES), 404: ("there is no such graph", [_TEXT])}
 _MADE = {201: ("the graph was made", ()), 204: ("it was there", ())}
-_DATASET = ("default-graph-uri", "named-graph-uri", "timeout", "at", "format")
+_DATASET = ("default-graph-uri", "named-graph-uri", "timeout", "at", "format", "explain")
 _WINDOWS = {
     200: ("windows: events, or those that have come", ["text/event-stream", _JSON, ARROW.types[0]]),
     204: ("Arrow: no window in time", ()),
@@ -99,6 +100,8 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
     "/queries/{name}/explain": {"get": Call("its plan", ("analyze",), (), {200: ("the plan", [_TEXT])})},
     "/queries/{name}/pause": {"post": Call("pause a query")},
     "/queries/{name}/resume": {"post": Call("let it go on")},
+    "/": {"get": Call("the console", answers={200: ("a page for people", ["text/html"])})},
+    "/stats": {"get": Call("counts and sizes, as Engine.stats", answers={200: ("the counts", [_JSON])})},
     "/metrics": {"get": Call("metrics for Prometheus", answers={200: ("metrics", [_TEXT])})},
     "/healthz": {"get": Call("whether the process serves", answers={200: ("it does", [_TEXT])})},
     "/readyz": {"get": Call("whether the engine answers", answers={200: ("it does", [_JSON])})},

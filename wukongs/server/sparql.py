@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.updates import Load
@@ -54,6 +55,7 @@ SNAPSHOT = "Wukongs-Snapshot"
 WARNING = "Wukongs-Warning"
 """The header with likely mistakes of a query."""
 FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-query", "application/sparql-update"
+_EXPLAINED = ("plan", "analyze")
 _OFFERED = (*ROWS, *GRAPHS)
 _DESCRIBED = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD)
 _LOAD = re.compile(r"\bLOAD\b", re.IGNORECASE)
@@ -74,6 +76,8 @@ async def sparql(request: Request) -> Response:
     if request.method in ("GET", "HEAD") and not {"query", "update"} & {*(fields := query_fields(request))}:
         return await _describe(request, face, fields)
     operation = await _operation(request, face)
+    if "explain" in operation.fields:
+        return await _explain(request, face, operation)
     if operation.is_update:
         return await _update(request, face, operation)
     return await _query(request, face, operation)
@@ -103,6 +107,22 @@ async def _operation(request: Request, face: Face) -> Operation:
             return Operation(True, await text_of(request, face.bounds.body_bytes_max), fields)
     await body_of(request, face.bounds.body_bytes_max)
     raise Refused(415, f"Content-Type {content_type!r}: expected {QUERY}, {UPDATE} or {FORM}")
+
+
+async def _explain(request: Request, face: Face, operation: Operation) -> Response:
+    """Answer with the plan of a query, as text; with `analyze` the query runs, and the plan has its rows and times."""
+    kind = one_of(operation.fields, "explain")
+    if kind not in _EXPLAINED or operation.is_update:
+        raise Refused(400, f"explain={kind}: expected {' or '.join(_EXPLAINED)}, of a query")
+    timeout_s = face.bounds.timeout_s(seconds_of(operation.fields))
+    explain = partial(
+        face.engine.explain,
+        operation.text,
+        address_of(request),
+        analyze=kind == _EXPLAINED[1],
+        timeout_s=timeout_s,
+    )
+    return PlainTextResponse(await face.workers.do(request, explain, may_cancel=True) + "\n")
 
 
 async def _query(request: Request, face: Face, operation: Operation) -> Response:

@@ -1,0 +1,1 @@
+"""The console in a real Chromium, driven through its own driver; skips where they are absent (`make test-face`)."""
