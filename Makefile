@@ -44,7 +44,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(PY) -m compileall -q csparql store wukongs adapters
-	@$(PY) tools/compile_kernels.py
+	@WUKONGS_KERNELS=compile $(PY) tools/compile_kernels.py
 	@$(PY) tools/archive_classes.py
 	@$(PY) tools/fetch_console.py
 	@$(KEEPING) --collect-only -qq >/dev/null || true

@@ -3,6 +3,10 @@
 numba's own disk cache looks only at the file of the compiled function: an edit in a callee of another file goes
 unseen. So the cache folder is named by a hash of all kernel sources, of numba's version and of the bounds-check flag,
 and it is chosen here, before the first kernel is defined. Import `njit` from here, never from numba.
+
+To compile all kernels takes a minute or two, once for each installation. A process that finds none compiled has that
+done by another one, and does not wait: it interprets its kernels meanwhile, where their arrays are small. Each is the
+same function either way. WUKONGS_KERNELS=compile turns that off; with =interpret nothing is compiled behind.
 """
 
 from __future__ import annotations
@@ -11,17 +15,25 @@ import contextlib
 import hashlib
 import importlib.metadata
 import os
+import subprocess
+import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 _PACKAGE = Path(__file__).absolute().parent.parent
 """The folder of the package wukongs. In a checkout, its store, adapters and csparql are links."""
 _WITH_KERNELS = (".", "store", "adapters")
 _CONSTANTS = ("store/dtypes.py", "store/layout.py", "query/paths/path_layout.py", "query/plans/plan_layout.py")
 
+_SMALL = 50_000
+"""Elements of its arrays up to which a kernel may be interpreted. Plain Python needs about a microsecond for each."""
+_LOOK_S = 0.2
+COMPILER = "wukongs.cli.compiling"
 _NOTHING = contextlib.nullcontext()
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +67,15 @@ def _cache_folder() -> Path:
     return folder
 
 
+def _installation() -> str:
+    """Name what compiled kernels are filed under: the place of the package, and Python's version."""
+    told = f"{_PACKAGE.resolve()} {sys.version_info[:2]}"
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
 KERNEL_CACHE = _cache_folder()
+COMPILED = KERNEL_CACHE / f"compiled-{_installation()}"
+"""The file that is there once all kernels that are commonly used are compiled."""
 os.environ["NUMBA_CACHE_DIR"] = str(KERNEL_CACHE)
 
 import numba  # noqa: E402  (the cache folder has to be set before)
@@ -66,12 +86,92 @@ numba.config.CACHE_DIR = str(KERNEL_CACHE)  # numba may be imported already, and
 JIT_DISABLED: bool = bool(numba.config.DISABLE_JIT)
 
 
+def are_kernels_compiled() -> bool:
+    return JIT_DISABLED or COMPILED.exists()
+
+
+class _Meanwhile:
+    """The state of a process that waits for another one to compile the kernels. is_on: it still does."""
+
+    def __init__(self) -> None:
+        wish = os.environ.get("WUKONGS_KERNELS")
+        self.is_on = wish != "compile" and not are_kernels_compiled()
+        self._compiles = wish != "interpret"
+        self.inside = threading.local()
+        self._compiler: subprocess.Popen[bytes] | None = None
+        self._look_at = 0.0
+
+    def look(self) -> bool:
+        """Tell whether kernels are still being compiled; have that begun."""
+        now = time.monotonic()
+        if self.is_on and self._compiles and now >= self._look_at:
+            self._look_at = now + _LOOK_S
+            self.is_on = not are_kernels_compiled() and self._goes_on()
+        return self.is_on
+
+    def _goes_on(self) -> bool:
+        if self._compiler is None:
+            command = [sys.executable, "-P", "-m", COMPILER, "behind"]
+            quiet = subprocess.DEVNULL
+            with contextlib.suppress(OSError):
+                self._compiler = subprocess.Popen(
+                    command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, cwd="/"
+                )
+        # One that has ended leaves it to another process, or has failed: then they are compiled as they are used.
+        return self._compiler is not None and self._compiler.poll() in (None, WAITS_FOR_ANOTHER)
+
+
+WAITS_FOR_ANOTHER = 75
+"""The exit status of a compiler that has found another one at work."""
+_meanwhile = _Meanwhile()
+
+
+class _Kernel:
+    """A kernel that may be interpreted until it is compiled."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self.py_func = compiled.py_func
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type that kernels see which call this one: that of what is compiled."""
+        return self._compiled._numba_type_
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiled, name)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not _meanwhile.is_on:
+            return self._compiled(*arguments)
+        inside = _meanwhile.inside
+        if getattr(inside, "kernel", False):
+            return self.py_func(*arguments)
+        if _size(arguments) > _SMALL or not _meanwhile.look():
+            return self._compiled(*arguments)
+        inside.kernel = True
+        try:
+            with np.errstate(over="ignore"):
+                return self.py_func(*arguments)
+        finally:
+            inside.kernel = False
+
+
+def _size(arguments: tuple[Any, ...]) -> int:
+    """Return how many elements arrays have, those in tuples as well."""
+    return sum(
+        one.size if isinstance(one, np.ndarray) else _size(one) if isinstance(one, tuple) else 0 for one in arguments
+    )
+
+
 def _compiled(function: F, **options: bool) -> F:
     # numba files a kernel under the path of its source. A checkout has several ways to one file, so take the real one.
     real = os.path.realpath(function.__code__.co_filename)
     function.__code__ = function.__code__.replace(co_filename=real)
     jit: Callable[[F], F] = numba.njit(nogil=True, cache=True, error_model="numpy", **options)
-    return jit(function)
+    compiled: Any = jit(function)
+    kernel: Any = _Kernel(compiled) if _meanwhile.is_on else compiled
+    return cast(F, kernel)
 
 
 def njit(function: F) -> F:
@@ -92,11 +192,6 @@ def njit_uncounted(function: F) -> F:
     numba counts references to the owner of every view and of every array that is passed on, with atomic operations: two
     thirds of the time of a plan step."""
     return _compiled(function, _nrt=False)
-
-
-def kernels_are_cached() -> bool:
-    """Tell whether an earlier run has left compiled kernels, so that this run need not compile."""
-    return JIT_DISABLED or any(KERNEL_CACHE.rglob("*.nbi"))
 
 
 def wrapping() -> AbstractContextManager[object]:

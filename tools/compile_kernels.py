@@ -2,6 +2,7 @@
 
 Two processes begin with different kernels, and find in the cache what the other one has compiled.
 
+    WUKONGS_KERNELS=compile python tools/compile_kernels.py             # not interpreted meanwhile
     python tools/compile_kernels.py --list      # compile nothing; print the kernels that the cache has nothing of
 """
 
@@ -28,7 +29,7 @@ from wukongs.cluster.serving import ServedEngine
 from wukongs.query.rows import PIECE_ROWS, stable_order
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
-from wukongs.store.jit import kernels_are_cached
+from wukongs.store.jit import COMPILED, are_kernels_compiled
 from wukongs.wire.link import IngestLink
 
 EX = "http://example.org/"
@@ -59,11 +60,12 @@ def main() -> None:
     """Run every kind of step once over little data."""
     parts = [run_little_demo, read_other_sources, merge_and_delete]
     parts += [push_and_ask, ask_everything, serve_and_ask, keep_and_open_again]
-    if not kernels_are_cached():
+    if not are_kernels_compiled():
         print("compiling the kernels, once (a minute or two) ...", file=sys.stderr, flush=True)
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             pool.map(run, (parts[:1], parts[1:]), chunksize=1)
     run(parts)  # two processes that write a kernel's list at once may lose an entry
+    COMPILED.touch()
 
 
 def uncompiled() -> list[str]:

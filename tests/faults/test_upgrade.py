@@ -50,8 +50,9 @@ with wukongs.connect(address) as client:
 
 WHAT_IT_IS = """
 import wukongs
-from wukongs.store.jit import kernels_are_cached
-print(wukongs.__file__, "compiled" if kernels_are_cached() else "")
+from wukongs.store import jit
+is_compiled = getattr(jit, "are_kernels_compiled", None) or jit.kernels_are_cached
+print(wukongs.__file__, "compiled" if is_compiled() else "")
 """
 
 

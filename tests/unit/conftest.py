@@ -45,7 +45,7 @@ class Ran:
 @pytest.fixture
 def ran(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ran:
     # Whether kernels have to be compiled depends on what ran before; one test looks at it by itself.
-    monkeypatch.setattr("wukongs.store.jit.kernels_are_cached", lambda: True)
+    monkeypatch.setattr("wukongs.store.jit.are_kernels_compiled", lambda: True)
     return Ran(capsys)
 
 

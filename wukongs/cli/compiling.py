@@ -2,30 +2,35 @@
 
 Kernels are compiled at their first use, and kept. A node that has to do that while it serves does little else for
 seconds, a minute in all, and the others would take it for dead. So a process of its own first does in small what nodes
-do: two of them are loaded, fed and asked, and start again from their folders.
+do: two of them are loaded, fed and asked, and start again from their folders. Other commands do not wait: they have the
+same done behind them (wukongs/store/jit.py).
 """
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import io
 import logging
+import os
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import wukongs
 
 log = logging.getLogger("wukongs")
 COMPILE_S = 900.0
 """How long one step may take while its kernels are compiled."""
+COUNT_S = 0.5
+KERNELS = 230
+"""How many there are, about."""
 PEOPLE = 3000
 EX = "http://wukongs.example/"
 _PREFIX = f"PREFIX : <{EX}> "
@@ -57,27 +62,79 @@ def compile_first() -> None:
     compiled as they are used."""
     from wukongs.store import jit
 
-    done = jit.KERNEL_CACHE / f"used-{_installation()}"
-    if jit.JIT_DISABLED or done.exists():
+    if jit.are_kernels_compiled():
         return
-    with suppress(OSError), (jit.KERNEL_CACHE / "compiling").open("w") as turn:
+    with suppress(OSError), _turn() as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        if done.exists():
-            return
-        print("compiling kernels, once (about two minutes) ...", file=sys.stderr, flush=True)
+        if not jit.are_kernels_compiled():
+            _compile(_telling())
+
+
+def compile_behind() -> int:
+    """Compile the kernels while the process that has begun this works with interpreted ones. Return the exit status."""
+    from wukongs.store import jit
+
+    with suppress(OSError), _turn() as turn:
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return jit.WAITS_FOR_ANOTHER
+        if not jit.are_kernels_compiled():
+            os.nice(10)
+            _compile(nullcontext())
+    return 0 if jit.are_kernels_compiled() else 1
+
+
+def _turn() -> IO[str]:
+    from wukongs.store import jit
+
+    return (jit.KERNEL_CACHE / "compiling").open("w")
+
+
+def _compile(said: AbstractContextManager[object]) -> None:
+    """Have another process use all kernels once."""
+    from wukongs.store import jit
+
+    command = [sys.executable, "-P", "-m", jit.COMPILER]
+    environment = os.environ | {"WUKONGS_KERNELS": "compile"}
+    with said:
         ran = subprocess.run(
-            [sys.executable, "-P", "-m", __name__], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
-        if ran.returncode == 0:
-            done.touch()
-        else:
-            log.warning("kernels could not be compiled ahead: %s", ran.stderr.strip().rpartition("\n")[2])
+    if ran.returncode == 0:
+        jit.COMPILED.touch()
+    else:
+        log.warning("kernels could not be compiled ahead: %s", ran.stderr.strip().rpartition("\n")[2])
 
 
-def _installation() -> str:
-    """Name what compiled kernels are filed under: the place of the package, and Python's version."""
-    told = f"{Path(wukongs.__file__).resolve().parent} {sys.version_info[:2]}"
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Say that kernels are compiled; on a terminal, count them meanwhile."""
+    from wukongs.store import jit
+
+    print("compiling kernels, once (about two minutes) ...", file=sys.stderr, flush=True)
+    ended = threading.Event()
+
+    def count() -> None:
+        while not ended.wait(COUNT_S):
+            done = sum(1 for _ in jit.KERNEL_CACHE.rglob("*.nbi"))
+            print(f"\r{done} of about {KERNELS} ", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+
+    counting = threading.Thread(target=count, daemon=True)
+    if sys.stderr.isatty():
+        counting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if counting.is_alive():
+            counting.join()
 
 
 def use_kernels() -> None:
@@ -161,4 +218,6 @@ def _nodes(folder: Path) -> Iterator[Any]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["behind"]:
+        sys.exit(compile_behind())
     use_kernels()

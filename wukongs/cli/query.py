@@ -224,10 +224,11 @@ def _open_engine(options: argparse.Namespace, settings: Settings) -> Engine | Re
 
 def say_if_compiling() -> None:
     """Say once on standard error that the kernels have to be compiled, if no earlier run has left them."""
-    from wukongs.store.jit import kernels_are_cached
+    from wukongs.store.jit import are_kernels_compiled
 
-    if not kernels_are_cached():
-        print("compiling kernels, once (about a minute) ...", file=sys.stderr, flush=True)
+    if not are_kernels_compiled():
+        told = "compiling kernels behind this, once (about two minutes): until then all takes longer"
+        print(told, file=sys.stderr, flush=True)
 
 
 def print_result(result: Result, format: str, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -43,18 +44,36 @@ show(*sorted(set(used())), sep="\\n")
 )
 
 
-@pytest.mark.slow
-def test_it_is_done_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The marks are elsewhere; the kernels are where they are for all tests."""
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The mark that all kernels are compiled, which is not there. The kernels are where they are for all tests."""
     monkeypatch.setattr(jit, "KERNEL_CACHE", tmp_path)
+    monkeypatch.setattr(jit, "COMPILED", tmp_path / "compiled")
+    return tmp_path / "compiled"
+
+
+@pytest.mark.slow
+def test_it_is_done_once(mark: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     compiling.compile_first()
     assert capsys.readouterr().err == "compiling kernels, once (about two minutes) ...\n"
     compiling.compile_first()
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(compiling, "_installation", lambda: "another")
+    mark.unlink()
     monkeypatch.setattr(sys, "executable", "/bin/false")
     compiling.compile_first()
-    assert not (tmp_path / "used-another").exists(), "it failed: the next node tries again"
+    assert not mark.exists(), "it failed: the next node tries again"
+    assert compiling.compile_behind() == 1
+
+
+def test_one_process_compiles_behind_others(mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    monkeypatch.setattr(os, "nice", lambda _: 0)
+    with (mark.parent / "compiling").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        assert compiling.compile_behind() == jit.WAITS_FOR_ANOTHER
+        assert not mark.exists()
+    assert compiling.compile_behind() == 0
+    assert mark.exists()
 
 
 @pytest.mark.slow
