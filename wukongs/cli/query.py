@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from wukongs.query.output.results import Result
     from wukongs.remote.client import RemoteEngine
 
-_PREFIX = re.compile(r"\bPREFIX\s+([A-Za-z][\w-]*|):\s*<([^<>\s]*)>", re.IGNORECASE)
-
 _EPILOG = """examples:
   wukongs query --data people.ttl 'SELECT ?s WHERE { ?s a <http://ex/Person> }'
   wukongs query --data a.nt b.nt.gz --format csv @friends.rq > friends.csv
@@ -236,6 +234,7 @@ def print_result(result: Result, format: str, text: str) -> None:
     if format == "arrow" and sys.stdout.isatty():
         raise SettingsError("format = 'arrow' is binary: expected a file or pipe; add > answer.arrow")
     from wukongs.query.output.serialize import write
+    from wukongs.query.output.table_cells import declared_prefixes
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    write(result, format, sys.stdout.buffer, dict(_PREFIX.findall(text)), width)
+    write(result, format, sys.stdout.buffer, declared_prefixes(text), width)

@@ -20,6 +20,7 @@ from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.output.results import Result
 from wukongs.query.output.serialize import arrow_stream, serialize
+from wukongs.query.output.table_cells import declared_prefixes
 from wukongs.query.terms.rdf_terms import canonical_of, to_ntriples
 
 INTEGER = f"{XSD}integer"
@@ -262,10 +263,63 @@ def test_table_shortens_iris_and_aligns() -> None:
     assert serialize(select("x y", rows), "table", {"ex": "http://ex/", "xsd": XSD}) == (
         "?x                  ?y\n"
         "──────────────────  ────────────────────\n"
-        'ex:a                "1"^^xsd:integer\n'
+        "ex:a                1\n"
         "<http://ex/long/b>\n"
-        '"日本"              "\\u001B[31m\\n\\u2028"\n'
+        '日本                "\\u001B[31m\\n\\u2028"\n'
     )
+
+
+def test_a_column_of_numbers_is_aligned_at_its_right() -> None:
+    rows = [(f'"{number}"^^<{INTEGER}>', f'"{number}"') for number in (5, 1000)]
+    text = serialize(select("n s", [*rows, (None, None)]), "table")
+    assert text == '  ?n  ?s\n────  ──────\n   5  "5"\n1000  "1000"\n\n'
+
+
+@pytest.mark.parametrize(
+    ("term", "cell"),
+    [
+        (f'"-5"^^<{INTEGER}>', "-5"),
+        (f'"007"^^<{XSD}unsignedInt>', "007"),
+        (f'"five"^^<{INTEGER}>', '"five"^^xsd:integer'),
+        (f'"2.50"^^<{XSD}decimal>', "2.50"),
+        (f'"1e6"^^<{XSD}double>', "1e6"),
+        (f'"-INF"^^<{XSD}double>', "-INF"),
+        (f'"1e6"^^<{XSD}decimal>', '"1e6"^^xsd:decimal'),
+        (f'"true"^^<{XSD}boolean>', "true"),
+        (f'"1"^^<{XSD}boolean>', '"1"^^xsd:boolean'),
+        (f'"2014-08-01T00:00:00.5Z"^^<{XSD}dateTime>', "2014-08-01T00:00:00.5Z"),
+        (f'"2014-08-01"^^<{XSD}date>', "2014-08-01"),
+        (f'"P1D"^^<{XSD}duration>', '"P1D"^^xsd:duration'),
+        ('"1"^^<http://ex/unit>', '"1"^^ex:unit'),
+        ('"some words, and "more""', 'some words, and "more"'),
+        ('"chat"@fr', '"chat"@fr'),
+        ('""', '""'),
+        ('" a"', '" a"'),
+        ('"5"', '"5"'),
+        ('"true"', '"true"'),
+        ('"2014-08-01"', '"2014-08-01"'),
+        ('"<http://ex/a>"', '"<http://ex/a>"'),
+        ('"_:b"', '"_:b"'),
+        ('"ex:a"', '"ex:a"'),
+        ('"note: a"', "note: a"),
+        ("<http://ex/a.1>", "ex:a.1"),
+        ("<http://ex/1>", "ex:1"),
+        ("<http://ex/a/b>", "<http://ex/a/b>"),
+        ("<http://ex/>", "<http://ex/>"),
+        (f"<{XSD}integer>", "xsd:integer"),
+        ("<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>", "rdf:type"),
+        ("<http://www.w3.org/2000/01/rdf-schema#label>", "name:label"),
+        ("<http://www.w3.org/2002/07/owl#sameAs>", "<http://www.w3.org/2002/07/owl#sameAs>"),
+        ("_:b0", "_:b0"),
+        (f'(<http://ex/a> <http://ex/p> "1"^^<{INTEGER}>)', "<<( ex:a ex:p 1 )>>"),
+        ('(<http://ex/a> <http://ex/p> "a b")', '<<( ex:a ex:p "a b" )>>'),
+    ],
+)
+def test_terms_as_people_read_them(term: str, cell: str) -> None:
+    """A term keeps the marks that tell it from others. `owl` is the query's own; rdfs has two names."""
+    text = "prefix ex:<http://ex/> PREFIX owl: <http://birds/> prefix\nname: <http://www.w3.org/2000/01/rdf-schema#>"
+    written = serialize(select("x", [(term,)]), "table", declared_prefixes(f"{text} ASK {{}}"))
+    assert written.splitlines()[2] == cell
 
 
 def test_table_of_a_graph_and_of_an_ask() -> None:
@@ -280,7 +334,7 @@ def test_table_is_cut_to_the_width_it_is_given_only() -> None:
     assert max(map(len, serialize(result, "table").splitlines())) > 100
     lines = serialize(result, "table", None, 40).splitlines()
     assert max(map(len, lines)) == 40
-    assert lines[2] == f'"{"a" * 29}…  "short"'
+    assert lines[2] == f"{'a' * 32}…  short"
 
 
 @pytest.mark.parametrize(

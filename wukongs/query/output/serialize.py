@@ -17,6 +17,7 @@ from wukongs.errors import SettingsError, StorageError
 from wukongs.query.output.formats import ROW_FORMATS, check_format
 from wukongs.query.output.row_formats import ask_text, row_format
 from wukongs.query.output.row_text import Cell
+from wukongs.query.output.table_cells import cell_writer, is_number
 from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.query.terms.text_table import TableLayout
 from wukongs.store.dtypes import Int64Array
@@ -90,7 +91,7 @@ def text_chunks(
     if result.kind == "ask":
         return iter((ask_text(format, bool(result.boolean)),))
     if format == "table":
-        return _table(result, shortener(prefixes or {}), width)
+        return _table(result, cell_writer(prefixes or {}), width)
     if format == "ttl":
         return _turtle(result, prefixes or {})
     return (str(chunk, "utf-8") for chunk in _row_chunks(result, format))
@@ -209,11 +210,11 @@ def _verb(short: Cell) -> Cell:
     return lambda text: "a" if text == f"<{RDF}type>" else short(text)
 
 
-def _table(result: Table, short: Cell, width: int | None) -> Iterator[str]:
+def _table(result: Table, cell: Cell, width: int | None) -> Iterator[str]:
     """Write an aligned table: the rows are rendered twice, once to measure the columns."""
     head = list(_TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
-    cells = [short] * len(head)
-    layout = TableLayout(head)
+    cells = [cell] * len(head)
+    layout = TableLayout(head, is_number)
     for columns, _ in result.cell_chunks(cells):
         layout.measure(columns)
     lines = (layout.lines(columns, count) for columns, count in result.cell_chunks(cells))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wukongs.csparql.cells import cell_count, display_width, visible
 
@@ -28,18 +28,24 @@ def cut(text: str, width: int) -> str:
 class TableLayout:
     """The columns of a table that is written in chunks of rows: all chunks are measured, then each is shown.
 
-    A table that is too wide has its widest columns cut, none below 8 cells.
+    A table that is too wide has its widest columns cut, none below 8 cells. is_number: tells of a cell whether it is
+    one; a column of such cells alone is aligned at its right.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], is_number: Callable[[str], bool] = lambda _: False) -> None:
+        self._is_number = is_number
+        self._kinds: list[set[bool]] = [set() for _ in names]
+        """Of each column: whether its cells are numbers."""
         self._names = [visible(name) for name in names]
         self._widths = [display_width(name) for name in self._names]
 
     def measure(self, columns: Sequence[Sequence[str | None]]) -> None:
         """Widen the columns as these cells need it."""
         for place, cells in enumerate(columns):
-            widest = max((display_width(visible(cell)) for cell in set(cells) if cell is not None), default=0)
-            self._widths[place] = max(self._widths[place], widest)
+            distinct = {cell for cell in cells if cell is not None}
+            self._widths[place] = max(self._widths[place], *(display_width(visible(cell)) for cell in distinct), 0)
+            if False not in self._kinds[place]:
+                self._kinds[place].update(map(self._is_number, distinct))
 
     def head(self, width: int | None = None) -> str:
         """Return names and a rule, once all is measured. width: cells that a line may take; None is any."""
@@ -57,7 +63,11 @@ class TableLayout:
 
     def _line(self, cells: Sequence[str]) -> str:
         shown = [cut(cell, width) for cell, width in zip(cells, self._widths, strict=True)]
-        padded = [text + " " * (width - display_width(text)) for text, width in zip(shown, self._widths, strict=True)]
+        gaps = [" " * (width - display_width(text)) for text, width in zip(shown, self._widths, strict=True)]
+        padded = [
+            gap + text if kinds == {True} else text + gap
+            for text, gap, kinds in zip(shown, gaps, self._kinds, strict=True)
+        ]
         return _BETWEEN.join(padded).rstrip() + "\n"
 
 
