@@ -36,6 +36,10 @@ PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
 PREFIX sibu: <http://www.ins.cwi.nl/sib/user/>
 PREFIX sibp: <http://www.ins.cwi.nl/sib/person/>
 PREFIX stream: <http://www.ins.cwi.nl/sib/stream/>
+PREFIX post: <http://www.ins.cwi.nl/sib/post/>
+PREFIX comment: <http://www.ins.cwi.nl/sib/post/comment/>
+PREFIX forum: <http://www.ins.cwi.nl/sib/forum/>
+PREFIX photo: <http://www.ins.cwi.nl/sib/photoalbum/photo/>
 """
 STORED = "<urn:x-wukongs:default>"
 MEANINGS = {

@@ -1,4 +1,7 @@
-"""The display of a run: a live table on a terminal, plain lines elsewhere."""
+"""The display of a run: answers first, then counts. A table that is drawn anew on a terminal, plain lines elsewhere.
+
+A quantity has the name that it has in `stats()`: windows, rows, last rows, execution p50 and p99, stored triples.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TextIO
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from wukongs.adapters.replay import PipelineReport
 from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.output.table_cells import cell_writer, declared_prefixes, first_rows, head_of, is_number
+from wukongs.query.terms.text_table import TableLayout
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,6 +31,14 @@ if TYPE_CHECKING:
 
 REFRESHES_PER_S = 4
 RATE_OVER_S = 3.0
+ROWS_MAX = 3
+"""So many of the newest rows of a query are shown, if there is room."""
+QUERIES_MAX = 50
+"""The newest rows of so many queries are shown, where a terminal is no bound."""
+QUERIES_NOW, ROWS_NOW = 10, 2
+"""So many queries and rows come now and then among plain lines, at first with each line of state, later more rarely."""
+ANSWERS_APART_S = 60.0
+"""They come at least so often."""
 DATED_FROM_MS, DATED_TO_MS = 31_536_000_000, 253_402_300_799_999
 
 
@@ -34,6 +49,121 @@ def event_time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def _window_end(end_ms: int) -> str:
+    if not DATED_FROM_MS <= end_ms <= DATED_TO_MS:
+        return f"{end_ms / 1000:,.1f} s"
+    return f"{event_time(end_ms)}.{end_ms % 1000:03}"
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The first rows of a window, as people read them. size: how many rows the window has, with their word."""
+
+    query: str
+    end_ms: int
+    size: str
+    head: list[str]
+    rows: list[list[str | None]]
+
+
+class NewestAnswers:
+    """The newest answers of each query. Any thread calls take, which costs next to nothing: terms become texts when
+    somebody looks. A window is held until then, or until the next one of its query comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, WindowResult] = {}
+        self._shown: dict[str, Answers] = {}
+        self._prefixes: dict[str, Mapping[str, str]] = {}
+
+    def know(self, texts: Mapping[str, str]) -> None:
+        """Note the texts of queries, by name: their prefixes shorten the terms."""
+        self._prefixes.update({name: declared_prefixes(text) for name, text in texts.items()})
+
+    def take(self, window: WindowResult) -> None:
+        if len(window) or window.kind == "ask":
+            with self._lock:
+                self._waiting[window.query] = window
+
+    def news(self) -> list[Answers]:
+        """Return those that have come since the last look."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        found = [self._answers(window) for window in waiting.values()]
+        self._shown.update({one.query: one for one in found})
+        order = {name: place for place, name in enumerate(self._prefixes)}
+        return sorted(found, key=lambda one: order.get(one.query, len(order)))
+
+    def all(self, names: Sequence[str]) -> list[Answers]:
+        """Return the newest answers of queries, in the order of their names; those without any have none."""
+        self.news()
+        return [self._shown[name] for name in names if name in self._shown]
+
+    def _answers(self, window: WindowResult) -> Answers:
+        rows = first_rows(window, ROWS_MAX, cell_writer(self._prefixes.get(window.query, {})))
+        return Answers(window.query, window.end_ms, answer_size(window), head_of(window), rows)
+
+
+def answer_lines(answers: Sequence[Answers], rows_max: int, width: int | None) -> list[list[str]]:
+    """Return lines for each query: its name beside the variables, and below these its rows beside the end of their
+    window. width: cells of a line; None is any."""
+    widest = max((len(text) for one in answers for text in (one.query, _window_end(one.end_ms), one.size)), default=0)
+    lines = []
+    for one in answers:
+        rows = one.rows[:rows_max]
+        beside = [_window_end(one.end_ms), one.size, *[""] * len(rows)][: len(rows)]
+        columns: list[Sequence[str | None]] = [beside, *map(list, zip(*rows, strict=True))]
+        layout = TableLayout([one.query.ljust(widest), *one.head], is_number)
+        layout.measure(columns)
+        lines.append([layout.head(width).splitlines()[0], *layout.lines(columns, len(rows)).splitlines()])
+    return lines
+
+
+def texts_of(queries: Sequence[RegisteredQuery | RemoteQuery]) -> dict[str, str]:
+    """Return the text of each query, by its name."""
+    from wukongs.remote.query import RemoteQuery
+
+    return {query.name: query.text if isinstance(query, RemoteQuery) else query.source.text for query in queries}
+
+
+def answer_size(result: Result) -> str:
+    """Say how large an answer is: yes or no, triples, or rows."""
+    if result.kind == "ask":
+        return "yes" if result.boolean else "no"
+    return f"{len(result):,} {'triple' if result.is_graph else 'row'}{'' if len(result) == 1 else 's'}"
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+COLUMNS = ("query", "windows", "rows", "last rows", "execution p50", "execution p99")
+"""Counts of a query by their names in its stats(); times in ms."""
+
+
+def count_cells(name: str, stats: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of COLUMNS. stats: of a query; empty where they are not known."""
+    counts = (f"{stats[key]:,}" if stats else "-" for key in ("windows", "rows", "last_rows"))
+    times = (
+        f"{stats[f'execution_us_p{part}'] / 1e3:.3f} ms" if stats and stats["windows"] else "-" for part in (50, 99)
+    )
+    return (name, *counts, *times)
+
+
+def count_table(rows: Sequence[Sequence[str]]) -> Table:
+    """Return cells of COLUMNS as a table for a terminal."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "query" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 class RunProgress:
     """The sources of a display: the engine, its queries and the newest report of the pipeline."""
 
@@ -41,6 +171,7 @@ class RunProgress:
         self.engine = engine
         self.queries = queries
         self.report = PipelineReport()
+        self.is_over = False
         self.stored_before = self.stored()
         self._began_s = 0.0
         self._counted: deque[tuple[float, int]] = deque()
@@ -49,10 +180,15 @@ class RunProgress:
         """Take over the newest report; tell whether it is the first with tuples."""
         is_first = self._began_s == 0 and report.triples > 0
         if is_first:
-            self._began_s = time.monotonic()
-            self._counted.append((self._began_s, report.triples))
+            now = time.monotonic()
+            self._began_s = now - report.seconds
+            self._counted.append((now, report.triples))
         self.report = report
         return is_first
+
+    def end(self, report: PipelineReport) -> None:
+        """Take over the last report."""
+        self.report, self.is_over = report, True
 
     def stored(self) -> int:
         """Return how many triples the stored graph has now."""
@@ -69,32 +205,35 @@ class RunProgress:
         began_s, began = self._counted[0]
         return (triples - began) / max(now - began_s, 1e-3)
 
+    def mean_rate(self) -> str:
+        """Tuples in per second, from the beginning to the last report."""
+        return f"{self.report.triples / max(self.report.seconds, 1e-3):,.0f}/s"
+
     def windows(self) -> int:
         """Return how many windows the queries have reported."""
         return sum(query.stats()["windows"] for query in self.queries)
 
     def state_line(self) -> str:
         """Say how much came in, in how many seconds, up to which event time, and what came of it."""
-        streamed_s = time.monotonic() - self._began_s if self._began_s else 0.0
-        reached, waiting = self.report.complete_ms, self.report.waiting
+        report, reached, waiting = self.report, self.report.complete_ms, self.report.waiting
+        streamed_s = report.seconds if self.is_over else time.monotonic() - self._began_s if self._began_s else 0.0
+        rate = f"{self.mean_rate()} on average" if self.is_over else f"{self.tuples_per_s():,.0f}/s now"
         return (
-            f"{streamed_s:.0f} s: {self.report.triples:,} tuples in ({self.tuples_per_s():,.0f}/s), "
+            f"{streamed_s:.0f} s: {report.triples:,} tuples ({rate}), "
             f"{f'{waiting:,} records waiting, ' if waiting else ''}"
             f"{'' if reached is None else f'up to {event_time(reached)}, '}{self.windows():,} windows reported, "
-            f"{self.stored():,} triples stored"
+            f"{self.stored():,} stored triples"
         )
 
-    def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """Return per query: name, windows reported, rows of the last one, median and p99 of the execution time."""
-        found = []
-        for query in self.queries:
-            stats = query.stats()
-            times = [f"{stats[f'execution_us_p{part}'] / 1e3:.3f}" if stats["windows"] else "-" for part in (50, 99)]
-            found.append((query.name, f"{stats['windows']:,}", f"{stats['last_rows']:,}", times[0], times[1]))
-        return found
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the counts of each query, as cells of COLUMNS."""
+        return [count_cells(query.name, query.stats()) for query in self.queries]
+
+    def names(self) -> list[str]:
+        return [query.name for query in self.queries]
 
 
-COLUMNS = ("query", "windows", "rows of last", "median exec. ms", "p99 exec. ms")
+# --- displays ---------------------------------------------------------------------------------------------------------
 
 
 class Display(Protocol):
@@ -120,24 +259,18 @@ class Display(Protocol):
     def summary(self, progress: RunProgress, lines: Sequence[str]) -> None: ...
 
 
-def answer_size(result: Result) -> str:
-    """Say how large an answer is: yes or no, triples, or rows."""
-    if result.kind == "ask":
-        return "yes" if result.boolean else "no"
-    return f"{len(result):,} {'triple' if result.is_graph else 'row'}{'' if len(result) == 1 else 's'}"
-
-
 class PlainDisplay:
     """Lines: results on standard output, phases on standard error.
 
-    each_window: one line per window with up to rows_shown of its rows. A line of state comes every seconds_apart, by
-    default 2, or 5 between windows.
+    each_window: one line per window, with up to rows_shown of its rows as N-Triples. None: no rows there, but now and
+    then the newest ones of each query that has any, as people read them. So often, every seconds_apart, comes a line
+    of state, too: by default 2, or 5 between windows.
     """
 
     def __init__(
         self,
         each_window: bool,
-        rows_shown: int = 0,
+        rows_shown: int | None = None,
         seconds_apart: float | None = None,
         out: TextIO | None = None,
         err: TextIO | None = None,
@@ -149,7 +282,9 @@ class PlainDisplay:
         self._err = err or sys.stderr
         self._lock = threading.Lock()
         self._progress: RunProgress | None = None
-        self._said_s = 0.0
+        self._newest = NewestAnswers()
+        self._answers_apart_s = self._seconds_apart
+        self._said_s = self._answers_said_s = 0.0
         self._reader_left = False
 
     def phase(self, text: str) -> None:
@@ -158,6 +293,7 @@ class PlainDisplay:
     note = phase
 
     def window(self, window: WindowResult) -> None:
+        self._newest.take(window)
         if not self._each_window:
             return
         note = " partial" if window.partial else ""
@@ -179,7 +315,8 @@ class PlainDisplay:
 
     def start(self, progress: RunProgress) -> None:
         self._progress = progress
-        self._said_s = time.monotonic()
+        self._newest.know(texts_of(progress.queries))
+        self._said_s = self._answers_said_s = time.monotonic()
 
     def update(self) -> None:
         if self._reader_left:
@@ -189,12 +326,22 @@ class PlainDisplay:
             return
         if self._progress.report.triples:
             self._said_s = now
+            if now - self._answers_said_s >= self._answers_apart_s and (news := self._newest.news()):
+                self._answers_said_s, self._answers_apart_s = now, min(2 * self._answers_apart_s, ANSWERS_APART_S)
+                self._print_answers(news[:QUERIES_NOW], ROWS_NOW)
             print(self._progress.state_line(), file=self._err, flush=True)
 
     def stop(self) -> None:
         self._progress = None
 
+    def _print_answers(self, answers: Sequence[Answers], rows_max: int) -> None:
+        if self._rows_shown is None and answers:
+            lines = answer_lines(answers, rows_max, None)
+            self._print("\n".join(chain.from_iterable(lines)))
+
     def summary(self, progress: RunProgress, lines: Sequence[str]) -> None:
+        self._newest.know(texts_of(progress.queries))
+        self._print_answers(self._newest.all(progress.names())[:QUERIES_MAX], ROWS_MAX)
         table = [COLUMNS, *progress.rows()] if progress.queries else []
         widths = [max(len(row[at]) for row in table) for at in range(len(COLUMNS))] if table else []
         for row in table:
@@ -205,7 +352,8 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A table that is drawn anew in place, on a terminal; under it the phase, and for how long it has gone on."""
+    """Answers and counts that are drawn anew in place, on a terminal; under them the phase, and for how long it has
+    gone on. The last state stays."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -213,6 +361,8 @@ class LiveDisplay:
         self._console = Console()
         self._live: Live | None = None
         self._progress: RunProgress | None = None
+        self._newest = NewestAnswers()
+        self._is_last = False
         self._phase = ""
         self._phase_began_s = 0.0
 
@@ -225,7 +375,7 @@ class LiveDisplay:
         self._console.print(text, style="yellow", highlight=False, markup=False)  # above the table, if there is one
 
     def window(self, window: WindowResult) -> None:
-        pass
+        self._newest.take(window)
 
     def asked(self, when: str, name: str, result: Result) -> None:
         self._console.print(f"{name}, {when}: {answer_size(result)}", highlight=False, markup=False)
@@ -234,12 +384,8 @@ class LiveDisplay:
         from rich.live import Live
 
         self._progress = progress
-        self._live = Live(
-            get_renderable=self._drawn,
-            console=self._console,
-            refresh_per_second=REFRESHES_PER_S,
-            transient=True,
-        )
+        self._newest.know(texts_of(progress.queries))
+        self._live = Live(get_renderable=self._drawn, console=self._console, refresh_per_second=REFRESHES_PER_S)
         self._live.start()
 
     def update(self) -> None:
@@ -247,34 +393,57 @@ class LiveDisplay:
 
     def stop(self) -> None:
         if self._live is not None:
+            self._is_last = True
             self._live.stop()
         self._live = None
 
     def summary(self, progress: RunProgress, lines: Sequence[str]) -> None:
-        if progress.queries:
-            self._console.print(_table(progress, None))
+        if progress.queries and not self._is_last:  # else they stand above
+            self._console.print(self._state(progress, ""))
         for line in lines:
             self._console.print(line, highlight=False, markup=False)
 
     def _drawn(self) -> Table:
         assert self._progress is not None
         waited = time.monotonic() - self._phase_began_s
-        state = self._progress.state_line() if self._progress.report.triples else f"{self._phase} {waited:.0f} s"
-        return _table(self._progress, state)
+        line = self._progress.state_line() if self._progress.report.triples else f"{self._phase} {waited:.0f} s"
+        return self._state(self._progress, line)
+
+    def _state(self, progress: RunProgress, caption: str) -> Table:
+        height = None if self._is_last or self._live is None else self._console.size.height
+        answers = self._newest.all(progress.names())
+        return drawn_state(answers, progress.rows(), caption, self._console.size.width, height)
 
 
-def _table(progress: RunProgress, caption: str | None) -> Table:
+def drawn_state(
+    answers: Sequence[Answers], counts: Sequence[Sequence[str]], caption: str, width: int, height: int | None
+) -> Table:
+    """Return answers with counts below them, for a terminal. height: lines that there are; None: any number. Where not
+    all has room, each query has fewer rows, and then some have none, which is said."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(caption=caption, caption_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "query" else "right")
-    for row in progress.rows():
-        table.add_row(*row)
-    return table
+    counted, shown, rows_max = len(counts), min(len(answers), QUERIES_MAX), ROWS_MAX
+    if height is not None:
+        counted = min(counted, max(height // 2 - 3, 1))
+        lines = -(-len(caption) // width)
+        left = height - counted - lines - 2  # the head of the counts, the cursor
+        left -= counted < len(counts) or left // 2 < shown  # what is left out is told on a line
+        shown = max(min(shown, left // 2), 0)
+        rows_max = max(min(ROWS_MAX, left // max(shown, 1) - 1), 1)
+    drawn = Table.grid()
+    for head, *rows in answer_lines(answers[:shown], rows_max, width):
+        for line, style in ((head, "bold"), *((row, "") for row in rows)):
+            drawn.add_row(Text(line, style, no_wrap=True, overflow="ellipsis"))
+    drawn.add_row(count_table(counts[:counted]))
+    if left_out := max(len(counts) - counted, len(answers) - shown):
+        drawn.add_row(Text(f"{left_out} queries more have no room here", "dim"))
+    if caption:
+        drawn.add_row(Text(caption, "dim"))
+    return drawn
 
 
-def choose_display(plain: bool, each_window: bool, rows_shown: int = 0) -> Display:
+def choose_display(plain: bool, each_window: bool, rows_shown: int | None = None) -> Display:
     """Return the live table on a terminal, else (or if asked for) plain lines."""
     if plain or not sys.stdout.isatty():
         return PlainDisplay(each_window, rows_shown)

@@ -45,7 +45,7 @@ DONE, INTERRUPTED, TERMINATED = 0, 130, 143
 def run(
     config_path: Path,
     plain: bool = False,
-    rows_shown: int = 0,
+    rows_shown: int | None = None,
     connect: Callable[[], Engine | RemoteEngine] | None = None,
     is_local: bool = False,
     checkpoint: str | None = None,
@@ -224,7 +224,7 @@ def summary_lines(progress: RunProgress, dead_letters: str = "") -> list[str]:
     lines = []
     if report.seconds:
         lines.append(
-            f"{report.triples:,} tuples in {report.seconds:.1f} s ({report.triples / report.seconds:,.0f}/s); "
+            f"{report.triples:,} tuples in {report.seconds:.1f} s ({progress.mean_rate()} on average); "
             f"{report.timing_triples:,} are timing: in windows only"
         )
     lines.append(f"stored triples: {progress.stored_before:,} before, {progress.stored():,} after")
@@ -311,7 +311,7 @@ class _Pipeline(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._progress.report = self._fed()
+            self._progress.end(self._fed())
         except BaseException as error:
             self.error = error
         finally:

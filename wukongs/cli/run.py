@@ -37,7 +37,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")
     parser.add_argument(
-        "--rows", type=_count, default=0, metavar="N", help="print the first N rows of each window (plain lines only)"
+        "--rows",
+        type=_count,
+        metavar="N",
+        help="print the first N rows of each window, as N-Triples (plain lines only; default: the newest rows of each "
+        "query now and then, as people read them)",
     )
     parser.add_argument(
         "--check", action="store_true", help="only read the file, its mappings, and the first records of each source"

@@ -438,7 +438,9 @@ class Calls:
 
     def _queries(self, session: Session, args: Args) -> Packet:
         found = [(query, self._home_of(query.name, None, 0)) for query in self._engine.queries()]
-        return _value([self._described(session, query, args, at=at) for query, at in found])
+        return _value(
+            [{**self._described(session, query, args, at=at), "text": query.source.text} for query, at in found]
+        )
 
     def _described(
         self, session: Session, query: RegisteredQuery, args: Args, *, is_owner: bool = False, at: str | None = None

@@ -43,6 +43,8 @@ class RemoteQuery:
         """described: what the node says of it; again: the call that names it to a new session; is_of_group: it is one
         reader of a group."""
         self.name: str = described["name"]
+        self.text: str = again[1].get("text") or described.get("text", "")
+        """The text that it was registered with, or that replaced it."""
         self.is_stream: bool = described["is_stream"]
         self.connection = self._main = connection
         """To the node that runs it, as far as is known."""
@@ -219,6 +221,7 @@ class RemoteQuery:
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
         """Do the same as ContinuousQuery.replace."""
         self.call("replace", is_write=True, text=str(text), base=None if base is None else str(base), output=output)
+        self.text = str(text)
         method, args = self._again
         if method == "register":
             self._again = method, {**args, "text": str(text), "base": base, "output": output}

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import pytest
+from rich.console import Console
 
 from wukongs import Engine
 from wukongs.adapters import display
-from wukongs.adapters.display import Display, LiveDisplay, PlainDisplay, RunProgress, answer_size, choose_display
+from wukongs.adapters.display import (
+    COLUMNS,
+    Answers,
+    Display,
+    LiveDisplay,
+    NewestAnswers,
+    PlainDisplay,
+    RunProgress,
+    answer_lines,
+    answer_size,
+    choose_display,
+    count_cells,
+    drawn_state,
+    texts_of,
+)
 from wukongs.adapters.replay import PipelineReport
 from wukongs.adapters.run import summary_lines
 from wukongs.adapters.source import SetAside
@@ -77,17 +94,111 @@ def test_a_summary_has_a_row_for_each_query(played: Played) -> None:
     out, err = io.StringIO(), io.StringIO()
     shown = PlainDisplay(each_window=False, out=out, err=err)
     shown.summary(played(shown), ["the end"])
-    head, row, last = out.getvalue().splitlines()
-    assert head.split("  ") == ["query", "windows", "rows of last", "median exec. ms", "p99 exec. ms"]
-    assert row.split()[:3] == ["q", "2", "1"]
-    assert 0 < float(row.split()[3]) <= float(row.split()[4])
+    *answers, head, row, last = out.getvalue().splitlines()
+    assert answers == ["q      ?o", "2.0 s  z"]  # answers come first
+    assert re.split("  +", head) == ["query", "windows", "rows", "last rows", "execution p50", "execution p99"]
+    cells = re.split("  +", row)
+    assert cells[:4] == ["q", "2", "3", "1"]
+    assert 0 < float(cells[4].removesuffix(" ms")) <= float(cells[5].removesuffix(" ms"))
     assert last == "the end"
+
+
+def test_figures_have_one_name(played: Played) -> None:
+    """A count is called as stats() calls it, and has its value."""
+    progress = played(PlainDisplay(each_window=False, out=io.StringIO(), err=io.StringIO()))
+    (query,), (cells,) = progress.queries, progress.rows()
+    stats = query.stats()
+    names = [name.replace(" ", "_") for name in COLUMNS[1:4]]
+    assert [int(cell) for cell in cells[1:4]] == [stats[name] for name in names]
+    times = [f"execution_us_{name.rpartition(' ')[2]}" for name in COLUMNS[4:]]
+    assert cells[4:] == tuple(f"{stats[name] / 1000:.3f} ms" for name in times)
+    assert f"{progress.windows()} windows reported, {progress.engine.stats()['stored_triples']} stored triples" in (
+        progress.state_line()
+    )
+
+
+def test_the_newest_rows_come_now_and_then(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time those that are new since the last, unless rows of all windows are asked for."""
+    now = [100.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    for rows_shown, expected in ((None, ["q      ?o", "2.0 s  z"]), (0, [])):
+        out = io.StringIO()
+        shown = PlainDisplay(each_window=False, rows_shown=rows_shown, out=out, err=io.StringIO())
+        with Engine() as engine:
+            stream = engine.stream(EX + "s", batch_ms=1000)
+            progress = RunProgress(engine, [engine.register(QUERY, on_result=shown.window)])
+            shown.start(progress)
+            progress.note(PipelineReport(triples=3))
+            stream.push([(f"<{EX}a>", f"<{EX}p>", '"z"', 1500)])
+            stream.advance(3000)  # the last window has no rows
+            engine.settle()
+            for _ in range(2):
+                now[0] += 2
+                shown.update()
+        assert out.getvalue().splitlines() == expected
+
+
+def test_answers_have_the_prefixes_of_their_query_and_few_rows() -> None:
+    text = f"PREFIX ex: <{EX}> {QUERY.replace('SELECT', 'SELECT ?s')}"
+    newest = NewestAnswers()
+    with Engine() as engine:
+        stream = engine.stream(EX + "s", batch_ms=1000)
+        query = engine.register(text, on_result=newest.take)
+        newest.know(texts_of([query]))
+        integer = "<http://www.w3.org/2001/XMLSchema#integer>"
+        stream.push([(f"<{EX}a>", f"<{EX}p>", f'"{number}"^^{integer}', 1_406_851_200_100) for number in range(8, 13)])
+        stream.advance(1_406_851_201_000)
+        engine.settle()
+        (lines,) = answer_lines(newest.all(["other", "q"]), 2, None)
+    assert lines == [
+        "q                        ?s    ?o",
+        "2014-08-01 00:00:01.000  ex:a   8",
+        "5 rows                   ex:a   9",
+    ]
+
+
+def test_answers_that_are_no_rows() -> None:
+    newest = NewestAnswers()
+    with Engine() as engine:
+        stream = engine.stream(EX + "s", batch_ms=1000)
+        window = f"FROM STREAM <{EX}s> [RANGE 1s STEP 1s]"
+        for name, form in (("a", "ASK"), ("c", "CONSTRUCT { ?s <x:p> 1 }"), ("n", "SELECT *")):
+            text = f"REGISTER QUERY {name} AS {form} {window} WHERE {{ ?s ?p {'<x:none>' if name == 'n' else '?o'} }}"
+            engine.register(text, on_result=newest.take)
+        stream.push([("<x:s>", "<x:p>", "<x:o>", 500)])
+        stream.advance(1000)
+        engine.settle()
+        assert list(chain.from_iterable(answer_lines(newest.all(["a", "c", "n"]), 3, None))) == [
+            "a          ASK",
+            "1.0 s     true",
+            "c         subject  predicate  object",
+            "1.0 s     <x:s>    <x:p>           1",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("height", "blocks", "rows", "counted"), [(None, 9, 3, 9), (24, 5, 1, 9), (60, 9, 3, 9), (12, 2, 1, 3)]
+)
+def test_a_low_terminal_has_fewer_rows_and_then_fewer_queries(
+    height: int | None, blocks: int, rows: int, counted: int
+) -> None:
+    answers = [Answers(f"q{one}", 1000, "3 rows", ["?s"], [["a"], ["b"], ["c"]]) for one in range(9)]
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(drawn_state(answers, [count_cells(one.query, {}) for one in answers], "the phase", 80, height))
+    lines = console.export_text().rstrip("\n").splitlines()
+    assert sum(line.endswith("?s") for line in map(str.rstrip, lines)) == blocks
+    assert sum(line.rstrip().endswith((" a", " b", " c")) for line in lines) == blocks * rows
+    assert sum("   -" in line for line in lines) == counted
+    assert lines[-1].rstrip() == "the phase"
+    assert height is None or len(lines) < height
+    left_out = 9 - min(blocks, counted)
+    assert (f"{left_out} queries more have no room here" in "\n".join(lines)) == (left_out > 0)
 
 
 def test_a_query_without_windows_has_no_times() -> None:
     with Engine() as engine:
         engine.stream(EX + "s")
-        assert RunProgress(engine, [engine.register(QUERY)]).rows() == [("q", "0", "0", "-", "-")]
+        assert RunProgress(engine, [engine.register(QUERY)]).rows() == [("q", "0", "0", "0", "-", "-")]
 
 
 def test_a_reader_that_leaves_ends_the_run_and_not_the_window(played: Played) -> None:
@@ -105,7 +216,7 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
     with Engine() as engine:
         progress, report = RunProgress(engine, []), PipelineReport()
         assert not progress.note(report)
-        assert progress.state_line() == "0 s: 0 tuples in (0/s), 0 windows reported, 0 triples stored"
+        assert progress.state_line() == "0 s: 0 tuples (0/s now), 0 windows reported, 0 stored triples"
         report.triples = 500
         assert progress.note(report)
         for second in range(1, 11):
@@ -114,9 +225,9 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
             assert not progress.note(report)
             line = progress.state_line()
             if second == 5:
-                assert line == "5 s: 5,500 tuples in (1,000/s), 0 windows reported, 0 triples stored"
+                assert line == "5 s: 5,500 tuples (1,000/s now), 0 windows reported, 0 stored triples"
                 report.complete_ms = 1_406_851_200_500
-        assert line == "10 s: 6,500 tuples in (200/s), up to 2014-08-01 00:00:00, 0 windows reported, 0 triples stored"
+        assert line == "10 s: 6,500 tuples (200/s now), up to 2014-08-01 00:00:00, 0 windows reported, 0 stored triples"
 
 
 def test_a_state_line_comes_now_and_then_also_between_windows(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +244,7 @@ def test_a_state_line_comes_now_and_then_also_between_windows(played: Played, mo
             shown.update()
         lines = err.getvalue().splitlines()
         assert len(lines) == 10 // seconds
-        assert ", up to 2 s of event time, 2 windows reported, 3 triples stored" in lines[-1]
+        assert ", up to 2 s of event time, 2 windows reported, 3 stored triples" in lines[-1]
 
 
 def test_the_summary_says_what_was_set_aside_and_where() -> None:
@@ -142,7 +253,7 @@ def test_the_summary_says_what_was_set_aside_and_where() -> None:
         progress.report = PipelineReport(triples=10, timing_triples=4, malformed=1, backwards=2, seconds=2.0)
         progress.report.examples.append(SetAside("a.nt", 3, 1, "expected a subject", "nonsense"))
         assert summary_lines(progress, "run.dead.jsonl") == [
-            "10 tuples in 2.0 s (5/s); 4 are timing: in windows only",
+            "10 tuples in 2.0 s (5/s on average); 4 are timing: in windows only",
             "stored triples: 0 before, 0 after",
             "3 rows set aside (1 malformed, 2 late), written to run.dead.jsonl, such as:",
             "  a.nt, line 3, column 1: expected a subject: nonsense",
@@ -165,14 +276,16 @@ def test_a_terminal_has_a_table_that_fits_into_80_columns(
     shown.update()
     shown.note("set aside: [1, 2]")
     shown.stop()
-    shown.summary(progress, ["the end"])
-    lines = capsys.readouterr().out.splitlines()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().out).splitlines()
     assert "starting [bold] ..." in lines[0]
-    assert "the end" in lines[-1]
     assert [line for line in lines if "set aside: [1, 2]" in line]
-    rows = [line.strip("│ ").split("│") for line in lines if line.startswith("│ q")]
-    assert [cell.strip() for cell in rows[-1]][:3] == ["q", "2", "1"]
+    answers = [at for at, line in enumerate(lines) if line.split() == ["q", "?o"]][-1]
+    counts = [at for at, line in enumerate(lines) if line.split()[:4] == ["q", "2", "3", "1"]][-1]
+    assert answers < counts
+    assert lines[answers + 1].split() == ["2.0", "s", "z"]
     assert all("…" not in line for line in lines)
+    shown.summary(progress, ["the end"])
+    assert capsys.readouterr().out == "the end\n"  # the last state has stayed
 
 
 def test_no_terminal_has_plain_lines() -> None:

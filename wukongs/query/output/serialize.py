@@ -17,12 +17,10 @@ from wukongs.errors import SettingsError, StorageError
 from wukongs.query.output.formats import ROW_FORMATS, check_format
 from wukongs.query.output.row_formats import ask_text, row_format
 from wukongs.query.output.row_text import Cell
-from wukongs.query.output.table_cells import cell_writer, is_number
+from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, is_number
 from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.query.terms.text_table import TableLayout
 from wukongs.store.dtypes import Int64Array
-
-_TRIPLE_COLUMNS = ("subject", "predicate", "object")
 
 
 class Table(Protocol):
@@ -115,7 +113,7 @@ def byte_chunks(
 
 def _row_chunks(result: Table, format: str) -> Iterator[bytes | memoryview]:
     """Write rows, or the triples of a graph, in UTF-8. format: json, xml, csv, tsv or nt."""
-    rows = row_format(format, _TRIPLE_COLUMNS if result.is_graph else tuple(result.vars))
+    rows = row_format(format, TRIPLE_COLUMNS if result.is_graph else tuple(result.vars))
     yield rows.head.encode()
     separator = b""
     for columns, count in result.id_chunks():
@@ -212,7 +210,7 @@ def _verb(short: Cell) -> Cell:
 
 def _table(result: Table, cell: Cell, width: int | None) -> Iterator[str]:
     """Write an aligned table: the rows are rendered twice, once to measure the columns."""
-    head = list(_TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
+    head = list(TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
     cells = [cell] * len(head)
     layout = TableLayout(head, is_number)
     for columns, _ in result.cell_chunks(cells):
