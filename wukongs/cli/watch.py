@@ -1,43 +1,64 @@
-"""`wukongs watch`: print the windows of a query that is registered with a running node."""
+"""`wukongs watch`: the windows of queries that are registered with a running node, as they come."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import parse_seconds, print_result
-from wukongs.cli.server import add_server_options, connect_to, elsewhere
-from wukongs.errors import GapError, StreamError
+from wukongs.cli.server import add_server_options, connect_to
+from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.query.output.formats import FORMATS
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.query import RemoteQuery
+from wukongs.remote.watching import watched
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+    from wukongs.remote.client import RemoteEngine
+
+COUNTS_APART_S = 1.0
 
 _EPILOG = """examples:
   wukongs watch --server tcp://127.0.0.1:7411 traffic
+  wukongs watch --server tcp://127.0.0.1:7411 traffic parking
+  wukongs watch --server tcp://127.0.0.1:7411 --all
   wukongs watch --server tcp://127.0.0.1:7411 traffic --format csv --windows 10 > rows.csv
 
-It begins with the oldest window that the node still holds, and each who watches gets every window. Ctrl-C ends it;
-the query goes on.
+On a terminal the newest rows of each query stand above its counts, which are those of `wukongs stats`. Elsewhere, and
+with --plain, each window is printed as a whole. It begins with the oldest window that the node still holds, and each
+who watches gets every window. Ctrl-C ends it and leaves what is shown; the queries go on. Any node of a cluster does.
 """
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="wukongs watch",
-        usage="wukongs watch --server URL [options] NAME",
-        description="Print the windows of a registered query as they come, until Ctrl-C or until the query is closed.\n"
-        "Which window it is stands above a table, or on standard error.",
+        usage="wukongs watch --server URL [options] NAME...\n       wukongs watch --server URL [options] --all",
+        description="Show the windows of registered queries as they come, until Ctrl-C or the end of the queries.",
         epilog=_EPILOG,
     )
-    parser.add_argument("name", metavar="NAME", help="the name that the query was registered under")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="the name that a query was registered under")
+    parser.add_argument("--all", action="store_true", help="all queries that are registered now")
     add_server_options(parser, required=True)
     parser.add_argument(
-        "--format", choices=FORMATS, default="table", help="of the windows (default: table; ttl and nt for CONSTRUCT)"
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="of the windows (default: table; ttl and nt for CONSTRUCT); another one than table is for one query, and "
+        "which window it is stands on standard error",
     )
-    parser.add_argument("--windows", type=_count, metavar="N", help="end after N windows")
+    parser.add_argument("--plain", action="store_true", help="print each window, also on a terminal")
+    parser.add_argument("--windows", type=_count, metavar="N", help="end after N windows of each query")
     parser.add_argument("--timeout", type=parse_seconds, metavar="SECONDS", help="end when no window comes for so long")
     return parser
 
@@ -49,41 +70,133 @@ def _count(text: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
-    options = make_parser().parse_args(list(argv))
+    parser = make_parser()
+    options = parser.parse_args(list(argv))
+    if options.all == bool(options.names):
+        parser.error("name the queries to watch, or give --all" if not options.all else "--all leaves nothing to name")
+    if options.format != "table" and (options.all or len(options.names) > 1):
+        parser.error(f"--format {options.format}: one query can be watched so: name one")
     with connect_to(options) as node:
-        address = elsewhere(node).get(options.name)
-        if address is not None:
-            raise StreamError(f"query {options.name} is at another node: watch it with --server {address}")
-        queries = {query.name: query for query in node.queries()}
-        query = queries.get(options.name)
-        if query is None:
-            known = ", ".join(sorted(queries)) or "none"
-            raise StreamError(f"no query named {options.name} is registered: register it first. Registered: {known}")
-        for number, window in enumerate(_read(query, options.timeout), start=1):
-            _print(window, options.format)
-            if number == options.windows:
-                query.confirm()
-                break
+        queries = _chosen(node.queries(), options.names)
+        is_drawn = options.format == "table" and not options.plain and sys.stdout.isatty()
+        shown: Shown = _Drawn(node, queries) if is_drawn else _Printed(queries, options.format)
+        with shown:
+            for item in watched(queries, options.timeout, options.windows):
+                shown.show(item)
     return DONE
 
 
-def _read(query: RemoteQuery, timeout_s: float | None) -> Iterator[WindowResult]:
-    """Iterate over the windows; gaps are told on standard error."""
-    while True:
-        try:
-            yield from query.results(timeout_s=timeout_s)
-        except GapError as gap:
-            print(gap, file=sys.stderr, flush=True)
-        else:
+def _chosen(found: Sequence[RemoteQuery], names: Sequence[str]) -> list[RemoteQuery]:
+    """Return the queries of these names, each once, or all of them. Raises StreamError (one is not there, or none)."""
+    by_name = {query.name: query for query in found}
+    missing = next((name for name in names if name not in by_name), None)
+    if missing is not None:
+        known = ", ".join(sorted(by_name)) or "none"
+        raise StreamError(f"no query named {missing} is registered: register it first. Registered: {known}")
+    if not by_name:
+        raise StreamError("no query is registered: register one first, with `wukongs register`")
+    return [by_name[name] for name in dict.fromkeys(names)] or list(found)
+
+
+# --- how they are shown -----------------------------------------------------------------------------------------------
+
+
+class Shown(Protocol):
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, item: WindowResult | GapError | None) -> None:
+        """Show a window, a gap, or that time goes on."""
+
+
+class _Printed:
+    """Each window, one after the other."""
+
+    def __init__(self, queries: Sequence[RemoteQuery], format: str) -> None:
+        self._texts = {query.name: query.text for query in queries}
+        self._format = format
+
+    def __enter__(self) -> _Printed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, item: WindowResult | GapError | None) -> None:
+        from wukongs.adapters.display import answer_size
+
+        if item is None:
             return
+        if isinstance(item, GapError):
+            print(item, file=sys.stderr, flush=True)
+            return
+        partial = ", partial" if item.partial else ""
+        head = f"{item.query} ({item.start_ms}, {item.end_ms}] ms{partial}, {answer_size(item)}"
+        if self._format == "table":
+            say(head + "\n")
+        else:
+            print(head, file=sys.stderr, flush=True)
+        print_result(item, self._format, self._texts[item.query])
+        say("\n" if self._format == "table" else "")
 
 
-def _print(window: WindowResult, format: str) -> None:
-    partial = ", partial" if window.partial else ""
-    head = f"{window.query} ({window.start_ms}, {window.end_ms}] ms{partial}, {len(window)} rows"
-    if format == "table":
-        say(head + "\n")
-    else:
-        print(head, file=sys.stderr, flush=True)
-    print_result(window, format, "")
-    say("\n" if format == "table" else "")
+class _Drawn:
+    """The newest rows and the counts of all queries, drawn anew in place on a terminal. The last state stays."""
+
+    def __init__(self, node: RemoteEngine, queries: Sequence[RemoteQuery]) -> None:
+        from rich.console import Console
+
+        from wukongs.adapters.display import NewestAnswers
+
+        self._node, self._names = node, [query.name for query in queries]
+        self._newest = NewestAnswers()
+        self._newest.know({query.name: query.text for query in queries})
+        self._counts: Mapping[str, Mapping[str, Any]] = {}
+        self._counted_s, self._apart_s = 0.0, COUNTS_APART_S
+        self._note = ""
+        self._is_last = False
+        self._console = Console()
+        self._live: Live | None = None
+
+    def __enter__(self) -> _Drawn:
+        from rich.live import Live
+
+        from wukongs.adapters.display import REFRESHES_PER_S
+
+        self._count()
+        self._live = Live(get_renderable=self._draw, console=self._console, refresh_per_second=REFRESHES_PER_S)
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._live is not None
+        with suppress(WukongsError):  # of a node that has gone: the counts stay as they were
+            self._count()
+        self._is_last = True
+        self._live.stop()
+
+    def show(self, item: WindowResult | GapError | None) -> None:
+        if isinstance(item, GapError):
+            self._note = str(item)
+        elif item is not None:
+            self._newest.take(item)
+        if time.monotonic() - self._counted_s >= self._apart_s:
+            self._count()
+
+    def _count(self) -> None:
+        """Ask for the counts. Where there are so many queries that it takes long, it is done more rarely."""
+        began_s = time.monotonic()
+        self._counts = self._node.stats()["queries"]
+        self._counted_s = time.monotonic()
+        self._apart_s = max(COUNTS_APART_S, 10 * (self._counted_s - began_s))
+
+    def _draw(self) -> Table:
+        from wukongs.adapters.display import count_cells, drawn_state
+
+        size = self._console.size
+        counts = [count_cells(name, self._counts.get(name, {})) for name in self._names]
+        height = None if self._is_last else size.height
+        return drawn_state(self._newest.all(self._names), counts, self._note, size.width, height)

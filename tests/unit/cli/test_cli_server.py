@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from tests.unit.conftest import Ran
 from wukongs.cli import watch
 from wukongs.cluster.node_config import load_node_config
 from wukongs.cluster.serving import ServedEngine
+from wukongs.remote.watching import watched
 
 SELECT = "PREFIX ex: <http://ex/> SELECT ?a ?b WHERE { ?a ex:knows ?b } ORDER BY ?a"
 
@@ -92,13 +94,13 @@ def test_register_and_watch(ran: Ran, server: str, tmp_path: Path) -> None:
         assert ran("queries", "--server", server, "--why")[1].startswith("q waits to report the window ending at 500")
         status, out, err = ran("watch", "--server", server, "q", "--windows", "1")
         assert (status, err) == (0, "")
-        assert out == "q (0, 100] ms, 1 rows\n?s\n─────────────\n<http://ex/a>\n\n"
+        assert out == "q (0, 100] ms, 1 row\n?s\n─────────────\n<http://ex/a>\n\n"
         status, out, err = ran("watch", "--server", server, "q", "--format", "csv", "--windows", "2")
         assert (status, out.split()) == (0, ["s", "http://ex/a", "s", "http://ex/b"])  # each who watches gets all
-        assert err == "q (0, 100] ms, 1 rows\nq (100, 200] ms, 1 rows\n"
+        assert err == "q (0, 100] ms, 1 row\nq (100, 200] ms, 1 row\n"
         status, out, err = ran("watch", "--server", server, "q", "--timeout", "0.2")
         assert out.endswith("q (300, 400] ms, 0 rows\n?s\n──\n\n")
-        assert out.count(" rows\n") == 4
+        assert (out.count(" row\n"), out.count(" rows\n")) == (3, 1)
         client.queries()[0].close()
     status, out, err = ran("watch", "--server", server, "q")
     assert (status, out) == (1, "")
@@ -211,19 +213,97 @@ def test_what_the_commands_for_queries_and_streams_refuse(ran: Ran, given: tuple
     assert (status, out, said in err) == (2, "", True), err
 
 
-def test_watch_goes_on_after_a_gap(capsys: pytest.CaptureFixture[str]) -> None:
-    class Query:
-        calls = 0
+def test_several_queries_are_watched_at_once(ran: Ran, server: str) -> None:
+    of = ("--server", server)
+    assert ran("watch", *of, "--all") == (
+        1,
+        "",
+        "wukongs: no query is registered: register one first, with `wukongs register`\n",
+    )
+    with wukongs.connect(server) as client:
+        stream = client.stream(A, batch_ms=100)
+        client.register(f"PREFIX ex: <http://ex/> {register_text('RANGE 100ms STEP 100ms', 'p')}")
+        client.register(register_text("RANGE 100ms STEP 100ms", select="?p"))
+        stream.push([at("a", 50), at("b", 150)])
+        stream.advance(200)
+        client.settle(60)
+        for chosen in (("p", "q", "p"), ("--all",)):
+            status, out, err = ran("watch", *of, *chosen, "--windows", "1")
+            assert (status, err) == (0, "")
+            blocks = sorted(out.removesuffix("\n\n").split("\n\n"))
+            assert blocks == [
+                "p (0, 100] ms, 1 row\n?s\n────\nex:a",
+                "q (0, 100] ms, 1 row\n?p\n─────────────\n<http://ex/p>",
+            ]
+        status, out, _ = ran("watch", *of, "--all", "--timeout", "0.5")
+        assert (status, out.count(" ms, 1 row\n")) == (0, 4)
+        assert ran("watch", *of, "p", "r")[::2] == (
+            1,
+            "wukongs: no query named r is registered: register it first. Registered: p, q\n",
+        )
 
-        def results(self, timeout_s: float | None) -> Iterator[Any]:
-            self.calls += 1
-            yield self.calls
-            if self.calls == 1:
-                raise wukongs.GapError("q", 500, 700, 3)
 
-    query: Any = Query()
-    assert list(watch._read(query, 1.0)) == [1, 2]
-    assert capsys.readouterr().err.startswith("query q: 3 windows, those ending from 500 to 700 ms, are lost")
+def test_on_a_terminal_newest_rows_stand_above_counts_and_stay(
+    ran: Ran, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    with wukongs.connect(server) as client:
+        stream = client.stream(A, batch_ms=100)
+        for name in ("p", "q"):
+            client.register(f"PREFIX ex: <http://ex/> {register_text('RANGE 100ms STEP 100ms', name)}")
+        stream.push([at("a", 50), at("b", 150)])
+        stream.advance(400)
+        client.settle(60)
+        status, out, err = ran("watch", "--server", server, "--all", "--timeout", "0.6")
+        assert (status, err) == (0, "")
+        facts = client.stats()["queries"]
+    lines = [line.split() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out).splitlines()]
+    assert lines[-7:-3] == [["p", "?s"], ["0.2", "s", "ex:b"], ["q", "?s"], ["0.2", "s", "ex:b"]]
+    assert lines[-3] == ["query", "windows", "rows", "last", "rows", "execution", "p50", "execution", "p99"]
+    for line, name in zip(lines[-2:], "pq", strict=True):
+        assert line[:4] == [name, *(str(facts[name][key]) for key in ("windows", "rows", "last_rows"))]
+
+
+def test_ctrl_c_ends_a_watch_with_the_status_of_other_commands(
+    ran: Ran, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was shown stays, and the query goes on."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    def interrupted(*_: object) -> Iterator[Any]:
+        yield None
+        raise KeyboardInterrupt
+
+    with wukongs.connect(server) as client:
+        client.stream(A, batch_ms=100)
+        client.register(register_text("RANGE 100ms STEP 100ms"))
+        monkeypatch.setattr(watch, "watched", interrupted)
+        status, out, err = ran("watch", "--server", server, "q")
+        assert (status, err) == (130, "")
+        assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out).splitlines()[-1].split()[:4] == ["q", "0", "0", "0"]
+        assert [query.name for query in client.queries()] == ["q"]
+
+
+def test_watch_goes_on_after_a_gap(ran: Ran, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with wukongs.connect(server) as client, wukongs.connect(server) as reading:
+        stream = client.stream(A, batch_ms=100)
+        client.register(register_text("RANGE 100ms STEP 100ms"), unread_bytes_max=2048)
+        found = watched(reading.queries(), timeout_s=1)
+        for number in range(10):
+            stream.push([at("a", 100 * number + 50)])
+            stream.advance(100 * number + 100)
+            if number == 0:
+                client.settle(60)
+                first = next(item for item in found if item is not None)
+        client.settle(60)
+        first, gap, *rest = (first, *(item for item in found if item is not None))
+    assert isinstance(gap, wukongs.GapError)
+    ends = [item.end_ms for item in (first, *rest) if isinstance(item, wukongs.WindowResult)]
+    assert ends == [100, *range(gap.to_ms + 100, 1001, 100)]
+    with wukongs.connect(server) as client:
+        monkeypatch.setattr(watch, "watched", lambda *_: iter([gap]))
+        assert ran("watch", "--server", server, "q") == (0, "", f"{gap}\n")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "stream.arrow", "csv"])
@@ -314,6 +394,9 @@ def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
         (("update", "--data-dir", "db", "--server", "tcp://h:1", "CLEAR ALL"), "--data-dir is for work in this proce"),
         (("load", "a.nt"), "no --data-dir and no --server: say where to load the files to"),
         (("load", "--again", "--server", "tcp://h:1", "a.nt"), "--again is for work in this process"),
+        (("watch", "--server", "tcp://h:1"), "name the queries to watch, or give --all"),
+        (("watch", "--server", "tcp://h:1", "--all", "q"), "--all leaves nothing to name"),
+        (("watch", "--server", "tcp://h:1", "--all", "--format", "csv"), "--format csv: one query can be watched so"),
         (("watch", "--server", "tcp://h:1", "q", "--windows", "0"), "expected an integer from 1 on, found '0'"),
         (("stats",), "the following arguments are required: --server"),
         (("stats", "--server", "nowhere"), "address = 'nowhere': expected the form tcp://127.0.0.1:7411"),
