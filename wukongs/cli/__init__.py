@@ -39,17 +39,18 @@ COMMANDS = {
     "backup": "write what a running node or cluster has to a data folder",
     "restore": "fill an empty node or cluster from a data folder",
     "keys": "make a key pair for a node or a client",
+    "completion": "print a script with which bash, zsh or fish completes commands and options",
     "demo": "the main job, on data that it makes itself",
     "bench": "measure with LSBench or CityBench",
 }
 
-_MODULES = dict.fromkeys(("queries", "streams", "stats"), "listing") | dict.fromkeys(("backup", "restore"), "backups")
+MODULES = dict.fromkeys(("queries", "streams", "stats"), "listing") | dict.fromkeys(("backup", "restore"), "backups")
 """Commands that share a module."""
 _HELP_OPTIONS = ("-h", "--help", "help")
 
 
 def help_text() -> str:
-    commands = "\n".join(f"  {name:<9}{text}" for name, text in COMMANDS.items())
+    commands = "\n".join(f"  {name:<11}{text}" for name, text in COMMANDS.items())
     return f"""usage: wukongs COMMAND ...
 
 Continuous C-SPARQL and one-shot SPARQL over one evolving RDF graph.
@@ -157,7 +158,7 @@ def _dispatch(arguments: list[str]) -> int:
         near = get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}? Expected" if near else "expected"
         return complain(f"{name!r} is no command: {hint} one of {', '.join(COMMANDS)}", WRONG_USAGE)
-    module, function = (_MODULES[name], name) if name in _MODULES else (name, "main")
+    module, function = (MODULES[name], name) if name in MODULES else (name, "main")
     status: int = getattr(importlib.import_module(f"wukongs.cli.{module}"), function)(rest)
     return status
 

@@ -24,25 +24,40 @@ The node reads the folder on its own machine: a backup, or the data folder of an
 cluster, has to be empty. Streams and queries begin with what is pushed from then on.
 """
 
+_TEXTS = {
+    "backup": (
+        "Write the graph, streams and queries of a running node, or of its cluster, to a data folder.",
+        _BACKUP_EPILOG,
+    ),
+    "restore": (
+        "Fill an empty node, or its cluster, with the graph, streams and queries of a data folder.",
+        _RESTORE_EPILOG,
+    ),
+}
+"""Description and examples of each command."""
+
 
 def backup(argv: Sequence[str]) -> int:
-    about = "Write the graph, streams and queries of a running node, or of its cluster, to a data folder."
-    options = _options("backup", about, _BACKUP_EPILOG, argv)
+    options = _parser("backup").parse_args(list(argv))
     with connect_to(options) as node:
         node.backup(options.folder)
     return DONE
 
 
 def restore(argv: Sequence[str]) -> int:
-    about = "Fill an empty node, or its cluster, with the graph, streams and queries of a data folder."
-    options = _options("restore", about, _RESTORE_EPILOG, argv)
+    options = _parser("restore").parse_args(list(argv))
     with connect_to(options) as node:
         node.restore(options.folder)
     return DONE
 
 
-def _options(command: str, about: str, epilog: str, argv: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of(command, about, epilog)
+def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of backup or restore, under ""."""
+    return {"": _parser(command)}
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = parser_of(command, *_TEXTS[command])
     folder = "on the node's machine; relative to the folder in which you are"
     parser.add_argument("folder", type=lambda text: Path(text).absolute(), metavar="FOLDER", help=folder)
-    return parser.parse_args(list(argv))
+    return parser

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
-from wukongs.cli.cluster_desk import FOLDER, Desk, remove_folders_of_the_dead, start_again
+from wukongs.cli.cluster_desk import FOLDER, Desk, make_start_parser, remove_folders_of_the_dead, start_again
 from wukongs.cli.compiling import compile_first
-from wukongs.cli.draining import add, drain, remove
+from wukongs.cli.draining import add, add_parser, drain, drain_parser, remove, remove_parser
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
@@ -110,6 +110,12 @@ def make_parser() -> argparse.ArgumentParser:
         help="with --spark, where hosts are not loopback: the pair of `wukongs keys DIR`, of the nodes and all clients",
     )
     return parser
+
+
+def make_parsers(_: str) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of `wukongs cluster ACTION`, by action; of the command alone under ""."""
+    changes = {"start": make_start_parser, "add": add_parser, "drain": drain_parser, "remove": remove_parser}
+    return {"": make_parser(), **{action: make() for action, make in changes.items()}}
 
 
 def _integer(low: int, high: int) -> Any:

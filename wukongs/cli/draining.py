@@ -33,39 +33,51 @@ The node was drained and stopped before. Its number is not used again.
 
 
 def add(argv: Sequence[str]) -> int:
-    parser = _parser("add", "Let a node that no file names join a running cluster, as a spare one.", _ADD_EPILOG)
-    parser.add_argument("--clients", required=True, metavar="ADDRESS", help="where clients and pipelines find it")
-    parser.add_argument("--peers", required=True, metavar="ADDRESS", help="where the other nodes find it")
-    parser.add_argument("--public-key", default="", metavar="KEY", help="its public key, if each node has keys")
-    add_server_options(parser, required=True)
-    options = parser.parse_args(list(argv))
+    options = add_parser().parse_args(list(argv))
     with connect_to(options) as node:
         print(node.add_node(options.clients, options.peers, options.public_key))
     return DONE
 
 
-def remove(argv: Sequence[str]) -> int:
-    parser = _parser("remove", "Take a node off a running cluster that was drained and stopped.", _REMOVE_EPILOG)
-    parser.add_argument("node", type=int, metavar="NODE", help="the number of the node, counted from 0")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may still run (default: 30)")
+def add_parser() -> argparse.ArgumentParser:
+    parser = _parser("add", "Let a node that no file names join a running cluster, as a spare one.", _ADD_EPILOG)
+    parser.add_argument("--clients", required=True, metavar="ADDRESS", help="where clients and pipelines find it")
+    parser.add_argument("--peers", required=True, metavar="ADDRESS", help="where the other nodes find it")
+    parser.add_argument("--public-key", default="", metavar="KEY", help="its public key, if each node has keys")
     add_server_options(parser, required=True)
-    options = parser.parse_args(list(argv))
+    return parser
+
+
+def remove(argv: Sequence[str]) -> int:
+    options = remove_parser().parse_args(list(argv))
     with connect_to(options) as node:
         node.remove_node(options.node, options.timeout)
     return DONE
 
 
+def remove_parser() -> argparse.ArgumentParser:
+    parser = _parser("remove", "Take a node off a running cluster that was drained and stopped.", _REMOVE_EPILOG)
+    parser.add_argument("node", type=int, metavar="NODE", help="the number of the node, counted from 0")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may still run (default: 30)")
+    add_server_options(parser, required=True)
+    return parser
+
+
 def drain(argv: Sequence[str]) -> int:
+    options = drain_parser().parse_args(list(argv))
+    with connect_to(options) as node:
+        node.drain(options.node, options.to, options.timeout)
+    return DONE
+
+
+def drain_parser() -> argparse.ArgumentParser:
     parser = _parser("drain", "Let a spare node of a running cluster take a node's place.", _EPILOG)
     parser.add_argument("node", type=int, metavar="NODE", help="the number of the node, counted from 0")
     spares = "spare nodes, among which its shards are divided (default: the first that is heard)"
     parser.add_argument("--to", type=int, nargs="+", metavar="NODE", help=spares)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may take (default: an hour)")
     add_server_options(parser, required=True)
-    options = parser.parse_args(list(argv))
-    with connect_to(options) as node:
-        node.drain(options.node, options.to, options.timeout)
-    return DONE
+    return parser
 
 
 def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -59,18 +59,8 @@ _OF_STREAMS = {
 
 def queries(argv: Sequence[str]) -> int:
     """The command. Raises StreamError (no such query)."""
-    action, rest = _action_of(argv, _OF_QUERIES)
-    about = "List, close, pause or resume the registered queries of a running node; list or kill one-shot queries."
-    parser = _parser_of("queries", action, about)
-    if action in ("list", "running"):
-        _add_format(parser)
-    if action == "list":
-        parser.add_argument("--why", action="store_true", help="what each of them waits for, and what empties it")
-    elif action == "kill":
-        parser.add_argument("numbers", nargs="+", type=_count, metavar="NUMBER", help="a number that `running` prints")
-    elif action != "running":
-        parser.add_argument("names", nargs="+", metavar="NAME", help="the name of a registered query")
-    options = parser.parse_args(rest)
+    action, rest = _action_of(argv)
+    options = _queries_parser(action).parse_args(rest)
     with connect_to(options) as node:
         if action == "list":
             return _list_queries(node, options)
@@ -85,6 +75,20 @@ def queries(argv: Sequence[str]) -> int:
         for name in options.names:
             getattr(found[name], action)()
     return DONE
+
+
+def _queries_parser(action: str) -> argparse.ArgumentParser:
+    about = "List, close, pause or resume the registered queries of a running node; list or kill one-shot queries."
+    parser = _parser_of("queries", action, about)
+    if action in ("list", "running"):
+        _add_format(parser)
+    if action == "list":
+        parser.add_argument("--why", action="store_true", help="what each of them waits for, and what empties it")
+    elif action == "kill":
+        parser.add_argument("numbers", nargs="+", type=_count, metavar="NUMBER", help="a number that `running` prints")
+    elif action != "running":
+        parser.add_argument("names", nargs="+", metavar="NAME", help="the name of a registered query")
+    return parser
 
 
 def _list_queries(node: RemoteEngine, options: argparse.Namespace) -> int:
@@ -112,15 +116,8 @@ def _list_running(node: RemoteEngine, options: argparse.Namespace) -> int:
 
 def streams(argv: Sequence[str]) -> int:
     """The command. Raises StreamError (no such stream; one that is there with other options, or is read)."""
-    action, rest = _action_of(argv, _OF_STREAMS)
-    parser = _parser_of("streams", action, "List, declare or drop the streams of a running node.")
-    if action == "list":
-        _add_format(parser)
-    elif action == "drop":
-        parser.add_argument("iris", nargs="+", type=_iri, metavar="IRI", help="the IRI of a stream")
-    else:
-        _add_declaration(parser)
-    options = parser.parse_args(rest)
+    action, rest = _action_of(argv)
+    options = _streams_parser(action).parse_args(rest)
     with connect_to(options) as node:
         if action == "declare":
             names = ("batch_ms", "into", "history_ms", "slice_bytes_max", "index", "lateness_ms", "on_late")
@@ -138,6 +135,17 @@ def streams(argv: Sequence[str]) -> int:
         else:
             say("".join(iri + "\n" for iri in found))
     return DONE
+
+
+def _streams_parser(action: str) -> argparse.ArgumentParser:
+    parser = _parser_of("streams", action, "List, declare or drop the streams of a running node.")
+    if action == "list":
+        _add_format(parser)
+    elif action == "drop":
+        parser.add_argument("iris", nargs="+", type=_iri, metavar="IRI", help="the IRI of a stream")
+    else:
+        _add_declaration(parser)
+    return parser
 
 
 def _add_declaration(parser: argparse.ArgumentParser) -> None:
@@ -171,13 +179,25 @@ def _add_declaration(parser: argparse.ArgumentParser) -> None:
 
 
 def stats(argv: Sequence[str]) -> int:
-    about = "Print counts and sizes (bytes) of the stored graph, streams and queries of a running node, as JSON."
-    with connect_to(parser_of("stats", about, _STATS_EPILOG).parse_args(list(argv))) as node:
+    with connect_to(_stats_parser().parse_args(list(argv))) as node:
         say(json.dumps(node.stats(), indent=2) + "\n")
     return DONE
 
 
-def _action_of(argv: Sequence[str], actions: Mapping[str, str]) -> tuple[str, list[str]]:
+def _stats_parser() -> argparse.ArgumentParser:
+    about = "Print counts and sizes (bytes) of the stored graph, streams and queries of a running node, as JSON."
+    return parser_of("stats", about, _STATS_EPILOG)
+
+
+def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of queries, streams or stats, by action; of the command alone under ""."""
+    if command == "stats":
+        return {"": _stats_parser()}
+    actions, make = (_OF_QUERIES, _queries_parser) if command == "queries" else (_OF_STREAMS, _streams_parser)
+    return {"": make("list"), **{action: make(action) for action in actions}}
+
+
+def _action_of(argv: Sequence[str]) -> tuple[str, list[str]]:
     """Return what is to be done, the first word if there is one, and the other arguments."""
     if argv and not argv[0].startswith("-"):
         return argv[0], list(argv[1:])
