@@ -17,7 +17,7 @@ from wukongs.adapters.lsbench_generator import (
     NetworkSettings,
     generate_network,
 )
-from wukongs.adapters.run import run_config
+from wukongs.adapters.run import Beside, run_config
 from wukongs.adapters.run_config import (
     PipelineConfig,
     QueryConfig,
@@ -128,8 +128,8 @@ def demo_config(network: GeneratedNetwork, speed: float = 1.0) -> RunConfig:
     )
 
 
-def main(users: int, seconds: int, seed: int, plain: bool) -> int:
-    """Run the demo; return the exit status."""
+def main(users: int, seconds: int, seed: int, plain: bool, beside: Beside) -> int:
+    """Run the demo; return the exit status. beside: serves the engine meanwhile."""
     display = choose_display(plain, each_window=False)
     began_s = time.monotonic()
     with ScratchFolder("demo") as folder:
@@ -138,7 +138,7 @@ def main(users: int, seconds: int, seed: int, plain: bool) -> int:
         display.phase(f"made a social network of {users:,} users in {time.monotonic() - began_s:.1f} s")
         config = demo_config(network)
         display.phase(introduction(config))
-        return run_config(config, display)
+        return run_config(config, display, beside=beside)
 
 
 def introduction(config: RunConfig) -> str:

@@ -10,11 +10,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords
 from wukongs.adapters.display import Display, RunProgress, choose_display
@@ -42,6 +42,10 @@ HELD_S = SILENT_S + 10
 DONE, INTERRUPTED, TERMINATED = 0, 130, 143
 
 
+Beside: TypeAlias = Callable[["Engine", Callable[[str], None]], AbstractContextManager[Callable[[], None]]]
+"""Serves an engine while a run lasts, and says where. It gives a function that returns when nobody looks any more."""
+
+
 def run(
     config_path: Path,
     plain: bool = False,
@@ -49,9 +53,11 @@ def run(
     connect: Callable[[], Engine | RemoteEngine] | None = None,
     is_local: bool = False,
     checkpoint: str | None = None,
+    beside: Beside | None = None,
 ) -> int:
     """Run a configuration from its file; return the exit status. connect: to the node to use instead of an engine;
-    is_local: without Spark, whatever the file says; checkpoint: the folder of Spark's offsets, to be kept.
+    is_local: without Spark, whatever the file says; checkpoint: the folder of Spark's offsets, to be kept; beside:
+    serves the engine meanwhile.
 
     Raises SettingsError, DataError, StreamError, QuerySyntaxError, NodeUnavailable, each naming what and where.
     """
@@ -64,7 +70,8 @@ def run(
         config = replace(config, pipeline=replace(config.pipeline, spool=str(config_path.with_suffix(".spool"))))
     if checkpoint is not None and config.pipeline.engine == "local":
         raise SettingsError("a checkpoint is kept by Spark: without it the nodes alone say where a run goes on")
-    return run_config(config, choose_display(plain, each_window=True, rows_shown=rows_shown), connect, checkpoint)
+    display = choose_display(plain, each_window=True, rows_shown=rows_shown)
+    return run_config(config, display, connect, checkpoint, beside)
 
 
 def run_config(
@@ -72,8 +79,10 @@ def run_config(
     display: Display,
     connect: Callable[[], Engine | RemoteEngine] | None = None,
     checkpoint: str | None = None,
+    beside: Beside | None = None,
 ) -> int:
-    """Load the stored data, ask, stream, ask again, and sum up; return the exit status.
+    """Load the stored data, ask, stream, ask again, and sum up; return the exit status. beside: is told the engine of a
+    run without `connect` once its queries are registered, and what it gives is called when all is done.
 
     Ctrl-C (130) and SIGTERM (143) end the run after the epoch that is being sent, with the summary of what was done.
 
@@ -85,7 +94,7 @@ def run_config(
     """
     with _Termination() as termination:
         try:
-            status = _run(config, display, connect, checkpoint)
+            status = _run(config, display, connect, checkpoint, beside)
         except (KeyboardInterrupt, SystemError):  # numba makes a SystemError of what comes while it boxes a value
             if not termination.has_come:
                 raise
@@ -115,7 +124,11 @@ class _Termination:
 
 
 def _run(
-    config: RunConfig, display: Display, connect: Callable[[], Engine | RemoteEngine] | None, checkpoint: str | None
+    config: RunConfig,
+    display: Display,
+    connect: Callable[[], Engine | RemoteEngine] | None,
+    checkpoint: str | None,
+    beside: Beside | None,
 ) -> int:
     passed("imports")
     take_turns_quickly()
@@ -131,6 +144,9 @@ def _run(
         engine = Engine(settings=config.settings) if connect is None else connect()
         stack.enter_context(engine)
         queries = _declare(engine, config, display, stack)
+        stay: Callable[[], None] = _leave
+        if beside is not None and isinstance(engine, Engine):
+            stay = stack.enter_context(beside(engine, display.phase))
         passed("streams and queries declared")
         _load(engine, config, display)
         progress = RunProgress(engine, queries)
@@ -149,8 +165,14 @@ def _run(
         too_many = bad.past_rate(progress.report.partitions)
         if status == DONE and too_many is not None:
             raise too_many
+        if status == DONE:
+            stay()
     passed("end")
     return status
+
+
+def _leave() -> None:
+    pass
 
 
 def _start_spark(config: RunConfig) -> StartingSession | None:

@@ -12,6 +12,9 @@ _EPILOG = """examples:
   wukongs demo
   wukongs demo --users 2000 --seconds 30 --seed 7
   wukongs demo --plain | tee demo.txt
+
+Its engine is served over HTTP meanwhile, with a console for the browser. On a terminal with a display it opens one;
+then the console stays until Ctrl-C.
 """
 
 
@@ -29,6 +32,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--seconds", type=_integer_from(1), default=20, metavar="N", help="event time that is streamed (default: 20)"
     )
     parser.add_argument("--seed", type=_integer_from(0), default=1, metavar="N", help="of the generator (default: 1)")
+    parser.add_argument(
+        "--port", type=_integer_from(0), default=0, metavar="N", help="port of the console (default: a free one)"
+    )
+    parser.add_argument("--no-browser", action="store_true", help="open no browser, and end with the demo")
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")
     return parser
 
@@ -48,5 +55,7 @@ def main(argv: Sequence[str]) -> int:
     options = make_parser().parse_args(list(argv))
     say_if_compiling()
     from wukongs.adapters.demo import main as demo
+    from wukongs.cli.console import console, has_browser
 
-    return demo(users=options.users, seconds=options.seconds, seed=options.seed, plain=options.plain)
+    beside = console(options.port, not options.no_browser and has_browser())
+    return demo(users=options.users, seconds=options.seconds, seed=options.seed, plain=options.plain, beside=beside)

@@ -49,6 +49,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--checkpoint", metavar="DIR", help="keep Spark's checkpoint in this folder, of this run file alone"
     )
+    parser.add_argument(
+        "--http", type=_count, metavar="PORT", help="serve the run's engine, with the console, at this port of loopback"
+    )
     add_server_options(parser)
     return parser
 
@@ -74,7 +77,14 @@ def main(argv: Sequence[str]) -> int:
         return check(Path(options.config))
     from wukongs.adapters.run import run
 
+    if options.http is not None and options.server is not None:
+        parser.error("--http: the node of --server has its own ([http] in its file)")
     connect = None if options.server is None else partial(connect_to, options)
+    beside = None
+    if options.http is not None:
+        from wukongs.cli.console import console
+
+        beside = console(options.http, opens_browser=False)
     return run(
         Path(options.config),
         plain=options.plain,
@@ -82,4 +92,5 @@ def main(argv: Sequence[str]) -> int:
         connect=connect,
         is_local=options.local,
         checkpoint=options.checkpoint,
+        beside=beside,
     )
