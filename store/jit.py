@@ -30,8 +30,9 @@ _PACKAGE = Path(__file__).absolute().parent.parent
 _WITH_KERNELS = (".", "store", "adapters")
 _CONSTANTS = ("store/dtypes.py", "store/layout.py", "query/paths/path_layout.py", "query/plans/plan_layout.py")
 
-_SMALL = 50_000
-"""Elements of its arrays up to which a kernel may be interpreted. Plain Python needs about a microsecond for each."""
+_SMALL = 1 << 20
+"""Bytes of its arrays up to which a kernel may be interpreted. That takes a second, to compile all that is needed a
+minute."""
 _LOOK_S = 0.2
 COMPILER = "wukongs.cli.compiling"
 _NOTHING = contextlib.nullcontext()
@@ -158,9 +159,9 @@ class _Kernel:
 
 
 def _size(arguments: tuple[Any, ...]) -> int:
-    """Return how many elements arrays have, those in tuples as well."""
+    """Return how many bytes arrays have, those in tuples as well."""
     return sum(
-        one.size if isinstance(one, np.ndarray) else _size(one) if isinstance(one, tuple) else 0 for one in arguments
+        one.nbytes if isinstance(one, np.ndarray) else _size(one) if isinstance(one, tuple) else 0 for one in arguments
     )
 
 

@@ -31,7 +31,7 @@ def ask(count):
 """
 SMALL_THEN_LARGE = """
 from kernels import ask, jit
-print(ask(10), ask(50_000), ask(9_000), ask(10))
+print(ask(10), ask(100_000), ask(9_000), ask(10))
 """
 UNTIL_COMPILED = """
 from kernels import ask, jit
@@ -84,7 +84,7 @@ def run(text: str, cache: Path, how: str) -> str:
 def test_small_calls_are_interpreted_and_large_ones_compiled(tmp_path: Path) -> None:
     found = run(SMALL_THEN_LARGE, tmp_path, "interpret").strip()
     expected = [
-        (n * (n - 1) + n, n_compiled, n_compiled) for n, n_compiled in ((10, 0), (50_000, 1), (9_000, 1), (10, 1))
+        (n * (n - 1) + n, n_compiled, n_compiled) for n, n_compiled in ((10, 0), (100_000, 1), (9_000, 1), (10, 1))
     ]
     assert found == " ".join(map(str, expected))
 
