@@ -31,10 +31,11 @@ COMMANDS = {
     "serve": "serve an engine over HTTP: SPARQL, streams, live windows",
     "node": "serve clients and pipelines, alone or as one of a cluster",
     "cluster": "start the nodes of a cluster on this machine",
+    "stream": "declare, list, close or drop streams of a running node",
     "register": "register a continuous query with a running node",
-    "watch": "print the windows of a registered query",
+    "watch": "show the windows of registered queries",
+    "close": "end registered queries of a running node",
     "queries": "list, close, pause or resume the registered queries of a running node",
-    "streams": "list, declare or drop the streams of a running node",
     "stats": "print counts and sizes of a running node",
     "backup": "write what a running node or cluster has to a data folder",
     "restore": "fill an empty node or cluster from a data folder",
@@ -44,8 +45,11 @@ COMMANDS = {
     "bench": "measure with LSBench or CityBench",
 }
 
-MODULES = dict.fromkeys(("queries", "streams", "stats"), "listing") | dict.fromkeys(("backup", "restore"), "backups")
+MODULES = dict.fromkeys(("queries", "close", "stream", "stats"), "listing") | dict.fromkeys(
+    ("backup", "restore"), "backups"
+)
 """Commands that share a module."""
+_ALSO_CALLED = {"streams": "stream"}
 _HELP_OPTIONS = ("-h", "--help", "help")
 
 
@@ -145,7 +149,7 @@ def _dispatch(arguments: list[str]) -> int:
     if not arguments:
         sys.stderr.write(help_text())
         return WRONG_USAGE
-    name, rest = arguments[0], arguments[1:]
+    name, rest = _ALSO_CALLED.get(arguments[0], arguments[0]), arguments[1:]
     if name in _HELP_OPTIONS:
         say(help_text())
         return DONE

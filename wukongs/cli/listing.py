@@ -1,4 +1,4 @@
-"""`wukongs queries`, `wukongs streams` and `wukongs stats`: what a running node has, says of itself, and gives up."""
+"""`wukongs queries`, `close`, `stream` and `stats`: what a running node has, says of itself, and gives up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from wukongs.cli import DONE, say
+from wukongs.cli.query import parse_seconds
 from wukongs.cli.server import connect_to, elsewhere, parser_of
 from wukongs.errors import DataError, StreamError
 
@@ -30,13 +31,23 @@ with the address at which to watch them. One-shot queries that run are those of 
 one that is killed gets QueryKilled.
 """
 _STREAMS_EPILOG = """examples:
-  wukongs streams --server tcp://127.0.0.1:7411
-  wukongs streams list --server tcp://127.0.0.1:7411 --format json
-  wukongs streams declare --server tcp://127.0.0.1:7411 http://ex/traffic --batch-ms 100 --timing http://ex/speed
-  wukongs streams drop --server tcp://127.0.0.1:7411 http://ex/traffic
+  wukongs stream add http://ex/traffic --server tcp://127.0.0.1:7411 --batch-ms 100 --timing http://ex/speed
+  wukongs stream --server tcp://127.0.0.1:7411
+  wukongs stream list --server tcp://127.0.0.1:7411 --format json
+  wukongs stream close http://ex/traffic --server tcp://127.0.0.1:7411
+  wukongs stream drop http://ex/traffic --server tcp://127.0.0.1:7411
 
-list is done if nothing else is said. A stream is declared once: with the same options nothing happens, with others it
-is refused. What a dropped stream has added to the stored graph stays; one that a registered query reads is not dropped.
+list is done if nothing else is said; `streams` is another name of the command, declare of add. A stream is declared
+once: with the same options nothing happens, with others it is refused. One that is closed has ended: its last windows
+are reported, and no other stream waits for it. What a dropped stream has added to the stored graph stays; one that a
+registered query reads is not dropped. `wukongs push` fills a stream.
+"""
+_CLOSE_EPILOG = """examples:
+  wukongs close traffic --server tcp://127.0.0.1:7411
+  wukongs close traffic parking --server tcp://127.0.0.1:7411
+
+A query that is closed is gone, whoever has registered it; who watches it is told the end. If one of the names is not
+there, none is closed. `wukongs queries close` is the same; `wukongs stream close` ends a stream.
 """
 _STATS_EPILOG = """examples:
   wukongs stats --server tcp://127.0.0.1:7411
@@ -52,7 +63,8 @@ _OF_QUERIES = {
 }
 _OF_STREAMS = {
     "list": "print their IRIs",
-    "declare": "declare one, by its IRI",
+    "add": "declare one, by its IRI",
+    "close": "end streams, by their IRIs: nothing more comes",
     "drop": "forget streams, by their IRIs, and their slices",
 }
 
@@ -70,10 +82,7 @@ def queries(argv: Sequence[str]) -> int:
             for number in options.numbers:
                 node.kill(number)
             return DONE
-        found = {query.name: query for query in node.queries()}
-        _check_all(options.names, found, "query", "registered")
-        for name in options.names:
-            getattr(found[name], action)()
+        _done_to_queries(node, options.names, action)
     return DONE
 
 
@@ -89,6 +98,28 @@ def _queries_parser(action: str) -> argparse.ArgumentParser:
     elif action != "running":
         parser.add_argument("names", nargs="+", metavar="NAME", help="the name of a registered query")
     return parser
+
+
+def close(argv: Sequence[str]) -> int:
+    """The command. Raises StreamError (no such query)."""
+    options = _close_parser().parse_args(list(argv))
+    with connect_to(options) as node:
+        _done_to_queries(node, options.names, "close")
+    return DONE
+
+
+def _close_parser() -> argparse.ArgumentParser:
+    parser = parser_of("close", "End registered queries of a running node, by their names.", _CLOSE_EPILOG)
+    parser.add_argument("names", nargs="+", metavar="QUERY", help="the name of a registered query")
+    return parser
+
+
+def _done_to_queries(node: RemoteEngine, names: Sequence[str], action: str) -> None:
+    """Close, pause or resume queries. Raises StreamError if one is not there: then nothing was done."""
+    found = {query.name: query for query in node.queries()}
+    _check_all(names, found, "query", "registered")
+    for name in dict.fromkeys(names):
+        getattr(found[name], action)()
 
 
 def _list_queries(node: RemoteEngine, options: argparse.Namespace) -> int:
@@ -114,21 +145,23 @@ def _list_running(node: RemoteEngine, options: argparse.Namespace) -> int:
     return DONE
 
 
-def streams(argv: Sequence[str]) -> int:
+def stream(argv: Sequence[str]) -> int:
     """The command. Raises StreamError (no such stream; one that is there with other options, or is read)."""
     action, rest = _action_of(argv)
+    action = "add" if action == "declare" else action
     options = _streams_parser(action).parse_args(rest)
     with connect_to(options) as node:
-        if action == "declare":
+        if action == "add":
             names = ("batch_ms", "into", "history_ms", "slice_bytes_max", "index", "lateness_ms", "on_late")
             given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms")}
-            node.stream(options.iri, options.all_timing or options.timing, **given)
+            timing = options.all_timing or options.timing
+            node.stream(options.iri, timing, **given, timeout_s=options.timeout)
             return DONE
         found = node.streams()
-        if action == "drop":
+        if action != "list":
             _check_all(options.iris, found, "stream", "declared")
-            for iri in options.iris:
-                node.drop_stream(iri)
+            for iri in dict.fromkeys(options.iris):
+                node.drop_stream(iri) if action == "drop" else node.declared(iri).close()
         elif options.format == "json":
             facts = node.stats()["streams"]
             return _say_json([{"iri": iri, **facts.get(iri, {})} for iri in found])
@@ -138,13 +171,13 @@ def streams(argv: Sequence[str]) -> int:
 
 
 def _streams_parser(action: str) -> argparse.ArgumentParser:
-    parser = _parser_of("streams", action, "List, declare or drop the streams of a running node.")
+    parser = _parser_of("stream", action, "List, declare, close or drop the streams of a running node.")
     if action == "list":
         _add_format(parser)
-    elif action == "drop":
-        parser.add_argument("iris", nargs="+", type=_iri, metavar="IRI", help="the IRI of a stream")
-    else:
+    elif action == "add":
         _add_declaration(parser)
+    else:
+        parser.add_argument("iris", nargs="+", type=_iri, metavar="IRI", help="the IRI of a stream")
     return parser
 
 
@@ -176,6 +209,9 @@ def _add_declaration(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--idle-timeout-ms", type=_count, metavar="MS", help="after so long without a tuple it holds no other stream up"
     )
+    parser.add_argument(
+        "--timeout", type=parse_seconds, metavar="SECONDS", help="how long other nodes may take (default: 30 a step)"
+    )
 
 
 def stats(argv: Sequence[str]) -> int:
@@ -190,9 +226,9 @@ def _stats_parser() -> argparse.ArgumentParser:
 
 
 def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of queries, streams or stats, by action; of the command alone under ""."""
-    if command == "stats":
-        return {"": _stats_parser()}
+    """Return the parsers of queries, close, stream or stats, by action; of the command alone under ""."""
+    if command in ("close", "stats"):
+        return {"": _close_parser() if command == "close" else _stats_parser()}
     actions, make = (_OF_QUERIES, _queries_parser) if command == "queries" else (_OF_STREAMS, _streams_parser)
     return {"": make("list"), **{action: make(action) for action in actions}}
 

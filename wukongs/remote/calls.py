@@ -61,6 +61,7 @@ class EngineLike(Protocol):
     def dump(self, *args: Any, **options: Any) -> int: ...
     def graph_names(self) -> list[str]: ...
     def stream(self, *args: Any, **options: Any) -> Stream: ...
+    def declared(self, stream_iri: str) -> Stream: ...
     def drop_stream(self, stream_iri: str) -> None: ...
     def register(self, *args: Any, **options: Any) -> RegisteredQuery: ...
     def settle(self, timeout_s: float | None = None) -> None: ...
@@ -317,6 +318,8 @@ class Calls:
     def _stream(self, session: Session, args: Args) -> Packet:
         options = {name: args[name] for name in _DECLARED if name in args}
         name = plain_iri(options["stream_iri"])
+        if args.get("is_declared") is True:
+            return self._handle(session, self._engine.declared(name))
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._declared.get(name)
@@ -328,9 +331,13 @@ class Calls:
                     known = _Declared(self._declare(name, options, is_shared=not is_own), options)
                 self._declared[name] = known
             known.holders.add(session.token)
-            with session.lock:
-                handle = session.streams.add(known.stream)
-        return _value({"stream": handle, "iri": known.stream.iri, "batch_ms": known.stream.batch_ms})
+            return self._handle(session, known.stream)
+
+    def _handle(self, session: Session, stream: Stream) -> Packet:
+        """Return how the client is to call a stream."""
+        with session.lock:
+            handle = session.streams.add(stream)
+        return _value({"stream": handle, "iri": stream.iri, "batch_ms": stream.batch_ms})
 
     def _declare(self, name: str, options: dict[str, Any], *, is_shared: bool) -> Stream:
         """Declare a stream; or return one that was declared with the same options, at another node of a cluster."""

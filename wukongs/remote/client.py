@@ -319,6 +319,10 @@ class RemoteEngine:
         self._streams[stream.iri] = stream
         return stream
 
+    def declared(self, stream_iri: str) -> RemoteStream:
+        """Do the same as Engine.declared."""
+        return RemoteStream(self._connection, {"stream_iri": str(stream_iri), "is_declared": True})
+
     def push_many(
         self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None
     ) -> dict[str, int]:

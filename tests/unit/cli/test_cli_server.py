@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import re
@@ -131,6 +132,35 @@ def test_streams_are_declared_and_dropped(ran: Ran, server: str) -> None:
     assert ran("streams", *of, "--format", "json") == (0, "[]\n", "")
 
 
+def test_a_stream_is_added_and_closed(ran: Ran, server: str) -> None:
+    """By whomever it was declared, and without its options."""
+    of = ("--server", server)
+    assert ran("stream", "add", A, "--batch-ms", "100", "--timeout", "30", *of) == (0, "", "")
+    assert ran("stream", "list", *of) == ran("stream", *of) == (0, f"{A}\n", "")
+    with wukongs.connect(server) as client:
+        query = client.register(register_text("RANGE 100ms STEP 100ms"))
+        client.stream(A, batch_ms=100).push([at("a", 50)])
+        assert ran("stream", "close", A, A, *of) == (0, "", "")
+        assert [window.texts() for window in query.results(timeout_s=5)] == [[("<http://ex/a>",)]]
+        with pytest.raises(wukongs.StreamError, match="closed"):
+            client.declared(A).push([at("b", 250)])
+        with pytest.raises(wukongs.StreamError, match="http://ex/none"):
+            client.declared("http://ex/none")
+        assert ran("close", "q", "r", *of) == (1, "", "wukongs: no query r is registered: there is q\n")
+        assert ran("close", "q", "q", *of) == (0, "", "")
+        assert client.queries() == []
+    assert ran("stream", "drop", A, *of) == (0, "", "")
+    assert ran("stream", "close", A, *of) == (1, "", f"wukongs: no stream {A} is declared: there is none\n")
+
+
+def test_options_of_a_stream_are_those_of_the_engine(ran: Ran) -> None:
+    status, out, _ = ran("stream", "add", "--help")
+    assert status == 0
+    names = [name for name in inspect.signature(wukongs.Engine.stream).parameters if name not in ("self", "stream_iri")]
+    told = {"timeout_s": "--timeout "} | {name: f"--{name.replace('_', '-')} " for name in names if name != "timeout_s"}
+    assert [name for name in names if told[name] not in out] == []
+
+
 def test_queries_are_paused_resumed_and_closed(ran: Ran, server: str) -> None:
     of = ("--server", server)
     with wukongs.connect(server) as client:
@@ -200,7 +230,7 @@ def test_one_shot_queries_are_listed_and_killed(ran: Ran, server: str) -> None:
         (("queries", "kill", "all"), "expected an integer from 0 on, found 'all'"),
         (("queries", "running", "1"), "unrecognized arguments: 1"),
         (("queries", "close"), "the following arguments are required: NAME"),
-        (("streams", "make"), "'make' is nothing to do: expected one of list, declare, drop"),
+        (("streams", "make"), "'make' is nothing to do: expected one of list, add, close, drop"),
         (("streams", "declare", "a b"), "expected an IRI, without spaces"),
         (("streams", "declare", "a", "--batch-ms", "-1"), "--batch-ms"),
         (("streams", "declare", "a", "--batch-ms", "1s"), "expected an integer from 0 on, found '1s'"),
