@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from wukongs.adapters.replay import PipelineReport
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.output.table_cells import cell_writer, declared_prefixes, first_rows, head_of, is_number
+from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, declared_prefixes, is_number
 from wukongs.query.terms.text_table import TableLayout
+from wukongs.store.dtypes import UNBOUND
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -103,8 +104,26 @@ class NewestAnswers:
         return [self._shown[name] for name in names if name in self._shown]
 
     def _answers(self, window: WindowResult) -> Answers:
-        rows = first_rows(window, ROWS_MAX, cell_writer(self._prefixes.get(window.query, {})))
-        return Answers(window.query, window.end_ms, answer_size(window), head_of(window), rows)
+        rows = _first_rows(window, ROWS_MAX, cell_writer(self._prefixes.get(window.query, {})))
+        return Answers(window.query, window.end_ms, answer_size(window), _head_of(window), rows)
+
+
+def _head_of(result: Result) -> list[str]:
+    """Return the heads of a result's columns; an ask has one column, of its answer."""
+    if result.kind == "ask":
+        return ["ASK"]
+    return list(TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
+
+
+def _first_rows(result: Result, count: int, cell: Callable[[str], str]) -> list[list[str | None]]:
+    """Return the first rows of a result as cells, None where unbound. No other term is looked up."""
+    if result.kind == "ask":
+        return [[str(bool(result.boolean)).lower()]]
+    count, columns = min(count, len(result)), list[list[str | None]]()
+    for ids in result.ids(0, count):
+        texts = iter(result.reader.texts(ids[ids != UNBOUND]))
+        columns.append([None if one == UNBOUND else cell(next(texts)) for one in ids.tolist()])
+    return list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in range(count)]
 
 
 def answer_lines(answers: Sequence[Answers], rows_max: int, width: int | None) -> list[list[str]]:

@@ -6,7 +6,7 @@ bound yet. Each is a sentence with the way out; none is an error.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -157,6 +157,43 @@ def default_predicates(query: Query) -> tuple[Term, ...]:
         if isinstance(part.graph, DefaultGraph) and isinstance(part.predicate, Term)
     )
     return tuple(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class UnseenNames:
+    """The predicates and graphs that a query names, as long as no data had them: whoever looks takes out what is there.
+    near: the names that were perhaps meant, by the name and how many there were to choose from."""
+
+    predicates: dict[Term, None]
+    graphs: dict[Term, None]
+    near: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(query: Query) -> UnseenNames:
+        """Return those of the triple patterns, of the paths, and of FROM, FROM NAMED and GRAPH; windows and the default
+        graph are no such graphs. Of a query with windows, GRAPH names what it declares, or gets a warning for that."""
+        clause, predicates = query.dataset, list[Term]()
+        for part in _patterns(query.pattern):
+            if isinstance(part, TriplePattern | PathPattern):
+                predicates += _terms_in(part.predicate if isinstance(part, TriplePattern) else part.path)
+        windows = {iri(window.name) for window in clause.windows}
+        graphs = [iri(name) for name in (*clause.default_graphs, *clause.named_graphs)]
+        if not windows:
+            graphs += [graph for graph in graphs_read(query) if isinstance(graph, Term)]
+        are_stored = (name for name in graphs if name not in windows and name.text != STORED)
+        return UnseenNames(dict.fromkeys(predicates), dict.fromkeys(are_stored))
+
+
+def _terms_in(part: Any) -> Iterator[Term]:
+    """Yield the terms of a path."""
+    if isinstance(part, Term):
+        yield part
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from _terms_in(item)
+    elif is_dataclass(part) and not isinstance(part, Variable):
+        for each in fields(part):
+            yield from _terms_in(getattr(part, each.name))
 
 
 def triple_patterns(query: Query) -> Iterator[TriplePattern]:

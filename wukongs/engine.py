@@ -31,6 +31,7 @@ from wukongs.live.running import RunningQuery
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, named, push_many
 from wukongs.live.table_change import TableChange
+from wukongs.live.unknown_names import unknown_names
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
@@ -216,8 +217,10 @@ class Engine:
 
     def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
         """Return likely mistakes of a one-shot query, a sentence each: variables that are asked for and that nothing
-        binds, with the nearest one that is. Raises as query."""
-        return self._one_shot(text, base).warnings
+        binds, predicates that neither the stored graph nor a stream has, graphs that do not exist, each with the
+        nearest one that is there. Raises as query."""
+        prepared = self._one_shot(text, base)
+        return (*prepared.warnings, *unknown_names(self._core, prepared.asked, prepared.unseen))
 
     def _answer(
         self,

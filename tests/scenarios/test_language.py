@@ -164,3 +164,62 @@ def test_a_variable_that_nothing_binds_is_told(engine: wukongs.Engine) -> None:
     told = engine.warnings("SELECT ?x ?nme { ?x ?p ?name }")
     assert told == ("?nme is selected, but nothing binds it: did you mean ?name?",)
     assert engine.warnings("SELECT ?x ?name { ?x ?p ?name }") == ()
+
+
+def test_a_predicate_that_nothing_has_is_told(engine: wukongs.Engine) -> None:
+    """With the nearest one that is there: by its local name, then by its namespace. Streams count, too. A node of a
+    cluster knows the names of its own share, so there is a triple of each on all of them."""
+    asked = f"PREFIX : <{EX}> SELECT ?s {{ ?s :knws/^:q ?o . ?s :nothing_like_it ?x FILTER NOT EXISTS {{ ?s :P ?o }} }}"
+    assert engine.warnings(asked) == ()  # there is no data at all
+    predicates = node("knows"), "<http://other/knws>"
+    stored = [f"{node(f's{number}')} {one} {node(f'o{number}')} .\n" for number in range(40) for one in predicates]
+    engine.load(io.BytesIO(f"{STORED}{''.join(stored)}".encode()), format="nt")
+    told = f"nothing has predicate {node('{}')} so far, neither the stored graph nor a stream"
+    assert sorted(engine.warnings(asked)) == [
+        told.format("P"),
+        f"{told.format('knws')}: did you mean <http://other/knws>?",
+        told.format("nothing_like_it"),
+    ]
+    stream = engine.stream(A, timing=True, batch_ms=100)
+    text = f"REGISTER QUERY r AS SELECT ?s FROM STREAM <{A}> [RANGE 1s STEP 1s] WHERE {{ ?s <{EX}zz> ?o }}"
+    query = engine.register(text)
+    assert query.warnings() == ()  # the stream has brought nothing so far
+    stream.push([at("a", 50), at("b", 60)])
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    assert query.warnings() == (told.format("zz"),)
+    stream.push([at("a", 150, "zz"), at("b", 160, "zz")])
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    assert query.warnings() == ()
+    assert engine.warnings(f"SELECT * {{ ?s <{EX}knows>|<{EX}q> ?o . ?o !<{EX}q> ?x }}") == ()
+
+
+@pytest.mark.faces("embedded", "durable", "connect")
+def test_a_predicate_of_a_stream_is_near_and_known(engine: wukongs.Engine) -> None:
+    """On a cluster a node has its part of the slices only."""
+    stream = engine.stream(A, timing=True, batch_ms=100)
+    stream.push([at("a", 50, "temperature")])
+    stream.advance(100)
+    engine.settle(timeout_s=60)
+    (told,) = engine.warnings(f"SELECT * {{ ?s <{EX}Temprature> ?o }}")
+    assert told.endswith(f"did you mean <{EX}temperature>?")
+    assert engine.warnings(f"SELECT * {{ ?s <{EX}temperature> ?o }}") == ()
+
+
+def test_a_graph_that_does_not_exist_is_told(engine: wukongs.Engine) -> None:
+    engine.load(io.BytesIO(STORED.encode()), graph=EX + "people", format="nt")
+    engine.stream(A, into=EX + "places")
+    dataset = f"FROM <{EX}people> FROM NAMED <{EX}peopel> FROM <{EX}places>"
+    asked = f"SELECT * {dataset} {{ ?s ?p ?o GRAPH <{EX}peopel> {{ ?s ?q ?o }} }}"
+    near = f"there is no graph {node('peopel')} so far: did you mean {node('people')}?"
+    assert engine.warnings(asked) == (near,)
+    assert engine.warnings("SELECT * FROM <urn:x-wukongs:default> { GRAPH <x:none> { ?s ?p ?o } }") == (
+        "there is no graph <x:none> so far",
+    )
+    query = engine.register(
+        f"REGISTER QUERY r AS SELECT * FROM STREAM <{A}> [RANGE 1s STEP 1s] FROM <{EX}peopel> WHERE {{ ?s ?p ?o }}"
+    )
+    assert query.warnings() == (near,)
+    engine.load(io.BytesIO(STORED.encode()), graph=EX + "peopel", format="nt")
+    assert engine.warnings(asked) == query.warnings() == ()

@@ -17,7 +17,6 @@ from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.csparql.parser import parse_query
-from wukongs.csparql.warnings import unbound
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.query.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
@@ -109,8 +108,6 @@ def main(argv: Sequence[str]) -> int:
             f"{source}: a query with REGISTER or FROM STREAM is continuous: name it under [[query]] in a file for "
             "`wukongs run`; `wukongs query` answers once"
         )
-    for warning in unbound(query):
-        print(f"warning: {warning}", file=sys.stderr)
     if options.analyze and not options.explain:
         parser.error("--analyze says what a plan did: give it together with --explain")
     given = {"rows_max": options.rows_max, "query_bytes_max": options.memory_max}
@@ -124,6 +121,8 @@ def main(argv: Sequence[str]) -> int:
             engine.load(file, base=options.base, strict=True)
         for iri, file in graphs:
             engine.load(file, graph=iri, base=options.base, strict=True)
+        for warning in engine.warnings(text, base=options.base):
+            print(f"warning: {warning}", file=sys.stderr)
         if options.explain:
             timeout_s = options.timeout
             say(engine.explain(text, base=options.base, analyze=options.analyze, timeout_s=timeout_s))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -97,5 +98,8 @@ def main(argv: Sequence[str]) -> int:
     parse_query(text, options.base, source)  # a wrong query is refused by the name of its file
     bindings = None if options.bindings is None else read_bindings(options.bindings)
     with connect_to(options) as node:
-        say(node.register(text, base=options.base, output=options.output, bindings=bindings).name + "\n")
+        query = node.register(text, base=options.base, output=options.output, bindings=bindings)
+        for warning in query.warnings():
+            print(f"warning: {warning}", file=sys.stderr)
+        say(query.name + "\n")
     return DONE

@@ -13,6 +13,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.functions import depends_on_moment
+from wukongs.csparql.warnings import UnseenNames
 from wukongs.errors import BudgetExceeded, StreamError, WukongsError
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
@@ -26,6 +27,7 @@ from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Remembered, Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Stretch
+from wukongs.live.unknown_names import unknown_names
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
     covered_ms,
@@ -462,10 +464,11 @@ class ContinuousQuery:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """Return likely mistakes of the query, by its text and by the data so far: a sentence each, with its place in
-        the text. They are logged when the query is registered."""
+        """Return likely mistakes of the query, by its text and by the data so far: a sentence each, if it can with the
+        place in the text. They are logged when the query is registered."""
         with self._core.lock:
-            return self.windows.advice(self.query)
+            query, told = self.query, self.windows.advice(self.query)
+        return (*told, *unknown_names(self._core, query, UnseenNames.of(query)))
 
     def explain(self, *, analyze: bool = False) -> str:
         """Return the plan as text, with the rows that are estimated for the windows as they stand now; and warnings.

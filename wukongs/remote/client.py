@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.tokens import check_text
-from wukongs.csparql.warnings import unbound
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.argument_tables import Arguments, table_text
 from wukongs.live.bulk_load import log_malformed
@@ -225,8 +224,9 @@ class RemoteEngine:
         return self._result("query", args, timeout_s)
 
     def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
-        """Do the same as Engine.warnings; the node is not asked."""
-        return unbound(check_one_shot(parse_query(_query_text(text), _text(base))))
+        """Do the same as Engine.warnings."""
+        check_one_shot(parse_query(_query_text(text), _text(base)))
+        return tuple(self._call("warnings", {"text": text, "base": base}))
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
         """Do the same as Engine.prepare; each call is one request, and the node keeps the plans."""

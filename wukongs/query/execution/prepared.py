@@ -18,7 +18,7 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
-from wukongs.csparql.warnings import unbound
+from wukongs.csparql.warnings import UnseenNames, unbound
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -58,6 +58,11 @@ class Prepared:
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes of the text, a sentence each."""
         return unbound(self.asked)
+
+    @cached_property
+    def unseen(self) -> UnseenNames:
+        """The names of the text that no data had when somebody looked."""
+        return UnseenNames.of(self.asked)
 
     def bound(self, names: tuple[str, ...]) -> BoundPlans:
         """Return the query for given terms of some variables, with its plans."""

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from wukongs.csparql.terms import RDF, XSD
 from wukongs.query.output.row_text import Cell
 from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.query.terms.values import INTEGER_BOUNDS
 from wukongs.store.canonical import triple_parts
-from wukongs.store.dtypes import UNBOUND
-
-if TYPE_CHECKING:
-    from wukongs.query.output.results import Result
 
 WELL_KNOWN = {
     "rdf": RDF,
@@ -58,24 +53,6 @@ def declared_prefixes(text: str) -> dict[str, str]:
 def is_number(cell: str) -> bool:
     """Tell whether a cell is a number or a boolean: a column of them is aligned at its right."""
     return _IS_NUMBER.fullmatch(cell) is not None
-
-
-def head_of(result: Result) -> list[str]:
-    """Return the heads of a result's columns; an ask has one column, of its answer."""
-    if result.kind == "ask":
-        return ["ASK"]
-    return list(TRIPLE_COLUMNS) if result.is_graph else [f"?{name}" for name in result.vars]
-
-
-def first_rows(result: Result, count: int, cell: Cell) -> list[list[str | None]]:
-    """Return the first rows of a result as cells, None where unbound. No other term is looked up."""
-    if result.kind == "ask":
-        return [[str(bool(result.boolean)).lower()]]
-    count, columns = min(count, len(result)), list[list[str | None]]()
-    for ids in result.ids(0, count):
-        texts = iter(result.reader.texts(ids[ids != UNBOUND]))
-        columns.append([None if one == UNBOUND else cell(next(texts)) for one in ids.tolist()])
-    return list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in range(count)]
 
 
 def cell_writer(prefixes: Mapping[str, str]) -> Cell:

@@ -35,7 +35,7 @@ class TableLayout:
     def __init__(self, names: Sequence[str], is_number: Callable[[str], bool] = lambda _: False) -> None:
         self._is_number = is_number
         self._kinds: list[set[bool]] = [set() for _ in names]
-        """Of each column: whether its cells are numbers."""
+        """Whether the cells of each column are numbers."""
         self._names = [visible(name) for name in names]
         self._widths = [display_width(name) for name in self._names]
 
