@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
+.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,8 @@ help:
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
 	@echo 'make lint        ruff and mypy'
+	@echo 'make docs        the documentation as a site, in build/site'
+	@echo 'make wheel       the wheel, in dist/; make wheel-clean also installs it with all its packages, and tries it'
 	@echo 'make bench       L1-L6 latency, injection and load rate'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
 	@echo 'make bench-paced from tuple to answer at the rates of the paper; MINUTES=20 for one long run with 50 aggregates'
@@ -139,6 +141,20 @@ lint: $(READY)
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(PY) -m mypy tools
+
+# Hints of the theme's makers about other products are no warnings about our pages.
+docs: $(READY)
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	@echo 'build/site/index.html'
+
+wheel: $(READY)
+	@rm -rf build/lib build/bdist.* && mkdir -p dist
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/wukongs-*.whl
+
+# Takes all packages from the index, into an environment of its own: some minutes.
+wheel-clean: wheel
+	@WUKONGS_WHEEL=clean $(PY) -m pytest -q tests/unit/test_wheel.py
 
 bench: $(READY)
 	@$(PY) -m wukongs.bench

@@ -45,6 +45,10 @@ def copy(project_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(project_root / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(project_root / name, folder)
+    for name in ("page.html", "parts/page.js", "parts/page.css"):
+        file = folder / "wukongs" / "server" / "console" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("made by a test\n")
     return folder
 
 
@@ -91,7 +95,9 @@ def users(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_wheel_brings_one_name_and_all_packages_but_the_benchmarks(wheel: Path, project_root: Path) -> None:
+def test_a_wheel_brings_one_name_and_all_packages_but_the_benchmarks(
+    wheel: Path, copy: Path, project_root: Path
+) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in names} == {"wukongs"}
     ours = {path.relative_to(project_root) for path in (project_root / "wukongs").rglob("*.py")}
@@ -100,7 +106,9 @@ def test_a_wheel_brings_one_name_and_all_packages_but_the_benchmarks(wheel: Path
         for folder in ("store", "csparql", "adapters")
         for path in (project_root / folder).rglob("*.py")
     }
-    assert {Path(name) for name in names} == ours | linked | {Path("wukongs/py.typed")}
+    console = {path.relative_to(copy) for path in (copy / "wukongs/server/console").rglob("*") if path.is_file()}
+    assert Path("wukongs/server/console/parts/page.js") in console
+    assert {Path(name) for name in names} == ours | linked | console | {Path("wukongs/py.typed")}
 
 
 def test_a_users_own_modules_keep_their_names(installed: Installed, users: Path) -> None:

@@ -102,5 +102,5 @@ def test_a_folder_in_use_is_refused(ran: Ran, folder: str) -> None:
 
 
 def test_help_names_it(ran: Ran) -> None:
-    assert "update   apply one SPARQL Update request" in ran("--help")[1]
+    assert "update     apply one SPARQL Update request" in ran("--help")[1]
     assert "wukongs update --data-dir db @tidy.ru" in ran("update", "--help")[1]
