@@ -14,7 +14,7 @@ export function s(tag, properties = {}, ...children) {
 
 /** Let an element show other children than before. */
 export function show(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child != null && child !== false));
+  element.replaceChildren(...children.flat().filter((child) => child != null && child !== false && child !== ""));
 }
 
 function filled(element, properties, children) {

@@ -14,7 +14,7 @@ export function drawing(triples, prefixes) {
   const edges = [];
   let left = 0;
   const node = (term) => {
-    const key = `${term.type} ${term.value} ${term.datatype ?? ""} ${term["xml:lang"] ?? ""}`;
+    const key = JSON.stringify(term);
     if (!nodes.has(key) && nodes.size < NODES_MAX) nodes.set(key, { term, x: 0, y: 0 });
     return nodes.get(key);
   };
@@ -36,7 +36,7 @@ export function drawing(triples, prefixes) {
         s("text", { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 - 3, class: "edge-label" }, label(predicate, prefixes)))),
     ...[...nodes.values()].map(({ term, x, y }) =>
       s("g", {},
-        s("title", {}, term.value),
+        s("title", {}, textOf(term, {})),
         s("circle", { cx: x, cy: y, r: 6, class: `node ${term.type}` }),
         s("text", { x: x + 9, y: y + 4, class: "node-label" }, label(term, prefixes)))),
   );

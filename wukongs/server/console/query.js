@@ -5,7 +5,7 @@ import { makeEditor } from "./editor.js";
 import { drawing } from "./graph.js";
 import { rowsTable } from "./rows.js";
 import { ServerError, ask, json, lines, text as textAt } from "./server.js";
-import { prefixesOf, termsOf } from "./terms.js";
+import { cellsOf, prefixesOf, termsOf } from "./terms.js";
 
 const ROWS_MAX = 10_000;
 const PREDICATES_MAX = 500;
@@ -19,7 +19,7 @@ const known = { predicates: [], streams: [] };
 /** Return whether a text is a query, an update, or to be registered. */
 export function kindOf(text) {
   const plain = text.replace(/<[^>\s]*>|"(?:[^"\\\n]|\\.)*"/g, " ").replace(/#[^\n]*/g, " ");
-  const rest = plain.replace(/\b(PREFIX\s+[^\s:]*:|BASE)\s*/gi, " ").trim();
+  const rest = plain.replace(/\b(PREFIX\s+[^\s:]*:|BASE)\s*/gi, " ").replace(/^\s*VERSION\b/i, " ").trim();
   const first = /^\w+/.exec(rest)?.[0].toUpperCase() ?? "";
   if (first === "REGISTER") return "register";
   return UPDATES.includes(first) ? "update" : "query";
@@ -119,7 +119,7 @@ async function learn() {
 /** Return the rows of an answer: names, rows of terms; names is null of triples. */
 async function read(response) {
   const isTable = response.headers.get("Content-Type").startsWith("text/tab");
-  const found = { names: isTable ? null : null, rows: [], isCut: false };
+  const found = { names: null, rows: [], isCut: false };
   for await (const line of lines(response)) {
     if (isTable && found.names === null) {
       if (line === "true" || line === "false") return { names: ["answer"], rows: [[{ type: "literal", value: line }]], isCut: false };
@@ -130,7 +130,7 @@ async function read(response) {
       found.isCut = true;
       break;
     }
-    if (isTable) found.rows.push(found.names.length ? termsOf(line, "\t") : []);
+    if (isTable) found.rows.push(found.names.length ? cellsOf(line) : []);
     else if (line) found.rows.push(termsOf(line));
   }
   return found;
@@ -158,6 +158,6 @@ function tabs({ names, rows }, prefixes) {
 function triplesOf(rows) {
   const arrow = { type: "literal", value: "" };
   return rows
-    .map((row) => row.filter((term) => term !== null))
+    .filter((row) => !row.includes(null))
     .flatMap((row) => (row.length === 3 ? [row] : row.length === 2 ? [[row[0], arrow, row[1]]] : []));
 }

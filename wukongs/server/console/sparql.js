@@ -41,10 +41,12 @@ export function tokens(text) {
 
 /** Return from where to where an error of the server stands in a text. */
 export function placeOf(text, { line, column, excerpt }) {
-  const before = text.split("\n").slice(0, line - 1);
-  const from = Math.min(before.reduce((sum, one) => sum + one.length + 1, 0) + column - 1, text.length);
+  const lines = text.split("\n");
+  const characters = [...(lines[line - 1] ?? "")]; // which the server counts; JavaScript counts halves of some
+  const length = (from, to) => characters.slice(from, to).join("").length;
+  const from = Math.min(lines.slice(0, line - 1).join("\n").length + (line > 1) + length(0, column - 1), text.length);
   const count = /\^+/.exec((excerpt ?? "").split("\n").at(-1) ?? "")?.[0].length ?? 1;
-  return { from, to: Math.min(Math.max(from + count, from + 1), text.length) };
+  return { from, to: Math.min(from + Math.max(length(column - 1, column - 1 + count), 1), text.length) };
 }
 
 /**

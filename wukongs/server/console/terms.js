@@ -8,7 +8,7 @@ const NUMBERS = new Set(
     "nonPositiveInteger", "negativeInteger", "unsignedLong", "unsignedInt", "unsignedShort", "unsignedByte"]
     .map((name) => XSD + name),
 );
-const TERM = /<([^>]*)>|_:([^\s,;]+)|"((?:[^"\\]|\\.)*)"(?:@([\w-]+)|\^\^<([^>]*)>)?|([^\s]+)/gy;
+const TERM = /\s*(?:(<<\()|(\)>>)|<([^>]*)>|_:([^\s,;]+)|"([^"\\]*(?:\\.[^"\\]*)*)"(?:@([A-Za-z\d]+(?:-[A-Za-z\d]+)*)(?:--(ltr|rtl))?|\^\^<([^>]*)>)?)/y;
 const ESCAPES = { t: "\t", n: "\n", r: "\r", b: "\b", f: "\f" };
 const SHOWN_MAX = 300;
 
@@ -34,30 +34,32 @@ function unescaped(text) {
   });
 }
 
-/** Return the terms of a line of N-Triples or of a row of TSV; null for an empty cell. */
-export function termsOf(line, separator = null) {
-  if (separator !== null) return line.split(separator).map((cell) => (cell === "" ? null : termsOf(cell)[0]));
-  const found = [];
-  const text = line.replace(/\s*\.?\s*$/, "");
-  TERM.lastIndex = 0;
-  for (let at = 0; at < text.length; ) {
-    const space = /\s*/y;
-    space.lastIndex = at;
-    space.exec(text);
-    TERM.lastIndex = space.lastIndex;
-    const match = TERM.exec(text);
-    if (match === null) break;
-    at = TERM.lastIndex;
-    found.push(term(match));
-  }
-  return found;
+/** Return the terms of a row of TSV; null for an empty cell. */
+export function cellsOf(line) {
+  return line.split("\t").map((cell) => (cell === "" ? null : termsOf(cell)[0]));
 }
 
-function term([all, iri, blank, literal, language, datatype]) {
+/** Return the terms of a line of N-Triples, or of a part of one. A triple term has its own three as its value. */
+export function termsOf(line) {
+  const open = [[]];
+  TERM.lastIndex = 0;
+  for (let match = TERM.exec(line); match !== null; match = TERM.exec(line)) {
+    const [, begins, ends, ...parts] = match;
+    if (begins) open.push([]);
+    else if (!ends) open.at(-1).push(term(parts));
+    else if (open.length > 1) {
+      const [subject, predicate, object] = open.pop();
+      open.at(-1).push({ type: "triple", value: { subject, predicate, object } });
+    }
+  }
+  return open[0];
+}
+
+/** Make a term as JSON results have it. */
+function term([iri, blank, literal, language, direction, datatype]) {
   if (iri !== undefined) return { type: "uri", value: unescaped(iri) };
   if (blank !== undefined) return { type: "bnode", value: blank };
-  if (literal === undefined) return { type: "literal", value: all };
-  return { type: "literal", value: unescaped(literal), "xml:lang": language, datatype };
+  return { type: "literal", value: unescaped(literal), "xml:lang": language, "its:dir": direction, datatype };
 }
 
 /** Return the value of a number, null of any other term. */
@@ -88,6 +90,7 @@ export function shortened(iri, prefixes) {
 /** Return a term as text for people. */
 export function textOf(term, prefixes) {
   if (term == null) return "";
+  if (term.type === "triple") return `<<( ${Object.values(term.value).map((part) => textOf(part, prefixes)).join(" ")} )>>`;
   if (term.type === "uri") return shortened(term.value, prefixes) ?? term.value;
   if (term.type === "bnode") return `_:${term.value}`;
   return term.value;
@@ -104,9 +107,9 @@ export function shown(term, prefixes) {
     return h("a", { class: "iri", title, href: term.value, target: "_blank", rel: "noreferrer" }, short);
   }
   if (numberOf(term) !== null) {
-    const isLong = /\.\d{7,}$/.test(text);
+    const isLong = /^[+-]?\d{1,4}\.\d{7,}$/.test(text);
     return h("span", { class: "numeral", title: `${text} ${term.datatype}` }, isLong ? `${+Number(text).toPrecision(10)}` : short);
   }
-  const kind = term["xml:lang"] ? h("sup", {}, `@${term["xml:lang"]}`) : null;
-  return h("span", { class: term.type, title: term.datatype ?? text }, short, ...(kind ? [kind] : []));
+  const tag = [term["xml:lang"], term["its:dir"]].filter(Boolean).join("--");
+  return h("span", { class: term.type, title: term.datatype ?? text }, short, tag && h("sup", {}, `@${tag}`));
 }
