@@ -302,3 +302,41 @@ def test_a_server_with_tokens_asks_for_one(page: Page, tmp_path: Path) -> None:
             page.sees("0 rows at snapshot")
         finally:
             server.close()
+
+
+def test_large_windows_are_shown_at_once_and_stay_as_they_are_sorted(page: Page, client: Client) -> None:
+    declare(client, "s")
+    text = f"REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{ ?s <{EX}p> ?o }}"
+    client.ask("POST", "/queries", body=text, content_type="application/sparql-query")
+
+    def push(second: int) -> None:
+        number = "http://www.w3.org/2001/XMLSchema#integer"
+        lines = [
+            f'<{EX}{at}> <{EX}p> "{at}"^^<{number}> . {second * 1000 + 500}' for at in range(second, second + 5000)
+        ]
+        path = f"/streams/{EX}s".replace(EX, "http%3A%2F%2Fexample.org%2F")
+        told = {"advance_ms": str(second * 1000 + 1000)}
+        assert client.ask("POST", path, told, body="\n".join(lines), content_type="text/plain").status == 200
+
+    page.open(client.address)
+    page.press("Live")
+    page.sees("waits for")
+    push(1)
+    page.sees("1 s – 2 s: 5000 rows", ".facts")
+    page.press("o")
+    page.press("o")
+    assert page.text("tbody tr:first-child td:last-child") == "5000"
+    began = time.monotonic()
+    push(2)
+    page.sees("2 s – 3 s: 5000 rows, 1 new, 1 gone", ".facts")
+    assert time.monotonic() - began < 10
+    assert page.text("tbody tr:first-child td:last-child") == "5001"
+    assert page.driver.execute_script("return document.activeElement.innerText") == "o"
+    move = (
+        "const one = document.querySelector('input[type=range]'); one.value = 0; one.dispatchEvent(new Event('input'))"
+    )
+    page.driver.execute_script(move)
+    page.sees("1 s – 2 s: 5000 rows", ".facts")
+    page.driver.execute_script("document.querySelector('.skip').click()")
+    assert page.driver.current_url.endswith("#live/q")
+    assert page.complaints() == []

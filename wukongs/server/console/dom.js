@@ -27,6 +27,15 @@ function filled(element, properties, children) {
   return element;
 }
 
+/** Let an element that is drawn again and again show other children; what was scrolled or has the focus stays so. */
+export function renew(element, ...children) {
+  const active = [...element.querySelectorAll("a, button, [tabindex]")].indexOf(document.activeElement);
+  const places = [...element.querySelectorAll(".scroll")].map(({ scrollLeft: left, scrollTop: top }) => ({ left, top }));
+  show(element, ...children);
+  element.querySelectorAll(".scroll").forEach((one, at) => places[at] && one.scrollTo(places[at]));
+  if (active >= 0) element.querySelectorAll("a, button, [tabindex]")[active]?.focus({ preventScroll: true });
+}
+
 /** Make a button. */
 export function button(text, onclick, properties = {}) {
   return h("button", { type: "button", onclick, ...properties }, text);
@@ -50,8 +59,11 @@ export function table(caption, names, rows, numbers = []) {
 /** Do something again and again while an element is on the page, and never twice at the same time. */
 export function every(element, ms, act) {
   const again = async () => {
-    if (!document.hidden) await act();
-    if (element.isConnected) setTimeout(again, ms);
+    try {
+      if (!document.hidden) await act();
+    } finally {
+      if (element.isConnected) setTimeout(again, ms);
+    }
   };
   queueMicrotask(again);
 }

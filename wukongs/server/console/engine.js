@@ -1,7 +1,7 @@
 /** The view of the engine: its store, its snapshots and who holds them, its disk, and the nodes of a cluster. */
 
 import { bytesText, short, timeText } from "./chart.js";
-import { every, h, show, table } from "./dom.js";
+import { every, h, renew, show, table } from "./dom.js";
 import { json } from "./server.js";
 
 const LOOK_MS = 1000;
@@ -10,7 +10,7 @@ export function engineView(parent) {
   const facts = h("div");
   const look = async () => {
     const stats = await json("stats").catch(() => null);
-    if (stats !== null) show(facts, ...told(stats));
+    if (stats !== null) renew(facts, ...told(stats));
   };
   show(parent, h("h2", {}, "Engine"), facts);
   every(facts, LOOK_MS, look);

@@ -1,7 +1,7 @@
 /** The view of registered queries: the newest window as rows, all as a chart, what it waits for, its plan. */
 
 import { chart, short, timeText } from "./chart.js";
-import { button, every, h, show } from "./dom.js";
+import { button, every, h, renew, show } from "./dom.js";
 import { makeEditor } from "./editor.js";
 import { rowsTable } from "./rows.js";
 import { ask, follow, json, named, text as textAt } from "./server.js";
@@ -9,6 +9,7 @@ import { numberOf, prefixesOf, termsOf, textOf } from "./terms.js";
 
 const POINTS_MAX = 300;
 const WINDOWS_MAX = 60;
+const ROWS_MAX = 100_000;
 const LINES_MAX = 8;
 const LOOK_MS = 2000;
 const PAINT_MS = 100;
@@ -25,8 +26,8 @@ export function liveView(parent, { go, name }) {
   const look = async () => {
     const found = await json("queries").catch(() => null);
     if (found === null || !list.isConnected) return;
-    if (shown === null && found.length > 0) return go("live", found[0].name);
-    show(list, found.map((one) =>
+    if (shown === null && found.length > 0) return location.replace(`#live/${encodeURIComponent(found[0].name)}`); // so that Back leads out
+    renew(list, found.map((one) =>
       h("li", {}, h("a", { href: `#live/${encodeURIComponent(one.name)}`, "aria-current": one.name === name ? "page" : null }, one.name,
         one.is_paused ? " (paused)" : ""))));
     if (found.length === 0) show(list, h("li", { class: "note" }, "No query is registered. Write one that begins with REGISTER QUERY in the ", h("a", { href: "#query" }, "editor"), "."));
@@ -40,18 +41,18 @@ export function liveView(parent, { go, name }) {
 /** Show one query; return what ends it. */
 function watch(parent, name, leave) {
   const following = new AbortController();
-  const history = { windows: [], points: [], names: [] };
-  const facts = h("p", { class: "facts", role: "status" });
-  const problem = h("p", { class: "status error" });
+  const history = { windows: [], points: [] };
+  const sorted = { by: null, down: false };
+  const facts = h("p", { class: "facts" });
+  const problem = h("p", { class: "status error", role: "alert" });
   const rows = h("div");
   const drawn = h("div");
   const choice = h("select", { "aria-label": "Drawn value", onchange: () => paint() });
-  const slider = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Window", oninput: () => paint() });
+  const slider = h("input", { type: "range", min: 0, max: 0, value: 0, "aria-label": "Window", oninput: () => ((newest.checked = slider.value === slider.max), paint()) });
   const newest = h("input", { type: "checkbox", checked: true, onchange: () => paint() });
   const why = h("p", { class: "why" });
   const told = h("div");
   let prefixes = {};
-  let isGraph = false;
   let waiting = null;
 
   const paint = () => {
@@ -61,36 +62,39 @@ function watch(parent, name, leave) {
     const window = history.windows[at];
     if (!window) return;
     const before = history.windows[at - 1];
-    const old = new Set(before?.keys ?? []);
+    const [old, now] = [new Set(before?.keys), new Set(window.keys)];
     const marks = new Set(before ? window.rows.flatMap((_, place) => (old.has(window.keys[place]) ? [] : [place])) : []);
-    const gone = before ? before.keys.filter((key) => !new Set(window.keys).has(key)).length : 0;
+    const gone = before ? before.keys.filter((key) => !now.has(key)).length : 0;
     show(facts, h("strong", {}, `${timeText(window.start_ms)} – ${timeText(window.end_ms)}`), `: ${window.rows.length} rows`,
       before ? `, ${marks.size} new, ${gone} gone` : "", `; ready ${short(window.latency_us)} µs after its end; snapshot ${window.snapshot}`,
       window.partial ? h("span", { class: "warning" }, " A part of its time was not kept any more.") : "");
-    show(rows, rowsTable(history.names, window.rows, prefixes, marks));
+    renew(rows, rowsTable(window.names, window.rows, prefixes, marks, sorted));
     show(drawn, chart(series(history, choice.value), choice.value));
   };
   const later = () => {
     waiting ??= setTimeout(paint, PAINT_MS);
   };
   const onEvent = (kind, data) => {
-    show(problem);
     if (kind === "window") {
-      isGraph = data.triples !== undefined;
-      history.names = isGraph ? ["subject", "predicate", "object"] : data.head.vars;
+      const isGraph = data.triples !== undefined;
+      const names = isGraph ? ["subject", "predicate", "object"] : data.head.vars;
       const found = isGraph
         ? data.triples.map((triple) => triple.map((term) => termsOf(term)[0]))
         : data.results.bindings.map((row) => data.head.vars.map((one) => row[one] ?? null));
       const keys = found.map((row) => JSON.stringify(row));
-      history.windows.push({ ...data, rows: found, keys });
-      history.points.push({ end_ms: data.end_ms, rows: found.length, latency_us: data.latency_us, values: values(found, prefixes) });
-      if (history.windows.length > WINDOWS_MAX) history.windows.shift();
+      history.windows.push({ ...data, names, rows: found, keys });
+      history.points.push({ end_ms: data.end_ms, rows: found.length, latency_us: data.latency_us, values: values(names, found, prefixes, history) });
+      const count = () => history.windows.reduce((sum, one) => sum + one.rows.length, 0);
+      while (history.windows.length > WINDOWS_MAX || (history.windows.length > 2 && count() > ROWS_MAX)) {
+        history.windows.shift();
+        slider.value -= 1; // the window that is looked at stays
+      }
       if (history.points.length > POINTS_MAX) history.points.shift();
       slider.max = history.windows.length - 1;
-      offer(choice, history, found);
+      offer(choice, names, found);
       later();
     } else if (kind === "gap" || kind === "error") {
-      show(problem, `${kind === "gap" ? "Windows were lost" : "A window failed"}: ${data.detail ?? JSON.stringify(data)}`);
+      show(problem, `Up to ${timeText(data.to_ms ?? data.end_ms)}: ${kind === "gap" ? "windows were lost" : "a window failed"}: ${data.detail ?? JSON.stringify(data)}`);
     } else if (kind === "end") {
       show(problem, data.error ? data.error.message : "The query has ended.");
     }
@@ -109,6 +113,7 @@ function watch(parent, name, leave) {
   };
   const doing = async (act) => {
     try {
+      show(problem);
       await act();
       await look();
     } catch (error) {
@@ -142,27 +147,35 @@ function watch(parent, name, leave) {
   show(parent, h("h3", {}, name), counts, why, h("div", { class: "buttons" }, pausing, plan, edit, close), told, problem, facts,
     h("div", { class: "timeline" }, h("label", {}, newest, " newest"), slider), rows,
     h("label", { class: "choice" }, "Chart of ", choice), drawn);
-  look().then(() => follow(name, onEvent, following.signal));
   every(why, LOOK_MS, look);
+  follow(name, onEvent, following.signal);
   return { stop: () => following.abort() };
 }
 
-/** Return the numbers of a window: by column, pairs of what the rest of the row says and the value. */
-function values(rows, prefixes) {
+/**
+ * Return the numbers of a window: by column, pairs of what the rest of the row says and the value. The lines that the
+ * points have go on; others begin while there are fewer than LINES_MAX.
+ */
+function values(names, rows, prefixes, { points }) {
+  const keysOf = (name) => new Set(points.flatMap((one) => (one.values.get(name) ?? []).map(([key]) => key)));
   const found = new Map();
+  const followed = new Map(names.map((name) => [name, keysOf(name)]));
   for (const row of rows) {
     row.forEach((term, at) => {
       const value = numberOf(term);
-      if (value === null) return;
+      if (value === null || !Number.isFinite(value)) return;
       const key = row.filter((other, place) => place !== at && numberOf(other) === null).map((other) => textOf(other, prefixes)).join(" ");
-      if (!found.has(at)) found.set(at, []);
-      if (found.get(at).length < LINES_MAX) found.get(at).push([key, value]);
+      const keys = followed.get(names[at]);
+      if (keys.size < LINES_MAX) keys.add(key);
+      if (!keys.has(key)) return;
+      if (!found.has(names[at])) found.set(names[at], []);
+      if (found.get(names[at]).length < LINES_MAX) found.get(names[at]).push([key, value]);
     });
   }
   return found;
 }
 
-function offer(choice, { names }, rows) {
+function offer(choice, names, rows) {
   const numbers = names.filter((_, at) => rows.some((row) => numberOf(row[at]) !== null));
   const known = [...choice.options].map((option) => option.value);
   for (const one of ["rows", "latency in µs", ...numbers]) {
@@ -170,13 +183,12 @@ function offer(choice, { names }, rows) {
   }
 }
 
-function series({ points, names }, what) {
+function series({ points }, what) {
   if (what === "rows") return new Map([["rows", points.map(({ end_ms, rows }) => [end_ms, rows])]]);
   if (what === "latency in µs") return new Map([["latency", points.map(({ end_ms, latency_us }) => [end_ms, latency_us])]]);
-  const at = names.indexOf(what);
   const lines = new Map();
   for (const { end_ms, values } of points) {
-    for (const [key, value] of values.get(at) ?? []) {
+    for (const [key, value] of values.get(what) ?? []) {
       if (!lines.has(key) && lines.size >= LINES_MAX) continue;
       if (!lines.has(key)) lines.set(key, []);
       lines.get(key).push([end_ms, value]);

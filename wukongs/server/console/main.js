@@ -61,6 +61,10 @@ function paint(kind) {
   localStorage.setItem(THEME, kind);
 }
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address behind # names the view
+  view.focus();
+});
 theme.addEventListener("click", () => {
   const kinds = Object.keys(THEMES);
   paint(kinds[(kinds.indexOf(localStorage.getItem(THEME)) + 1) % kinds.length]);

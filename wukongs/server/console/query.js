@@ -44,6 +44,7 @@ export async function queryView(parent, { go }) {
     try {
       await act(editor.text(), mine.signal, () => `${(performance.now() - began).toFixed(1)} ms`);
     } catch (error) {
+      if (running !== mine) return; // another one runs by now
       if (mine.signal.aborted) show(status, "Stopped.");
       else fail(error);
     } finally {

@@ -7,15 +7,14 @@ const PAGE = 100;
 
 /**
  * Return an element with a table of rows. names: of the columns; rows: of terms, null where unbound; marks: rows that
- * are new, by their place.
+ * are new, by their place; sorted: by which column, for tables that follow each other.
  */
-export function rowsTable(names, rows, prefixes, marks = new Set()) {
+export function rowsTable(names, rows, prefixes, marks = new Set(), sorted = { by: null, down: false }) {
   const body = h("tbody");
   const more = h("p", { class: "more" });
   const places = rows.map((_, place) => place);
   const isNumber = names.map((_, at) => rows.length > 0 && rows.every((row) => row[at] == null || numberOf(row[at]) !== null));
   let count = 0;
-  const sorted = { by: null, down: false };
 
   const fill = (to) => {
     for (const place of places.slice(count, to)) {
@@ -26,22 +25,27 @@ export function rowsTable(names, rows, prefixes, marks = new Set()) {
     const left = rows.length - count;
     show(more, left > 0 && `${left} more rows. `, left > 0 && button("Show more", () => fill(count + 10 * PAGE)));
   };
-  const sort = (at) => {
-    sorted.down = sorted.by === at && !sorted.down;
-    sorted.by = at;
+  const sort = () => {
+    const at = names.indexOf(sorted.by);
     const sign = sorted.down ? -1 : 1;
-    const compare = (a, b) =>
-      isNumber[at] ? (numberOf(a) ?? -Infinity) - (numberOf(b) ?? -Infinity) : textOf(a, prefixes).localeCompare(textOf(b, prefixes));
-    places.sort((a, b) => sign * compare(rows[a][at], rows[b][at]) || a - b);
+    const keys = rows.map((row) => (isNumber[at] ? numberOf(row[at]) ?? -Infinity : textOf(row[at], prefixes)));
+    const compare = isNumber[at] ? (a, b) => a - b : new Intl.Collator().compare;
+    places.sort((a, b) => sign * compare(keys[a], keys[b]) || a - b);
     heads.forEach((head, place) => head.setAttribute("aria-sort", place === at ? (sorted.down ? "descending" : "ascending") : "none"));
     body.replaceChildren();
     count = 0;
     fill(PAGE);
   };
   const heads = names.map((name, at) =>
-    h("th", { scope: "col", "aria-sort": "none", class: isNumber[at] && "number" }, button(name, () => sort(at), { class: "plain" })),
+    h("th", { scope: "col", "aria-sort": "none", class: isNumber[at] && "number" }, button(name, () => sortBy(name), { class: "plain" })),
   );
-  fill(PAGE);
+  const sortBy = (name) => {
+    sorted.down = sorted.by === name && !sorted.down;
+    sorted.by = name;
+    sort();
+  };
+  if (names.includes(sorted.by)) sort();
+  else fill(PAGE);
   const whole = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body);
   return h("div", {}, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rows" }, whole), more);
 }

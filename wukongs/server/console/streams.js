@@ -1,7 +1,7 @@
 /** The view of streams: how fast they come, how far they are, what is late, and what they hold up. */
 
 import { bytesText, short, timeText } from "./chart.js";
-import { button, every, h, show, table } from "./dom.js";
+import { button, every, h, renew, show, table } from "./dom.js";
 import { ask, json, named, sendJson } from "./server.js";
 import { shortened, WELL_KNOWN } from "./terms.js";
 
@@ -22,7 +22,7 @@ export function streamsView(parent) {
     const streams = Object.entries(stats.streams);
     const held = Object.entries(stats.held_back_by);
     show(names, streams.map(([iri]) => h("option", { value: iri })));
-    show(facts,
+    renew(facts,
       streams.length === 0
         ? h("p", { class: "note" }, "No stream is declared. Declare one below, or with wukongs run.")
         : table("Streams", ["stream", "tuples", "per second", "closed up to", "kept", "late", "dropped", "state"],
