@@ -295,6 +295,9 @@ def test_a_server_with_tokens_asks_for_one(page: Page, tmp_path: Path) -> None:
         try:
             page.open(server.address)
             page.sees("needs a token", "#state")
+            page.all("#state input")[0].send_keys("open-barley-open-barley")
+            page.press("Use")
+            page.sees("does not know that token", "#state")
             page.all("#state input")[0].send_keys("open-sesame-open-sesame")
             page.press("Use")
             page.sees("connected", "#state")

@@ -1,6 +1,6 @@
 /**
  * The editor of queries: CodeMirror where its packages are there, else a plain field with the same colours. Both have
- * the same face: text, setText, focus, mark, clear.
+ * the same face: text, focus, mark, clear.
  */
 
 import { h, show } from "./dom.js";
@@ -75,7 +75,6 @@ function withCodeMirror(cm, parent, { text, label, run, known }) {
   return {
     kind: "codemirror",
     text: () => view.state.doc.toString(),
-    setText: (to) => view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: to } }),
     focus: () => view.focus(),
     mark: (told) => {
       const place = placeOf(view.state.doc.toString(), told);
@@ -134,11 +133,6 @@ function plain(parent, { text, label, run }) {
   return {
     kind: "plain",
     text: () => field.value,
-    setText: (to) => {
-      field.value = to;
-      marked = null;
-      paint();
-    },
     focus: () => field.focus(),
     mark: (told) => {
       marked = placeOf(field.value, told);

@@ -1,10 +1,10 @@
 /** The console: its views by the address behind #, whether the server is there, light and dark. */
 
-import { h, show } from "./dom.js";
+import { every, h, show } from "./dom.js";
 import { engineView } from "./engine.js";
 import { liveView } from "./live.js";
 import { queryView } from "./query.js";
-import { json, onState, setToken } from "./server.js";
+import { hasToken, json, onState, setToken } from "./server.js";
 import { streamsView } from "./streams.js";
 
 const VIEWS = { query: ["Query", queryView], live: ["Live", liveView], streams: ["Streams", streamsView], engine: ["Engine", engineView] };
@@ -23,7 +23,7 @@ function go(name, rest) {
 
 async function open() {
   const [name, rest] = location.hash.slice(1).split("/");
-  const [title, make] = VIEWS[name] ?? VIEWS.query;
+  const [title, make] = VIEWS[Object.hasOwn(VIEWS, name) ? name : "query"];
   leave?.();
   leave = null;
   document.title = `${title} – wukongs`;
@@ -33,9 +33,17 @@ async function open() {
   }
   const element = h("div", { class: `view-${name || "query"}` });
   show(view, element);
-  const mine = await make(element, { go, name: rest === undefined ? undefined : decodeURIComponent(rest) });
+  const mine = await make(element, { go, name: rest === undefined ? undefined : decoded(rest) });
   if (element.isConnected) leave = mine;
   else mine?.();
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // written by hand
+  }
 }
 
 function tell(said) {
@@ -45,10 +53,12 @@ function tell(said) {
     const field = h("input", { type: "password", "aria-label": "Token", placeholder: "token", autocomplete: "off" });
     const use = (event) => {
       event.preventDefault();
-      setToken(field.value);
-      open();
+      state.dataset.state = "";
+      if (setToken(field.value)) open();
+      else tell("token");
     };
-    show(state, h("form", { onsubmit: use }, "This server needs a token. ", field, h("button", {}, "Use")));
+    const told = hasToken() ? "This server does not know that token. " : "This server needs a token. ";
+    show(state, h("form", { onsubmit: use }, told, field, h("button", {}, "Use")));
   } else {
     show(state, said === "away" ? "The server cannot be reached. Trying again …" : "connected");
   }
@@ -70,7 +80,7 @@ theme.addEventListener("click", () => {
   paint(kinds[(kinds.indexOf(localStorage.getItem(THEME)) + 1) % kinds.length]);
 });
 document.addEventListener("keydown", (event) => {
-  const link = event.altKey && !event.ctrlKey && nav.querySelectorAll("a")[Number(event.key) - 1];
+  const link = event.altKey && !event.ctrlKey && nav.querySelectorAll("a")[Number(event.code.replace("Digit", "")) - 1];
   if (!link) return;
   event.preventDefault();
   link.click();
@@ -80,5 +90,5 @@ show(nav, Object.entries(VIEWS).map(([name, [title]], at) => h("a", { href: `#${
 paint(localStorage.getItem(THEME) in THEMES ? localStorage.getItem(THEME) : "auto");
 onState(tell);
 addEventListener("hashchange", open);
-setInterval(() => document.hidden || json("sparql?query=ASK%7B%7D").catch(() => {}), LOOK_MS);
+every(nav, LOOK_MS, () => json("sparql?query=ASK%7B%7D").catch(() => {}));
 open();

@@ -39,7 +39,11 @@ export async function queryView(parent, { go }) {
     stop.disabled = false;
     status.className = "status";
     show(status, "Running …");
-    localStorage.setItem(KEPT, editor.text());
+    try {
+      localStorage.setItem(KEPT, editor.text());
+    } catch {
+      // too long to be kept
+    }
     const began = performance.now();
     try {
       await act(editor.text(), mine.signal, () => `${(performance.now() - began).toFixed(1)} ms`);

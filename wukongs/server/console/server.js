@@ -27,8 +27,15 @@ function tell(state) {
   for (const listener of listeners) listener(state);
 }
 
+/** Keep a token while the page is open; tell whether it can be one: a header has printable ASCII only. */
 export function setToken(token) {
-  sessionStorage.setItem(TOKEN, token);
+  const isOne = /^[!-~]+$/.test(token);
+  sessionStorage.setItem(TOKEN, isOne ? token : "");
+  return isOne;
+}
+
+export function hasToken() {
+  return Boolean(sessionStorage.getItem(TOKEN));
 }
 
 /** Ask, and return the response once its head is there. Throws ServerError, Unreachable. */
@@ -119,7 +126,8 @@ export async function follow(name, onEvent, signal) {
       }
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (error instanceof ServerError && error.status < 500) return onEvent("end", { error });
+      const isFinal = error instanceof ServerError && error.status < 500 && error.status !== 429;
+      if (isFinal) return onEvent("end", { error });
     }
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }

@@ -56,6 +56,7 @@ export function streamsView(parent) {
     return ask(path, { method: "POST", body: form.get("lines"), type: "text/plain" });
   });
   const end = async (iri, isDrop) => {
+    if (!iri) return;
     if (!confirm(isDrop ? `Drop stream ${iri}?` : `Close stream ${iri}? Nothing more can come.`)) return;
     try {
       await ask(named("streams", iri, isDrop ? "" : "/close"), { method: isDrop ? "DELETE" : "POST" });
