@@ -17,7 +17,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[1]
 LOCKED = PROJECT / "tools" / "console"
 VENDOR = PROJECT / "wukongs" / "server" / "console" / "vendor"
-_MARK = ".lock"
+_MARK = "lock.txt"
 """Names what is there, by the hash of the lock file."""
 _FETCH_S = 120
 

@@ -26,7 +26,7 @@ CASES = {
     ("queries", "list", "--wh"): {"--why"},
     ("queries", "kill", "--wh"): set(),
     ("cluster", "drain", "--to"): {"--to", "--token-file"},
-    ("streams", "declare", "--index", ""): {"all", "matching"},
+    ("stream", "add", "--index", ""): {"all", "matching"},
     ("completion", ""): {"bash", "zsh", "fish"},
     ("nonsense", "--form"): set(),
 }
