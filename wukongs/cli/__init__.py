@@ -1,7 +1,8 @@
 """The command line: `wukongs COMMAND ...`. A module is imported when its command runs.
 
 Exit status: 0 done; 1 the query or the data was refused (one line on standard error, and below it the place in the
-query, underlined); 2 wrong usage; 130 interrupted; 143 terminated (`wukongs run` and `demo`, by SIGTERM).
+query, underlined); 2 wrong usage; 3 loaded, but for malformed lines (`wukongs load`); 130 interrupted; 143 terminated
+(`wukongs run` and `demo`, by SIGTERM).
 Results go to standard output, everything else to standard error.
 """
 
@@ -19,6 +20,7 @@ from wukongs.query.limits import is_lack_of_memory
 DONE = 0
 REFUSED = 1
 WRONG_USAGE = 2
+SET_ASIDE = 3
 INTERRUPTED = 130
 
 COMMANDS = {
@@ -74,7 +76,8 @@ examples:
   wukongs query --server tcp://127.0.0.1:7411 'ASK {{ ?s ?p ?o }}'
   wukongs demo
 
-exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 130 interrupted, 143 terminated
+exit status: 0 done, 1 the query or the data was refused, 2 wrong usage, 3 loaded but for malformed lines,
+130 interrupted, 143 terminated
 """
 
 

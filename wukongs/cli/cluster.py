@@ -25,6 +25,7 @@ from wukongs.cli.cluster_desk import FOLDER, Desk, make_start_parser, remove_fol
 from wukongs.cli.compiling import compile_first
 from wukongs.cli.draining import add, add_parser, drain, drain_parser, remove, remove_parser
 from wukongs.cli.parsers import CommandParser
+from wukongs.cli.server import why_not_free
 from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable, SettingsError
@@ -155,6 +156,8 @@ def main(argv: Sequence[str]) -> int:
         _check_has_data(options.restore, parser)
     count = 2 * options.nodes
     ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
+    if options.base_port:
+        _check_are_free(ports, options.nodes)
     remove_folders_of_the_dead()
     compile_first()
     with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
@@ -198,6 +201,19 @@ def _restore(address: str, folder: Path) -> None:
 
     with connect(address) as node:
         node.restore(folder)
+
+
+def _check_are_free(ports: Sequence[int], nodes: int) -> None:
+    """Raise SettingsError if one of the ports that --base-port stands for is in use."""
+    for place, port in enumerate(ports):
+        reason = why_not_free("127.0.0.1", port)
+        if reason is not None:
+            whom = "clients" if place < nodes else "other nodes"
+            raise SettingsError(
+                f"--base-port {ports[0]}: node {place % nodes} would listen to {whom} at port {port}, which cannot be "
+                f"had ({reason}). The nodes need ports {ports[0]} to {ports[-1]}: name others, or leave --base-port "
+                "out for free ones"
+            )
 
 
 def free_ports(count: int) -> list[int]:

@@ -15,6 +15,7 @@ from typing import IO
 from wukongs.durable.durability import DurableJournal
 from wukongs.durable.folder_load import FolderLoad, has_log
 from wukongs.durable.loaded_files import FileState, LoadedFiles
+from wukongs.durable.recovery import check_is_ours
 from wukongs.engine import Engine
 from wukongs.errors import StorageError
 from wukongs.live import bulk_load
@@ -24,7 +25,9 @@ from wukongs.store.bulk import BulkPlan, FilePart
 
 
 def open_load(folder: Path, settings: Settings) -> FolderLoad | EngineLoad:
-    """Return a loader of files into a data folder; a context manager. Raises StorageError, CorruptionError."""
+    """Return a loader of files into a data folder; a context manager. Raises StorageError (also a folder with other
+    files), CorruptionError."""
+    check_is_ours(folder)
     if has_log(folder):
         return EngineLoad(folder, settings)
     return FolderLoad(folder, BulkPlan.of(settings.load_bytes_max, settings.load_workers), settings.hash_bits)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
+from wukongs.cli import DONE, INTERRUPTED, REFUSED, SET_ASIDE, complain, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
@@ -50,6 +50,9 @@ Interrupted, by Ctrl-C or by force, the same command for a data folder goes on w
 behind the last commit, others from their beginning. Files that were loaded are skipped, unless they have changed. At a
 node each file is one snapshot, and one that was interrupted adds nothing.
 
+Malformed lines of nt and nq are set aside: all other lines are loaded, and the status is 3. --rejects FILE keeps them,
+with --allow-malformed the status is 0, --strict stops at the first.
+
 With --spark the workers of a Spark cluster read the files, which all of them have to see under the same paths: files in
 nt and nq in parts, others whole. Each part is one snapshot. local[2] is Spark in this process.
 """
@@ -75,7 +78,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the files against it")
     parser.add_argument("--format", metavar="FORMAT", help="of all files (default: by suffix; nt for stdin)")
-    parser.add_argument("--strict", action="store_true", help="stop at the first malformed line or file")
+    malformed = parser.add_mutually_exclusive_group()
+    malformed.add_argument("--strict", action="store_true", help="stop at the first malformed line or file")
+    malformed.add_argument(
+        "--allow-malformed", action="store_true", help="end with status 0 though malformed lines were set aside, not 3"
+    )
     parser.add_argument("--again", action="store_true", help="load also the files that were loaded before")
     parser.add_argument("--rejects", type=Path, metavar="FILE", help="write malformed lines here, with what is wrong")
     parser.add_argument("--workers", type=_count, metavar="N", help="threads (default: the setting load_workers)")
@@ -144,7 +151,7 @@ def main(argv: Sequence[str]) -> int:
     say(session.summary())
     if is_stopping.is_set():
         return complain("interrupted: what is loaded stays; the same command goes on from there", INTERRUPTED)
-    return REFUSED if session.refused else DONE
+    return _status(session.refused, session.aside, options.allow_malformed)
 
 
 def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
@@ -173,7 +180,7 @@ def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
         *([f"snapshot {sn}"] if loaded else []),
     ]
     say("\n".join(lines) + "\n")
-    return REFUSED if refused else DONE
+    return _status(refused, aside, options.allow_malformed)
 
 
 def _load_by_spark(options: argparse.Namespace, files: Sequence[str]) -> int:
@@ -217,7 +224,20 @@ def _load_by_spark(options: argparse.Namespace, files: Sequence[str]) -> int:
         *([f"snapshot {sn}"] if sn else []),
     ]
     say("\n".join(lines) + "\n")
-    return REFUSED if refused else DONE
+    return _status(refused, aside, options.allow_malformed)
+
+
+def _status(refused: Sequence[str], aside: _SetAside, is_allowed: bool) -> int:
+    """Return the status of a load; say on standard error why it is not 0 although no file was refused."""
+    if refused:
+        return REFUSED
+    if not aside.count or is_allowed:
+        return DONE
+    return complain(
+        f"malformed lines: {aside.told}. All others are loaded. --strict stops at the first, --allow-malformed takes "
+        "them for nothing wrong",
+        SET_ASIDE,
+    )
 
 
 def _open_rejects(path: Path) -> BinaryIO:
@@ -285,9 +305,15 @@ class _SetAside:
             with _rejects_errors(self._path):
                 self._rejects.write(f"# {place}\n{line.text}\n".encode())
 
+    @property
+    def told(self) -> str:
+        """How many they are, and where they are kept."""
+        kept = f"in {self._path}" if self._path is not None else "nowhere (--rejects FILE keeps them)"
+        return f"{self.count:,} set aside" + (f", kept {kept}" if self.count else "")
+
     def summary(self) -> list[str]:
         return [
-            f"malformed lines: {self.count:,} set aside",
+            f"malformed lines: {self.told}",
             *(f"  {place}" for place in self._shown),
             *(["  ..."] if self.count > len(self._shown) else []),
         ]

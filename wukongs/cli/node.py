@@ -18,6 +18,7 @@ from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.compiling import compile_first
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file
+from wukongs.cli.server import why_not_free
 from wukongs.cluster.node_config import HttpConfig, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.settings import take_turns_quickly
@@ -117,6 +118,7 @@ def _check_are_together(configs: Sequence[NodeConfig]) -> None:
 def start(config: NodeConfig) -> Running:
     """Return the node that a file describes, as it serves. Raises SettingsError, StorageError, CorruptionError,
     NodeUnavailable (the other nodes do not start)."""
+    _check_ports(config)
     node = _start(config)
     if config.http is None:
         return node
@@ -125,6 +127,27 @@ def start(config: NodeConfig) -> Running:
     except BaseException:
         node.close()
         raise
+
+
+def _check_ports(config: NodeConfig) -> None:
+    """Raise SettingsError if a port of the file is in use, by the name of its key."""
+    me = config.me
+    of_list = f"of [[node]] {config.number}" if len(config.nodes) > 1 else "of [[node]]"
+    asked = [(config.listen_clients, f"clients {of_list}" if config.listen_clients == me.clients else "listen_clients")]
+    if len(config.nodes) > 1 and config.listen_peers is not None:
+        asked.append((config.listen_peers, f"peers {of_list}" if config.listen_peers == me.peers else "listen_peers"))
+    if config.http is not None:
+        host = f"[{config.http.host}]" if ":" in config.http.host else config.http.host
+        asked.append((f"{host}:{config.http.port}", "listen of [http]"))
+    for address, key in asked:
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        reason = why_not_free(host.strip("[]"), int(port)) if port.isdecimal() else None
+        if reason is not None:
+            where = ", in the file of each node" if key.endswith(of_list) and len(config.nodes) > 1 else ""
+            raise SettingsError(
+                f"{config.file}: {key} = {address!r}: cannot be had ({reason}). End who listens there, or give another "
+                f"port{where}"
+            )
 
 
 def _start(config: NodeConfig) -> Running:

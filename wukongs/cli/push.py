@@ -118,7 +118,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _engine(folder: Path) -> Engine:
+    from wukongs.durable.recovery import check_is_ours
     from wukongs.engine import Engine
     from wukongs.settings import Settings
 
+    check_is_ours(folder)
     return Engine(folder, settings=Settings.from_environment())

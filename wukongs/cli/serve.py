@@ -84,6 +84,7 @@ def main(argv: Sequence[str]) -> int:
     say_if_compiling()
     take_turns_quickly()
     from wukongs.cli.node import reload_on_hangup
+    from wukongs.durable.recovery import check_is_ours
     from wukongs.engine import Engine
     from wukongs.server.face import Bounds
     from wukongs.server.http_server import HttpServer, HttpSettings
@@ -97,6 +98,8 @@ def main(argv: Sequence[str]) -> int:
         origins=tuple(options.cors),
         bounds=Bounds(timeout_max_s=options.timeout),
     )
+    if options.data_dir is not None:
+        check_is_ours(options.data_dir)
     ended, signals = threading.Event(), list[int]()
 
     def end(number: int, _: object) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import socket
 from typing import TYPE_CHECKING
 
 from wukongs.cli.parsers import CommandParser
@@ -63,6 +65,18 @@ def elsewhere(node: RemoteEngine) -> dict[str, str]:
     addresses = node.listen().split(",")
     away = {name: at for name, at in sorted(registered.items()) if at and facts["node"] not in at}
     return {name: addresses[at[0]] if at[0] < len(addresses) else f"node {at[0]}" for name, at in away.items()}
+
+
+def why_not_free(host: str, port: int) -> str | None:
+    """Return why this process could not listen there: the port is taken, or not for this user. None: it seems to be
+    free."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((host, port))
+    except OSError as error:
+        return error.strerror if error.errno in (errno.EADDRINUSE, errno.EACCES) else None
+    return None
 
 
 def _named(option: str) -> str:

@@ -71,7 +71,10 @@ def main(argv: Sequence[str]) -> int:
     allowed = options.load_from
     settings = Settings.from_environment() if allowed is None else Settings.from_environment(load_from=tuple(allowed))
     say_if_compiling()
+    from wukongs.durable.recovery import check_is_ours
     from wukongs.engine import Engine
+
+    check_is_ours(options.data_dir)
 
     with Engine(options.data_dir, settings=settings) as engine:
         sn = engine.update(text, base=options.base, timeout_s=options.timeout)

@@ -43,17 +43,36 @@ from wukongs.query.terms.names import graph_term
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk, storage_errors
 from wukongs.store.encoded import Encoded, signs, signs_of
+from wukongs.store.folder_lock import NAME as LOCK
 from wukongs.store.manifest import NAME as MANIFEST
 from wukongs.store.snapshot import tick_of
 from wukongs.store.wal import Record, WriteAheadLog
 
 log = logging.getLogger("wukongs")
+_MOUNTED = "lost+found"
+"""File systems have it, also empty ones."""
 
 
 def has_data(folder: Path) -> bool:
     """Tell whether a folder is a data folder. Raises StorageError (this user may not look into it)."""
     with storage_errors(f"cannot open {folder}", "Have its owner let you read it"):
         return any((folder / name).exists() for name in (MANIFEST, LOG_FOLDER))
+
+
+def check_is_ours(folder: Path) -> None:
+    """Raise StorageError if a folder holds files and is no data folder: nothing is to be written among them."""
+    with storage_errors(f"cannot open {folder}", "Have its owner let you read it"):
+        if not folder.is_dir() or has_data(folder) or (folder / LOCK).exists():
+            return
+        found = sorted(
+            path.name for path in folder.iterdir() if not path.name.startswith(".") and path.name != _MOUNTED
+        )
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise StorageError(
+            f"{folder}: is no data folder, and holds {found[0]}{more}: nothing was written. Name a data folder, an "
+            "empty one, or one that is not there"
+        )
 
 
 def open_folder(

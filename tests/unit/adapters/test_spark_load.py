@@ -112,8 +112,8 @@ def test_a_cluster_is_loaded_through_local_spark(tmp_path: Path, capsys: pytest.
     with cluster(2) as nodes, ExitStack() as stack:
         addresses = [stack.enter_context(served_node(node, Settings())) for node in nodes]
         files = [str(tmp_path / name) for name in ("a.nt", "b.ttl", "c.nt")]
-        assert main(["load", "--server", ",".join(addresses), "--spark", "local[2]", *files]) == 0
+        assert main(["load", "--server", ",".join(addresses), "--spark", "local[2]", *files]) == 3
         (row,) = nodes[0].engine.query(COUNT).texts()
     assert str(row[0]).split('"')[1] == str(len(set(lines)) + 1)
     out = capsys.readouterr().out
-    assert out.startswith("files: 3 in 3 parts, 0 parts refused\nmalformed lines: 1 set aside\n")
+    assert out.startswith("files: 3 in 3 parts, 0 parts refused\nmalformed lines: 1 set aside, kept nowhere")

@@ -49,7 +49,7 @@ def test_a_file_is_added_and_streams_and_queries_go_on(ran: Ran, tmp_path: Path,
     file = tmp_path / "more.nt"
     file.write_text("<http://ex/more> <http://ex/p> _:b .\nno triple\n")
     status, out, _ = ran("load", "--data-dir", folder, "--graph", "http://g/one", str(file))
-    assert (status, "1 loaded" in out, "1 read, 1 new" in out, "1 set aside" in out) == (0, True, True, True)
+    assert (status, "1 loaded" in out, "1 read, 1 new" in out, "1 set aside" in out) == (3, True, True, True)
     assert asked(ran, folder, GRAPHS) == ["http://g/one,more"]
     assert asked(ran, folder, SUBJECTS) == ["a", "loaded"]
     status, out, _ = ran("load", "--data-dir", folder, "--graph", "http://g/one", str(file))

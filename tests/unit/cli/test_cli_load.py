@@ -75,13 +75,63 @@ def test_what_was_loaded_is_skipped_until_it_changes(ran: Ran, folder: str, tmp_
 def test_malformed_lines_are_set_aside_and_written(ran: Ran, folder: str, tmp_path: Path) -> None:
     file = write(tmp_path / "x.nt", range(3), "oops\n<e:a> <e:p> <e:b> .\n\n<e:a> nothing\n")
     rejects = tmp_path / "bad.nt"
-    status, out, _ = ran("load", "--data-dir", folder, file, "--rejects", str(rejects))
-    assert status == 0
-    assert "malformed lines: 2 set aside" in out
+    status, out, err = ran("load", "--data-dir", folder, file, "--rejects", str(rejects))
+    assert status == 3
+    assert f"malformed lines: 2 set aside, kept in {rejects}\n" in out
+    assert err.startswith(f"wukongs: malformed lines: 2 set aside, kept in {rejects}. All others are loaded.")
     assert f"  {file}, line 4, column 1: expected a subject" in out
     assert rejects.read_text().splitlines()[1::2] == ["oops", "<e:a> nothing"]
     assert rejects.read_text().startswith(f"# {file}, line 4, column 1: ")
     assert count(ran, folder) == 4
+
+
+def test_malformed_lines_may_be_allowed(ran: Ran, folder: str, tmp_path: Path) -> None:
+    """The lines are told all the same. A file that is refused counts for more."""
+    file = write(tmp_path / "x.nt", range(3), "oops\n")
+    (tmp_path / "bad.ttl").write_text("oops")
+    status, out, err = ran("load", "--data-dir", folder, file)
+    assert (status, "--allow-malformed" in err) == (3, True)
+    told = "malformed lines: 1 set aside, kept nowhere (--rejects FILE keeps them)\n"
+    assert told in out
+    status, out, err = ran("load", "--data-dir", folder, "--again", "--allow-malformed", file)
+    assert (status, told in out, err) == (0, True, "")
+    assert ran("load", "--data-dir", folder, "--again", file, str(tmp_path / "bad.ttl"))[0] == 1
+    assert ran("load", "--data-dir", folder, "--strict", "--allow-malformed", file)[0] == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("load", "--data-dir", "FOLDER", "FILE"),
+        ("update", "--data-dir", "FOLDER", "CLEAR ALL"),
+        ("push", "--data-dir", "FOLDER", "--stream", "http://ex/s", "--format", "timestamped", "FILE"),
+        ("serve", "--data-dir", "FOLDER", "--port", "0"),
+    ],
+)
+def test_a_folder_with_other_files_is_left_alone(ran: Ran, tmp_path: Path, command: tuple[str, ...]) -> None:
+    foreign, file = tmp_path / "thesis", write(tmp_path / "x.nt", range(1))
+    foreign.mkdir()
+    for name in ("chapter1.tex", "chapter2.tex", ".gitignore"):
+        (foreign / name).write_text("x")
+    given = [{"FOLDER": str(foreign), "FILE": file}.get(word, word) for word in command]
+    status, out, err = ran(*given)
+    assert (status, out) == (1, "")
+    assert err.startswith(
+        f"wukongs: {foreign}: is no data folder, and holds chapter1.tex and 1 more: nothing was written"
+    )
+    assert sorted(path.name for path in foreign.iterdir()) == [".gitignore", "chapter1.tex", "chapter2.tex"]
+
+
+def test_a_data_folder_may_have_other_files_and_a_new_one_hidden_files(ran: Ran, tmp_path: Path) -> None:
+    """So may one whose first load was killed: then there is nothing but its lock."""
+    file = write(tmp_path / "x.nt", range(1))
+    for name in (".gitignore", "lost+found", "LOCK"):
+        folder = tmp_path / f"with{name}"
+        folder.mkdir()
+        (folder / name).touch()
+        assert ran("load", "--data-dir", str(folder), file)[0] == 0
+        (folder / "notes.txt").touch()
+        assert ran("load", "--data-dir", str(folder), "--again", file)[0] == 0
 
 
 def test_strict_stops_and_keeps_what_came_before(ran: Ran, folder: str, tmp_path: Path) -> None:
@@ -164,7 +214,7 @@ def test_an_interrupted_load_goes_on(
     ran: Ran, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
     file = write(tmp_path / "x.nt", range(40), "oops\n")
-    assert ran("load", "--data-dir", str(tmp_path / "whole"), file)[0] == 0
+    assert ran("load", "--data-dir", str(tmp_path / "whole"), file)[0] == 3
     expected = ran("query", "--data-dir", str(tmp_path / "whole"), "--format", "csv", ROWS)[1]
     monkeypatch.setattr(folder_load, "COMMIT_SECONDS", commit_seconds)
     seal, sealed = folder_load.FolderLoad._seal, 0
@@ -183,7 +233,7 @@ def test_an_interrupted_load_goes_on(
     assert "the same command goes on from there" in err
     assert 0 < count(ran, folder) < 40
     status, out, _ = ran("load", "--data-dir", folder, file)
-    assert status == 0
+    assert status == 3
     assert f"went on with {file}: from line " in out
     assert "malformed lines: 1 set aside" in out
     # The same blank nodes, as if it had never been interrupted.

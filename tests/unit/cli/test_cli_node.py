@@ -133,14 +133,45 @@ def test_what_a_node_refuses(ran: Ran, tmp_path: Path) -> None:
     assert err == f"wukongs: {tmp_path / 'n.toml'}, node: expected 1 to 1024 nodes, each under [[node]], found 0\n"
 
 
-def test_an_address_that_is_taken(ran: Ran, tmp_path: Path) -> None:
+@contextmanager
+def taken_port() -> Iterator[int]:
+    """Give a port that somebody listens at."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        (tmp_path / "n.toml").write_text(f'[[node]]\nclients = "tcp://127.0.0.1:{taken.getsockname()[1]}"\n')
-        status, out, err = ran("node", "--config", str(tmp_path / "n.toml"))
+        yield taken.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[[node]]\nclients = "tcp://127.0.0.1:{}"\n', "clients of [[node]] = 'tcp://127.0.0.1:{}'"),
+        (
+            'listen_clients = "tcp://127.0.0.1:{}"\n[[node]]\nclients = "tcp://127.0.0.1:7411"\n',
+            "listen_clients = 'tcp://127.0.0.1:{}'",
+        ),
+        (
+            '[[node]]\nclients = "tcp://127.0.0.1:*"\n[http]\nlisten = "127.0.0.1:{}"\n',
+            "listen of [http] = '127.0.0.1:{}'",
+        ),
+    ],
+)
+def test_a_port_that_is_taken_is_told_by_the_key_that_names_it(ran: Ran, tmp_path: Path, text: str, key: str) -> None:
+    file = tmp_path / "n.toml"
+    with taken_port() as port:
+        file.write_text(text.format(port))
+        status, out, err = ran("node", "--config", str(file))
     assert (status, out) == (2, "")
-    assert "cannot be bound" in err
+    assert err.startswith(f"wukongs: {file}: {key.format(port)}: cannot be had (Address already in use)")
+
+
+def test_a_port_of_a_cluster_that_is_taken_is_told_by_its_option(ran: Ran) -> None:
+    """Nobody has typed the port itself."""
+    with taken_port() as port:
+        status, out, err = ran("cluster", "--nodes", "2", "--base-port", str(port - 3))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"wukongs: --base-port {port - 3}: node 1 would listen to other nodes at port {port}, which")
+    assert f"The nodes need ports {port - 3} to {port}: name others" in err
 
 
 def test_tokens_are_read_again_at_a_hangup(tmp_path: Path) -> None:
@@ -494,17 +525,14 @@ def test_a_node_tells_systemd_that_it_serves(tmp_path: Path, monkeypatch: pytest
     node.tell_systemd("READY=1")  # nobody listens any more
 
 
-def test_a_node_that_does_not_start_is_reported(ran: Ran) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        result = subprocess.run(
-            [*WUKONGS, "cluster", "--nodes", "1", "--base-port", str(port)], capture_output=True, text=True, check=False
-        )
+def test_a_node_that_does_not_start_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    command = [*WUKONGS, "cluster", "--nodes", "1", "--data-dir", str(file)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
-    assert "cannot be bound" in result.stderr
-    assert result.stderr.endswith("wukongs: node 0 has ended with status 2\n")
+    assert f"cannot open {file}" in result.stderr
+    assert result.stderr.endswith("wukongs: node 0 has ended with status 1\n")
 
 
 @pytest.mark.slow

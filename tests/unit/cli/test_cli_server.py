@@ -64,10 +64,12 @@ def test_what_is_refused_there_is_said_here(ran: Ran, server: str, tmp_path: Pat
     rejects = tmp_path / "rejects"
     status, out, err = ran("load", "--server", server, str(broken), str(lines), "--rejects", str(rejects))
     assert (status, err) == (1, "")
-    assert "files: 1 loaded, 1 refused\nmalformed lines: 1 set aside\n" in out
+    assert f"files: 1 loaded, 1 refused\nmalformed lines: 1 set aside, kept in {rejects}\n" in out
     assert f"{lines}, line 1, column 1" in out
     assert f"refused {broken}, line 2" in out
     assert rejects.read_text().startswith(f"# {lines}, line 1, column 1: ")
+    assert ran("load", "--server", server, str(lines))[0] == 3
+    assert ran("load", "--server", server, "--allow-malformed", str(lines))[::2] == (0, "")
     status, out, err = ran("load", "--server", server, "--strict", str(lines))
     assert (status, out) == (1, "")
     assert f"{lines}, line 1" in err
