@@ -237,10 +237,11 @@ class RunProgress:
         report, reached, waiting = self.report, self.report.complete_ms, self.report.waiting
         streamed_s = report.seconds if self.is_over else time.monotonic() - self._began_s if self._began_s else 0.0
         rate = f"{self.mean_rate()} on average" if self.is_over else f"{self.tuples_per_s():,.0f}/s now"
+        windows = f"{self.windows():,} windows reported, " if self.queries else ""
         return (
             f"{streamed_s:.0f} s: {report.triples:,} tuples ({rate}), "
             f"{f'{waiting:,} records waiting, ' if waiting else ''}"
-            f"{'' if reached is None else f'up to {event_time(reached)}, '}{self.windows():,} windows reported, "
+            f"{'' if reached is None else f'up to {event_time(reached)}, '}{windows}"
             f"{self.stored():,} stored triples"
         )
 

@@ -216,7 +216,7 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
     with Engine() as engine:
         progress, report = RunProgress(engine, []), PipelineReport()
         assert not progress.note(report)
-        assert progress.state_line() == "0 s: 0 tuples (0/s now), 0 windows reported, 0 stored triples"
+        assert progress.state_line() == "0 s: 0 tuples (0/s now), 0 stored triples"
         report.triples = 500
         assert progress.note(report)
         for second in range(1, 11):
@@ -225,9 +225,9 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
             assert not progress.note(report)
             line = progress.state_line()
             if second == 5:
-                assert line == "5 s: 5,500 tuples (1,000/s now), 0 windows reported, 0 stored triples"
+                assert line == "5 s: 5,500 tuples (1,000/s now), 0 stored triples"
                 report.complete_ms = 1_406_851_200_500
-        assert line == "10 s: 6,500 tuples (200/s now), up to 2014-08-01 00:00:00, 0 windows reported, 0 stored triples"
+        assert line == "10 s: 6,500 tuples (200/s now), up to 2014-08-01 00:00:00, 0 stored triples"
 
 
 def test_a_state_line_comes_now_and_then_also_between_windows(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
