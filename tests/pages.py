@@ -1,9 +1,8 @@
 """Run the snippets of a page as a reader would: shell, Python and files, in order, in a folder of their own.
 
-* A block of `python` runs; the blocks of a page share their names. A block of `sh` runs in bash, which stops at the first
-  error. A block with `title="FILE"` is written to that file.
-* If the last line of a `sh` block ends with `&`, the block is a server: it is started, and its first line waited for. It
-  ends with the page.
+* A block of `python` runs; the blocks of a page share their names. A block of `sh` runs in bash, which stops at the
+  first error. A block with `title="FILE"` is written to that file.
+* If a `sh` block ends with `&`, it is a server: it is started, and its first line waited for. It ends with the page.
 * The next block of `text` is what the block before it prints; `...` stands for anything.
 * `<!-- not run: REASON -->` before a block leaves it out, `<!-- slow -->` anywhere lets the page run in the slow tier.
 * Ports that begin with 74 are replaced by free ones.

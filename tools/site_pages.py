@@ -78,8 +78,8 @@ def settings() -> str:
     lines = [
         "# Settings",
         "",
-        'Options of an engine: of the program, as in `Engine(settings={"batch_ms": 50})`; under `[engine]` in the files',
-        "of `wukongs run` and `wukongs node`; or of the environment. The program wins over the environment.",
+        'Options of an engine: of the program, as in `Engine(settings={"batch_ms": 50})`; under `[engine]` in',
+        "the files of `wukongs run` and `wukongs node`; or of the environment. The program wins over the environment.",
         "",
         "| option, variable | default | unit | from, to | meaning |",
         "|---|---|---|---|---|",

@@ -12,11 +12,13 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.processes import child
-from wukongs.cli import node
+from wukongs.cli import node, serve
 from wukongs.cli.cluster import free_ports
 from wukongs.cli.server import parser_of
 from wukongs.cluster.node_config import load_node_config
@@ -192,3 +194,67 @@ def test_the_nodes_start_and_say_that_they_are_ready(tmp_path: Path, which: str)
             process.terminate()
         assert [process.wait(END_S) for process in processes] == [0] * NODES
     assert all((tmp_path / f"data{number}" / "db").is_dir() for number in range(NODES))
+
+
+def served() -> dict[str, Any]:
+    """The one service of the compose file of a node with HTTP."""
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "serve.yaml").read_text())
+    assert list(found["services"]) == ["wukongs"]
+    return found
+
+
+def test_the_parts_of_the_file_of_one_node_with_http_fit_together() -> None:
+    found = served()
+    service = found["services"]["wukongs"]
+    assert (DEPLOY / "compose" / service["build"]["context"] / service["build"]["dockerfile"]).exists()
+    assert set(service["secrets"]) == found["secrets"].keys()
+    assert {volume.split(":")[0] for volume in service["volumes"]} == found["volumes"].keys()
+    folders = {volume.split(":")[1] for volume in service["volumes"]}
+    assert folders == set(re.findall(r"^VOLUME (\S+) (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[0])
+    options = serve.make_parser().parse_args(service["command"][2:])
+    assert service["command"][:2] == ["wukongs", "serve"]
+    assert str(options.data_dir.parent) in folders
+    assert options.tokens == f"/run/secrets/{service['secrets'][0]}"
+    assert service["ports"] == [f"127.0.0.1:{options.port}:{options.port}"]
+    assert (
+        str(options.port) in re.findall(r"^EXPOSE (.*)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[0].split()
+    )
+
+
+@pytest.mark.slow
+def test_the_node_with_http_starts_and_says_that_it_is_ready(tmp_path: Path) -> None:
+    """Its command and its check, with a free port and folders of this machine."""
+    service = served()["services"]["wukongs"]
+    [port] = free_ports(1)
+    (tmp_path / "token").write_text("secret-of-the-test\n")
+    here = {"/var/lib/wukongs": str(tmp_path), "/run/secrets": str(tmp_path), "7480": str(port), "0.0.0.0": "127.0.0.1"}
+    command, check = service["command"], service["healthcheck"]["test"][1:]
+    for old, new in here.items():
+        command, check = ([word.replace(old, new) for word in words] for words in (command, check))
+    with child([sys.executable, "-m", *command]) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == f"http://127.0.0.1:{port}"
+        assert subprocess.run([sys.executable, *check[1:]], check=False, timeout=END_S).returncode == 0
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(f"http://127.0.0.1:{port}/sparql?query=ASK%20%7B%7D")
+        asked = Request(f"http://127.0.0.1:{port}/sparql?query=ASK%20%7B%7D")
+        asked.add_header("Authorization", "Bearer secret-of-the-test")
+        with urlopen(asked) as answer:
+            assert answer.status == 200
+        process.terminate()
+        assert process.wait(END_S) == 0
+    assert (tmp_path / "db").is_dir()
+
+
+def test_the_page_about_docker_names_files_and_commands_that_are_there() -> None:
+    page = (DEPLOY.parent / "docs" / "how-to" / "docker.md").read_text()
+    for path in re.findall(r"`(deploy/[^`]*)`", page):
+        assert (DEPLOY.parent / path).exists(), path
+    assert "-f serve.yaml" in page
+    for comment in (compose_comment("serve.yaml"), compose_comment("compose.yaml")):
+        for line in re.findall(r"^#   (openssl|wukongs stats)(.*)", comment, re.MULTILINE):
+            assert "".join(line).split("  ")[0].strip() in page, line
+
+
+def compose_comment(file: str) -> str:
+    return (DEPLOY / "compose" / file).read_text().partition("x-node")[0]
