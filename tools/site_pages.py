@@ -24,7 +24,7 @@ from wukongs.live.stream import Stream
 from wukongs.settings import Settings, variable_of
 
 ROOT = Path(__file__).resolve().parent.parent
-CLASSES = (wukongs.Engine, Stream, ContinuousQuery, wukongs.Result, wukongs.WindowResult, wukongs.RemoteEngine)
+CLASSES = (wukongs.Engine, Stream, ContinuousQuery, wukongs.Result, wukongs.WindowResult)
 FUNCTIONS = (wukongs.connect, wukongs.restore, wukongs.parse_query, wukongs.parse_update)
 HELP_COLUMNS = "110"
 NOT_WORDS = re.compile(r"(?<!^)([*_\[\]])|^([*_](?! ))|([<>&])", re.MULTILINE)
@@ -140,16 +140,18 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _members(owner: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties of a class in the order of their definition."""
+    """Yield the methods of a class that docs/api.md lists, and its public properties."""
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    listed = re.findall(rf"^{owner.__name__}\.(\w+)\(", page, re.MULTILINE)
     for name, member in vars(owner).items():
-        if not name.startswith("_") and (callable(member) or isinstance(member, property)):
+        if name in listed or (isinstance(member, property) and f"`{name}`" in page):
             yield name, member
 
 
 def _signature(call: Any) -> str:
     signature = inspect.signature(call)
     own = [one for one in signature.parameters.values() if one.name != "self"]
-    return str(signature.replace(parameters=own))
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature.replace(parameters=own)))
 
 
 def _is_error(name: str) -> bool:

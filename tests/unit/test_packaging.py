@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy
 import pytest
 
 FOLDERS = ("wukongs", "store", "csparql", "adapters", "bench", "src")
@@ -73,7 +74,7 @@ def environment_with(wheel: Path, folder: Path) -> Installed:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
     # A line of a .pth file adds a folder, but does not read the .pth files in it: our own install stays out.
-    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages / "others.pth").write_text(f"{Path(numpy.__file__).parents[1]}\n")
     return Installed(folder / "bin" / "python")
 
 
