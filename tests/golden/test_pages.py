@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import Reader, blocks_of, is_like, snippets_in
+from wukongs.adapters.run_config import load_run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -46,6 +47,16 @@ def test_few_snippets_are_not_run_and_each_says_why() -> None:
 def test_each_page_has_snippets() -> None:
     run = {page for page, one in blocks_of(ROOT, PAGES) if one.reason is None}
     assert {str(page.relative_to(ROOT)) for page in PAGES} - run == {"docs/how-to/docker.md"}
+
+
+def test_the_run_file_of_the_page_about_kafka_is_one(tmp_path: Path) -> None:
+    """A broker is not here: the file is read, with the files that it names."""
+    [file] = [one for one in snippets_in((DOCS / "how-to" / "kafka.md").read_text("utf-8")) if one.file is not None]
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "trips.toml").write_text(file.text)
+    config = load_run_config(tmp_path / "trips.toml")
+    assert [stream.source.kind for stream in config.streams] == ["kafka"]
+    assert [query.name for query in config.queries] == ["fares"]
 
 
 def test_explanations_that_have_snippets_are_run() -> None:
