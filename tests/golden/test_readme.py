@@ -33,3 +33,7 @@ def test_the_query_example_is_the_file_that_it_names() -> None:
 
 def test_the_python_example_is_short() -> None:
     assert len(_block("python").strip().splitlines()) <= 16
+
+
+def test_the_page_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 150
