@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from wukongs.csparql.updates import using
 from wukongs.errors import NodeUnavailable, StorageError
 from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
+from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.backend import Backend, RegisteredQuery
 from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
@@ -29,7 +31,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
 from wukongs.live.stored_reads import StoredReads
-from wukongs.live.stream import Pushable, Stream, named, push_many
+from wukongs.live.stream import Pushable, Stream, Time, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
@@ -77,6 +79,7 @@ class Engine:
     def _put_together(self, core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> None:
         self._core, self._injector, self._prepared, self._backend = core, injector, prepared, backend
         self._sockets: list[ClientSocket] = []
+        self._async_calls = AsyncCalls()
         self._reads = StoredReads(core)
         self._streams: dict[str, Stream] = {}
         """The streams that were declared by this object."""
@@ -86,6 +89,12 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Engine:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
 
     @property
     def settings(self) -> Settings:
@@ -169,6 +178,21 @@ class Engine:
         request = request if dataset is None else using(request, dataset)
         return self._backend.update(request.operations, limits)
 
+    async def aupdate(
+        self,
+        text: str,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> int:
+        """Do the same as update, for `await`. A task that is cancelled ends the update, unless it was about to be
+        applied: then it is applied, whole."""
+        return await self._async_calls.do(
+            partial(self.update, text, base, timeout_s, default_graphs=default_graphs, named_graphs=named_graphs)
+        )
+
     def apply(
         self,
         inserts: pyarrow.Table | None = None,
@@ -205,7 +229,7 @@ class Engine:
         """Answer a one-shot query over the newest stable snapshot, or over that of SN `at`.
 
         timeout_s: how long it may run; None: query_timeout_s of the settings, 0: for ever. bindings: variable name ->
-        rdflib term or N-Triples string, put in its place. default_graphs, named_graphs: IRIs, which take the place of
+        term as Stream.push takes it, put in its place. default_graphs, named_graphs: IRIs, which take the place of
         what the query says with FROM and FROM NAMED. Raises QuerySyntaxError, UnsupportedFeatureError, QueryTimeout,
         BudgetExceeded, CompactedError (at), StreamError (a query with windows).
         """
@@ -214,6 +238,21 @@ class Engine:
         terms = given_terms(bindings) if bindings else {}
         given = {name: term for name, term in terms.items() if name in prepared.variables}
         return self._answer(prepared, text, given, timeout_s, at, started_s)
+
+    async def aquery(
+        self,
+        text: str,
+        bindings: Mapping[str, Any] | None = None,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        at: int | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> Result:
+        """Do the same as query, for `await`. A task that is cancelled ends the query."""
+        graphs = {"default_graphs": default_graphs, "named_graphs": named_graphs}
+        return await self._async_calls.do(partial(self.query, text, bindings, base, timeout_s, at, **graphs))
 
     def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
         """Return likely mistakes of a one-shot query, a sentence each: variables that are asked for and that nothing
@@ -354,7 +393,7 @@ class Engine:
         return self._backend.declared(name) if known is None else known
 
     def push_many(
-        self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None
+        self, tables: Mapping[str, Pushable], advance_ms: Time | None = None, *, timeout_s: float | None = None
     ) -> dict[str, int]:
         """Add tuples to several streams, then let all of them advance to a time, in one call; return how many were
         added, by stream.
@@ -541,6 +580,7 @@ class Engine:
         for socket in self._sockets:
             socket.close()
         self._sockets.clear()
+        self._async_calls.end()
         self._backend.close()
 
     def _one_shot(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.terms.rdf_terms import from_python
-from wukongs.store.encoder import encode_term_column, is_text_type, plain_texts
+from wukongs.store.encoder import encode_term_column, plain_texts
 
 if TYPE_CHECKING:
     import pyarrow
 
 Arguments: TypeAlias = "pyarrow.Table | Sequence[Mapping[str, Any]]"
-"""A column for each variable that the queries bind, of N-Triples strings, and a row for each query; or a dictionary
-from variables to rdflib terms or N-Triples strings for each."""
+"""A column for each variable that the queries bind, of N-Triples strings or values, and a row for each query; or a
+dictionary from variables to terms for each: N-Triples strings, Python values, terms of rdflib or pyoxigraph."""
 
 SCOPE = b"bindings"
 
@@ -42,7 +42,16 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
     Raises SettingsError (no columns, a name twice), DataError (naming row and column: a missing term)."""
     import pyarrow as pa
 
-    table = arguments if isinstance(arguments, pa.Table) else _table_of(arguments, what)
+    from wukongs.query.terms.arrow_terms import as_ntriples, table_of
+
+    if isinstance(arguments, Sequence):
+        table = _table_of(arguments, what)
+    else:
+        table = table_of(arguments, what)
+        try:
+            table = as_ntriples(table, tuple(table.column_names))
+        except DataError as error:
+            raise DataError(f"{what}: {error}") from None
     names = [name.lstrip("?$") for name in table.column_names]
     if not names:
         raise SettingsError(f"{what}: expected a table with a column and a row at least: each row is a query")
@@ -51,9 +60,6 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
             raise SettingsError(f"{what}: column {name!r} is there twice")
     columns = []
     for name, column in zip(names, table.columns, strict=True):
-        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-        if not is_text_type(kind) and not pa.types.is_null(kind):
-            raise DataError(f"{what}: column {name!r}: expected strings, found {kind}")
         column = plain_texts(column)
         if column.null_count:
             row = column.is_valid().index(False).as_py()
@@ -89,7 +95,7 @@ def text_table(text: str, what: str) -> pyarrow.Table:
 def _table_of(rows: Sequence[Mapping[str, Any]], what: str) -> pyarrow.Table:
     import pyarrow as pa
 
-    if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
+    if not all(isinstance(row, Mapping) for row in rows):
         raise SettingsError(f"{what}: expected an Arrow table, or a list of dictionaries: variable -> term")
     names = dict.fromkeys(name for row in rows for name in row)
     columns = ([_text(row.get(name), what, at, name) for at, row in enumerate(rows)] for name in names)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from wukongs.errors import NOT_KNOWN, PARTLY_APPLIED, StreamError, WukongsError
+from wukongs.errors import NOT_KNOWN, PARTLY_APPLIED, DataError, SettingsError, StreamError, WukongsError
 from wukongs.live.core import Core, take_piece
 from wukongs.live.idleness import be_active
 from wukongs.live.injector import Injector
@@ -32,33 +34,88 @@ _NO_ROWS: Int64Array = np.empty(0, np.int64)
 TABLE_COLUMNS = ("subject", "predicate", "object", "timestamp_ms")
 """The columns of a table that is pushed; it may also have a graph, and an op."""
 EXTRA_COLUMNS = ("graph", "op")
+_TIME_PLACE = 3
+_PER_MS = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}
+"""How many of a unit are a millisecond; 0: one is many."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Time: TypeAlias = int | datetime
+"""Milliseconds, or a datetime with a zone: the milliseconds from 1970 on, rounded down."""
 Columns: TypeAlias = tuple[Any, ...]
 """Columns as encode_columns takes them."""
-Pushable: TypeAlias = "pyarrow.Table | Iterable[tuple[Any, Any, Any, int]] | None"
+Pushable: TypeAlias = "pyarrow.Table | Iterable[tuple[Any, Any, Any, Time]] | None"
 """A table for Stream.push_arrow, tuples for Stream.push, or nothing."""
 
 
-def columns_of(stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, int]]) -> Columns | None:
+def columns_of(stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, Time]]) -> Columns | None:
     """Return what is pushed as columns, terms as N-Triples; None if it is nothing. Raises DataError, StreamError."""
     if isinstance(tuples, str) or (isinstance(tuples, tuple) and tuples and not isinstance(tuples[0], tuple | list)):
         what = "a text" if isinstance(tuples, str) else "one tuple"
         raise StreamError(f"stream {stream_iri}: expected a list of tuples, found {what}: push([(s, p, o, time_ms)])")
-    rows = list(tuples)
+    try:
+        rows = list(tuples)
+    except TypeError:
+        raise StreamError(
+            f"stream {stream_iri}: expected a list of tuples, found {type(tuples).__name__}: push([(s, p, o, time_ms)])"
+        ) from None
     if not rows:
         return None
-    for at, row in enumerate(rows):
-        if len(row) != 4:
-            raise StreamError(
-                f"stream {stream_iri}: tuple {at} of the call has {len(row)} parts: expected (subject, predicate, "
-                "object, timestamp_ms)"
-            )
-        check_timestamp(stream_iri, row[3], f" at tuple {at} of the call")
-    subjects, predicates, objects = ([from_python(row[part]) for row in rows] for part in range(3))
-    return subjects, predicates, objects, np.array([row[3] for row in rows], np.int64)
+    if not all(issubclass(kind, tuple | list) for kind in set(map(type, rows))) or set(map(len, rows)) != {4}:
+        raise _misshapen(stream_iri, rows)
+    columns = [[row[part] for row in rows] for part in range(4)]
+    terms = (_texts(stream_iri, name, column) for name, column in zip(TABLE_COLUMNS, columns[:3], strict=False))
+    return *terms, _times(stream_iri, columns[3])
 
 
-def check_table(stream_iri: str, table: pyarrow.Table) -> None:
-    """Raise StreamError for a table without the columns that are pushed."""
+def _misshapen(stream_iri: str, rows: Sequence[Any]) -> StreamError:
+    """Return the error for rows of which one is no tuple of four."""
+    at = next(at for at, row in enumerate(rows) if not isinstance(row, tuple | list) or len(row) != 4)
+    found = f"has {len(rows[at])} parts" if isinstance(rows[at], tuple | list) else f"is {rows[at]!r:.100}"
+    return StreamError(
+        f"stream {stream_iri}: tuple {at} of the call {found}: expected (subject, predicate, object, timestamp_ms)"
+    )
+
+
+def _texts(stream_iri: str, name: str, terms: list[Any]) -> list[str]:
+    """Return terms as N-Triples. Raises DataError, naming the tuple and its part."""
+    try:
+        if set(map(type, terms)) == {str}:
+            for text in set(terms):
+                from_python(text)
+            return terms
+        return list(map(from_python, terms))
+    except DataError:
+        for at, term in enumerate(terms):
+            try:
+                from_python(term)
+            except DataError as error:
+                raise DataError(f"stream {stream_iri}: {name} of tuple {at} of the call: {error}") from None
+        raise
+
+
+def _times(stream_iri: str, times: Sequence[Any]) -> Int64Array:
+    """Return timestamps as milliseconds. Raises StreamError."""
+    if set(map(type, times)) == {int}:
+        with suppress(OverflowError):
+            return np.array(times, np.int64)
+    found = [time_ms_of(stream_iri, time, f" at tuple {at} of the call") for at, time in enumerate(times)]
+    return np.array(found, np.int64)
+
+
+def is_table(pushed: object) -> bool:
+    """Whether what is pushed is a table, or a data frame and the like."""
+    return hasattr(pushed, "__arrow_c_stream__") or hasattr(pushed, "__arrow_c_array__")
+
+
+def table_of_tuples(stream_iri: str, pushed: Any) -> pyarrow.Table:
+    """Return a table that is pushed with its columns of terms as N-Triples, times as integers, and no other columns.
+
+    Raises StreamError (no table, a column that is missing or there twice), DataError (a column that holds no terms)."""
+    from wukongs.query.terms.arrow_terms import as_ntriples, table_of
+
+    try:
+        table = table_of(pushed, f"stream {stream_iri}")
+    except SettingsError as error:
+        raise StreamError(str(error)) from None
     names = table.column_names
     missing = [name for name in TABLE_COLUMNS if name not in names]
     twice = [name for name in (*TABLE_COLUMNS, *EXTRA_COLUMNS) if names.count(name) > 1]
@@ -68,15 +125,46 @@ def check_table(stream_iri: str, table: pyarrow.Table) -> None:
             f"stream {stream_iri}: the table has {wrong}: expected {', '.join(TABLE_COLUMNS)}, "
             f"found {', '.join(names) or 'none'}"
         )
+    table = table.select([name for name in (*TABLE_COLUMNS, *EXTRA_COLUMNS) if name in names])
+    try:
+        return as_ntriples(_with_times(stream_iri, table), TABLE_COLUMNS[:3])
+    except DataError as error:
+        raise DataError(f"stream {stream_iri}: {error}") from None
 
 
-def check_timestamp(stream_iri: str, value: object, place: str = "") -> None:
-    """Raise StreamError for what is no time in milliseconds. place: where it stands."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or not -(1 << 63) <= int(value) < 1 << 63:  # type: ignore[call-overload]
+def _with_times(stream_iri: str, table: pyarrow.Table) -> pyarrow.Table:
+    """Return a table whose times are milliseconds, where they are timestamps with a zone. Raises StreamError."""
+    import pyarrow as pa
+
+    column = table.column(_TIME_PLACE)
+    if not pa.types.is_timestamp(column.type):
+        return table
+    if column.type.tz is None:
         raise StreamError(
-            f"stream {stream_iri}: timestamp {value!r}{place}: expected an integer of 64 bits, in milliseconds"
+            f"stream {stream_iri}: column 'timestamp_ms': found timestamps without a zone: give them one, or integers "
+            "in milliseconds"
         )
+    found = column.cast(pa.int64())
+    if (per_ms := _PER_MS[column.type.unit]) >= 1:
+        whole = np.asarray(found.fill_null(0).combine_chunks()) // per_ms  # rounded down, as of a datetime
+        times = pa.array(whole, mask=np.asarray(found.is_null().combine_chunks()))
+    else:
+        times = pa.compute.multiply_checked(found, 1000)
+    return table.set_column(_TIME_PLACE, TABLE_COLUMNS[_TIME_PLACE], times)
+
+
+def time_ms_of(stream_iri: str, value: object, place: str = "") -> int:
+    """Return a time in milliseconds; a datetime with a zone is that of the clock. place: where it stands, for the
+    StreamError that it raises for anything else."""
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        return (value - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and -(1 << 63) <= int(value) < 1 << 63:
+        return int(value)
+    what = "a datetime without a zone" if isinstance(value, datetime) else f"{value!r:.100}"
+    raise StreamError(
+        f"stream {stream_iri}: timestamp {what}{place}: expected an integer of 64 bits, in milliseconds, or a datetime "
+        "with a zone"
+    )
 
 
 Declared = TypeVar("Declared")
@@ -120,33 +208,34 @@ class Stream:
         """The options of its declaration, defaults filled in, as JSON."""
         return self._state.options
 
-    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]], *, timeout_s: float | None = None) -> int:
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, Time]], *, timeout_s: float | None = None) -> int:
         """Add (subject, predicate, object, timestamp_ms) tuples, in order of time; return how many.
 
         A stream with lateness_ms or on_late sorts them; late ones, which its windows do not have, are not counted.
-        Terms are rdflib terms or N-Triples strings. Raises DataError (a malformed term), StreamError (a timestamp that
-        falls, a closed stream, too much waiting); then nothing of the call was applied. In a durable engine, push
-        returns when the tuples are safe; StorageError says that they are not. On a full disk they are kept in memory,
-        and become safe with the next write once there is room. timeout_s: how long other nodes are waited for (default:
-        a minute), until NodeUnavailable says that they do not answer.
+        Terms are N-Triples strings, Python values (numbers, bool, Decimal, datetime, date, timedelta), or terms of
+        rdflib or pyoxigraph; timestamp_ms may be a datetime with a zone. Raises DataError (a malformed term),
+        StreamError (a timestamp that falls, a closed stream, too much waiting); then nothing of the call was applied.
+        In a durable engine, push returns when the tuples are safe; StorageError says that they are not. On a full disk
+        they are kept in memory, and become safe with the next write once there is room. timeout_s: how long other nodes
+        are waited for (default: a minute), until NodeUnavailable says that they do not answer.
         """
         return self._push(columns_of(self.iri, tuples), timeout_s)
 
     def push_arrow(self, table: pyarrow.Table, *, timeout_s: float | None = None) -> int:
-        """Add a table with the columns subject, predicate, object (N-Triples strings), timestamp_ms (int64) and, if a
-        tuple names its graph, graph; in order of time. op, if there is one: "+" for a tuple, "-" for a retraction: the
-        stored graph loses the triple, and no window has it. Returns and raises as push; also StreamError for the
-        retraction of a timing tuple."""
+        """Add a table, or a data frame, with the columns subject, predicate, object (N-Triples strings or values),
+        timestamp_ms (integers, or timestamps with a zone) and, if a tuple names its graph, graph; in order of time. op,
+        if there is one: "+" for a tuple, "-" for a retraction: the stored graph loses the triple, and no window has it.
+        Returns and raises as push; also StreamError for the retraction of a timing tuple."""
         return self._push(_table_columns(self.iri, table), timeout_s)
 
-    def advance(self, timestamp_ms: int, *, timeout_s: float | None = None) -> None:
+    def advance(self, timestamp_ms: Time, *, timeout_s: float | None = None) -> None:
         """Promise that nothing at or before this time comes any more: stream batches up to there close. timeout_s: as
         in push.
 
         Raises StreamError (a closed stream, a time that is no time in ms), StorageError (it cannot be logged)."""
-        check_timestamp(self.iri, timestamp_ms)
+        time_ms = time_ms_of(self.iri, timestamp_ms)
         with waiting(timeout_s):
-            _take([(self, None)], int(timestamp_ms))
+            _take([(self, None)], time_ms)
 
     def close(self) -> None:
         """End the stream: its last stream batch closes, and others no longer wait for it. Closing twice is allowed."""
@@ -158,7 +247,7 @@ class Stream:
 
 
 def push_many(
-    tables: Sequence[tuple[Stream, Pushable]], advance_ms: int | None, timeout_s: float | None = None
+    tables: Sequence[tuple[Stream, Pushable]], advance_ms: Time | None, timeout_s: float | None = None
 ) -> dict[str, int]:
     """Do what Engine.push_many does. All streams are of one engine."""
     time_ms = check_call([stream.iri for stream, _ in tables], advance_ms)
@@ -175,8 +264,7 @@ def check_call(stream_iris: Sequence[str], advance_ms: object) -> int | None:
             raise StreamError(f"stream {stream_iri} is named twice in this call: give its tuples in one table")
     if advance_ms is None or not stream_iris:
         return None
-    check_timestamp(stream_iris[0], advance_ms, " to advance to")
-    return int(advance_ms)  # type: ignore[call-overload,no-any-return]
+    return time_ms_of(stream_iris[0], advance_ms, " to advance to")
 
 
 def named(stream_iri: str, known: Mapping[str, Declared]) -> Declared:
@@ -193,11 +281,11 @@ def named(stream_iri: str, known: Mapping[str, Declared]) -> Declared:
 def _columns(stream_iri: str, pushed: Pushable) -> Columns | None:
     if pushed is None:
         return None
-    return _table_columns(stream_iri, pushed) if hasattr(pushed, "column_names") else columns_of(stream_iri, pushed)
+    return _table_columns(stream_iri, pushed) if is_table(pushed) else columns_of(stream_iri, pushed)
 
 
 def _table_columns(stream_iri: str, table: pyarrow.Table) -> Columns:
-    check_table(stream_iri, table)
+    table = table_of_tuples(stream_iri, table)
     extra = (table.column(name) if name in table.column_names else None for name in EXTRA_COLUMNS)
     return *(table.column(name) for name in TABLE_COLUMNS), *extra
 

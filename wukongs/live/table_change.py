@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wukongs.csparql.updates import Operation
-from wukongs.errors import DataError, SettingsError
+from wukongs.errors import DataError
 from wukongs.query.terms.names import is_reported
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
 from wukongs.store.encoded import Encoded
@@ -28,8 +28,8 @@ COLUMNS = ("subject", "predicate", "object")
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """Triples by the columns subject, predicate, object and, if they name their graph, graph: N-Triples strings. First
-    those of `deletes` go, then those of `inserts` come."""
+    """Triples by the columns subject, predicate, object and, if they name their graph, graph: N-Triples. First those
+    of `deletes` go, then those of `inserts` come."""
 
     deletes: pyarrow.Table | None
     inserts: pyarrow.Table | None
@@ -45,12 +45,11 @@ Change = Operation | TableChange
 
 
 def _checked(table: pyarrow.Table | None, what: str) -> pyarrow.Table | None:
-    import pyarrow as pa
+    from wukongs.query.terms.arrow_terms import as_ntriples, table_of
 
     if table is None:
         return None
-    if not isinstance(table, pa.Table):
-        raise SettingsError(f"{what}: expected an Arrow table, found {type(table).__name__}")
+    table = table_of(table, what)
     names = table.column_names
     missing = [name for name in COLUMNS if name not in names]
     extra = [name for name in names if name not in (*COLUMNS, "graph") or names.count(name) > 1]
@@ -60,7 +59,10 @@ def _checked(table: pyarrow.Table | None, what: str) -> pyarrow.Table | None:
             f"{what}: the table has {wrong}: expected {', '.join(COLUMNS)} and, if wanted, graph, found "
             f"{', '.join(names) or 'none'}"
         )
-    return table
+    try:
+        return as_ntriples(table, COLUMNS)
+    except DataError as error:
+        raise DataError(f"{what}: {error}") from None
 
 
 def inserted(table: pyarrow.Table, keeper: TermKeeper, default_graph: int, scope: str, hash_bits: int) -> Quads:

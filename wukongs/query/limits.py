@@ -217,6 +217,11 @@ def limits_of(settings: Settings, timeout_s: float | None, started_s: float | No
     limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
     if given_s > 0:
         limits.deadline_s, limits.timeout_s = began_s + given_s, given_s
+    return watched(limits)
+
+
+def watched(limits: Limits) -> Limits:
+    """Return limits that are killed once the Canceller of this thread is, if it has one."""
     if _OWN.canceller is not None:
         _OWN.canceller.watch(limits)
     return limits

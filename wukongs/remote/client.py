@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
@@ -17,6 +18,7 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.tokens import check_text
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.argument_tables import Arguments, table_text
+from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.bulk_load import log_malformed
 from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
@@ -25,7 +27,7 @@ from wukongs.live.lateness import OnLate
 from wukongs.live.prepared_query import PreparedQuery, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.running import RunningQuery
-from wukongs.live.stream import Pushable, check_call, named
+from wukongs.live.stream import Pushable, Time, check_call, named
 from wukongs.live.table_change import TableChange
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.results import Result, WindowResult
@@ -104,6 +106,7 @@ class RemoteEngine:
         self._streams: dict[str, RemoteStream] = {}
         """The streams that were declared by this object."""
         self._listener = Listener(self._connection)
+        self._async_calls = AsyncCalls()
         self._malformed_count = 0
         try:
             self._connection.joined()
@@ -116,6 +119,12 @@ class RemoteEngine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> RemoteEngine:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
         return f"<RemoteEngine {', '.join(self._connection.addresses)}>"
@@ -189,6 +198,20 @@ class RemoteEngine:
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s, **dataset}
         return int(self._call("update", args, is_write=True, is_known=True, limit_s=answer_limit(timeout_s)))
 
+    async def aupdate(
+        self,
+        text: str,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> int:
+        """Do the same as Engine.aupdate; the node hears of a task that is cancelled within two seconds."""
+        return await self._async_calls.do(
+            partial(self.update, text, base, timeout_s, default_graphs=default_graphs, named_graphs=named_graphs)
+        )
+
     def apply(
         self,
         inserts: pyarrow.Table | None = None,
@@ -222,6 +245,21 @@ class RemoteEngine:
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
         args |= _dataset(default_graphs, named_graphs)
         return self._result("query", args, timeout_s)
+
+    async def aquery(
+        self,
+        text: str,
+        bindings: Mapping[str, Any] | None = None,
+        base: str | None = None,
+        timeout_s: float | None = None,
+        at: int | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> Result:
+        """Do the same as Engine.aquery; the node hears of a task that is cancelled within two seconds."""
+        graphs = {"default_graphs": default_graphs, "named_graphs": named_graphs}
+        return await self._async_calls.do(partial(self.query, text, bindings, base, timeout_s, at, **graphs))
 
     def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
         """Do the same as Engine.warnings."""
@@ -324,7 +362,7 @@ class RemoteEngine:
         return RemoteStream(self._connection, {"stream_iri": str(stream_iri), "is_declared": True})
 
     def push_many(
-        self, tables: Mapping[str, Pushable], advance_ms: int | None = None, *, timeout_s: float | None = None
+        self, tables: Mapping[str, Pushable], advance_ms: Time | None = None, *, timeout_s: float | None = None
     ) -> dict[str, int]:
         """Do the same as Engine.push_many, for streams that this client has declared; one request. Each
         stream's tuples count once, and it raises OutcomeUnknown, as RemoteStream.push."""
@@ -457,6 +495,7 @@ class RemoteEngine:
 
     def close(self) -> None:
         """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed."""
+        self._async_calls.end()
         self._connection.close()
         self._listener.join()
 

@@ -27,6 +27,7 @@ from wukongs.errors import (
     WukongsError,
 )
 from wukongs.live.header import SPOKEN, version_with
+from wukongs.query.limits import Limits, watched
 from wukongs.remote.kinds import (
     BUSY,
     CALL,
@@ -327,6 +328,7 @@ class _Asked:
         self._unsure: Joined | None = None
         """A session in which it may have been done, unheard."""
         self._busy_since: float | None = None
+        self._limits = watched(Limits())
 
     def until_answered(self) -> tuple[Packet, Joined]:
         while True:
@@ -401,6 +403,7 @@ class _Asked:
         time.sleep(_BUSY_S)
 
     def _check(self, joined: Joined) -> None:
+        self._limits.check()
         unsure = self._unsure
         if self._is_write and not self._may_repeat and unsure is not None and unsure.memory != joined.memory:
             raise self._unknown("the node stopped answering")

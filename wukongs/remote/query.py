@@ -108,8 +108,8 @@ class RemoteQuery:
     async def aresults(
         self, timeout_s: float | None = None, *, group: str | None = None
     ) -> AsyncIterator[WindowResult]:
-        """Do the same as results, for `async for`. Waits in a thread; a window that comes after its reader was
-        cancelled is kept for the next one."""
+        """Do the same as results, for `async for`. Waits in a thread, which ends within POLL_S after its reader was
+        cancelled; a window that comes meanwhile is kept for the next one."""
         if group is not None:
             reader = await asyncio.to_thread(self._reader, group)
             try:
@@ -121,11 +121,14 @@ class RemoteQuery:
             await asyncio.to_thread(reader.confirm)
             await asyncio.to_thread(reader.leave)
             return
+        check_seconds(timeout_s)
+        left_s = timeout_s
         while True:
-            fetched: list[WindowResult] = []
+            began_s, fetched = time.monotonic(), list[WindowResult]()
+            wait_s = POLL_S if left_s is None else min(POLL_S, left_s)
 
-            def fetch(into: list[WindowResult] = fetched) -> None:
-                window = self.next(timeout_s)
+            def fetch(into: list[WindowResult] = fetched, wait_s: float = wait_s) -> None:
+                window = self.next(wait_s)
                 if window is not None:
                     into.append(window)
 
@@ -135,9 +138,14 @@ class RemoteQuery:
             except asyncio.CancelledError:
                 work.add_done_callback(lambda _, found=fetched: self._kept.extendleft(found))  # type: ignore[misc]
                 raise
-            if not fetched:
+            if fetched:
+                yield fetched[0]
+                left_s = timeout_s
+                continue
+            if left_s is not None:
+                left_s -= time.monotonic() - began_s
+            if self.is_over or (left_s is not None and left_s <= 0):
                 return
-            yield fetched[0]
 
     def next(self, timeout_s: float | None) -> WindowResult | None:
         """Return the next window; None once the query is closed and all is read, when timeout_s passes without one, or

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
 from wukongs.live.stream import Stream
+from wukongs.query.limits import Canceller
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX, WORKING
@@ -37,6 +38,7 @@ class SessionCall:
 
     def __init__(self, upload: Upload | None = None) -> None:
         self.upload = upload
+        self.canceller = Canceller()
         self._lock = threading.Lock()
         self._outcome: Packet | None = None
         self._waiting: list[tuple[float, Reply]] = []
@@ -46,7 +48,8 @@ class SessionCall:
 
     def run(self, work: Callable[[], Packet]) -> None:
         try:
-            outcome = work()
+            with self.canceller:
+                outcome = work()
         except Exception as error:
             self.may_be_repeated = isinstance(error, NodeUnavailable)
             outcome = failed(error)
@@ -158,10 +161,14 @@ class Session:
             return started
 
     def cancel(self, number: int) -> None:
-        """End a call as far as it can be ended: a load stops with nothing added, others go on and are forgotten."""
+        """End a call as far as it can be ended: a load stops with nothing added, a query and an update end once they
+        look at their limits; others go on and are forgotten."""
         with self.lock:
             call = self.calls.get(number)
-        if call is not None and call.upload is not None:
+        if call is None:
+            return
+        call.canceller.cancel()
+        if call.upload is not None:
             call.upload.cancel(NodeUnavailable(f"{call.upload.name}: the client has cancelled the load"))
 
     def release_file(self, number: object) -> None:

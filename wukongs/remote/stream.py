@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Pushable, check_table, check_timestamp, columns_of
+from wukongs.live.stream import TABLE_COLUMNS, Pushable, Time, columns_of, is_table, table_of_tuples, time_ms_of
 from wukongs.remote.connection import Connection, Joined, answer_limit
 from wukongs.store.dtypes import UInt8Array
 
@@ -33,29 +33,27 @@ class RemoteStream:
     def __repr__(self) -> str:
         return f"<RemoteStream {self.iri}>"
 
-    def push(self, tuples: Iterable[tuple[Any, Any, Any, int]], *, timeout_s: float | None = None) -> int:
+    def push(self, tuples: Iterable[tuple[Any, Any, Any, Time]], *, timeout_s: float | None = None) -> int:
         """Do the same as Stream.push; the tuples count once, however often they have to be sent. Also raises
         NodeUnavailable, and OutcomeUnknown if it is not known whether they were taken."""
-        return self._push(tuples, timeout_s)
+        return self._push(_tuples_table(self.iri, tuples), timeout_s)
 
     def push_arrow(self, table: pyarrow.Table, *, timeout_s: float | None = None) -> int:
         """Do the same as Stream.push_arrow; also NodeUnavailable, as push."""
-        check_table(self.iri, table)
-        return self._push(table, timeout_s)
+        return self._push(table_of_tuples(self.iri, table), timeout_s)
 
-    def advance(self, timestamp_ms: int, *, timeout_s: float | None = None) -> None:
+    def advance(self, timestamp_ms: Time, *, timeout_s: float | None = None) -> None:
         """Do the same as Stream.advance."""
-        check_timestamp(self.iri, timestamp_ms)
-        self._call("stream.advance", {"timestamp_ms": int(timestamp_ms)}, timeout_s=timeout_s)
+        time_ms = time_ms_of(self.iri, timestamp_ms)
+        self._call("stream.advance", {"timestamp_ms": time_ms}, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Do the same as Stream.close."""
         if not self._connection.is_closed:
             self._call("stream.close", {})
 
-    def _push(self, pushed: Pushable, timeout_s: float | None) -> int:
-        content = table_bytes(self.iri, pushed)
-        return 0 if content is None else int(self._call("stream.push", {}, {"table": content}, timeout_s))
+    def _push(self, table: pyarrow.Table | None, timeout_s: float | None) -> int:
+        return 0 if table is None else int(self._call("stream.push", {}, {"table": stream_bytes(table)}, timeout_s))
 
     def _call(
         self,
@@ -91,21 +89,20 @@ class RemoteStream:
 
 def table_bytes(stream_iri: str, pushed: Pushable) -> UInt8Array | None:
     """Return what is pushed to a stream as an Arrow IPC stream, None for nothing. Raises DataError, StreamError."""
-    import pyarrow as pa
-
     if pushed is None:
         return None
-    if isinstance(pushed, pa.Table):
-        check_table(stream_iri, pushed)
-        table = pushed.select([name for name in (*TABLE_COLUMNS, *EXTRA_COLUMNS) if name in pushed.column_names])
-    else:
-        columns = columns_of(stream_iri, pushed)
-        if columns is None:
-            return None
-        *terms, times = columns
-        texts = [pa.array(column, pa.large_string()) for column in terms]
-        table = pa.table([*texts, pa.array(times)], names=list(TABLE_COLUMNS))
-    return stream_bytes(table)
+    table = table_of_tuples(stream_iri, pushed) if is_table(pushed) else _tuples_table(stream_iri, pushed)
+    return None if table is None else stream_bytes(table)
+
+
+def _tuples_table(stream_iri: str, tuples: Iterable[tuple[Any, Any, Any, Time]]) -> pyarrow.Table | None:
+    import pyarrow as pa
+
+    columns = columns_of(stream_iri, tuples)
+    if columns is None:
+        return None
+    *terms, times = columns
+    return pa.table([*(pa.array(column, pa.large_string()) for column in terms), pa.array(times)], list(TABLE_COLUMNS))
 
 
 def stream_bytes(table: pyarrow.Table) -> UInt8Array:

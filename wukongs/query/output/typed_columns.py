@@ -27,6 +27,7 @@ from wukongs.errors import DataError, SettingsError
 from wukongs.query.output import typed_columns_kernels as kernels
 from wukongs.query.output.arrow_columns import dictionary_columns
 from wukongs.query.rows import numbered
+from wukongs.query.terms.arrow_terms import IRI, N_TRIPLES, TERMS
 from wukongs.query.terms.arrow_texts import cuts
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.rdf_terms import to_ntriples
@@ -45,11 +46,6 @@ from wukongs.store.inline_kernels import (
     TYPE_STRING,
 )
 from wukongs.store.term_ids import DATATYPE_NAMES, DATATYPES, decimal_parts, numeric_values
-
-TERMS = b"wukongs.terms"
-IRI = b"IRI"
-"""IRIs without brackets, blank nodes as `_:label`."""
-N_TRIPLES = b"N-Triples"
 
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 _INT32 = (-(1 << 31), (1 << 31) - 1)

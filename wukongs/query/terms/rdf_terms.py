@@ -1,4 +1,4 @@
-"""RDF terms in their three dresses: canonical text, N-Triples, rdflib terms.
+"""RDF terms in their dresses: canonical text, N-Triples, rdflib terms; Python values on their way in.
 
 Canonical text is what ids are hashed from (csparql/terms.py). It keeps lexical forms to the letter, so rdflib literals
 are made with normalize=False: `"01"^^xsd:integer` stays `01` on every way through this module.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
+from wukongs.query.terms.python_terms import EXPECTED, from_library, from_value, is_of_rdflib
 from wukongs.store.canonical import split_literal, to_ntriples
 
 __all__ = [
@@ -79,7 +80,7 @@ def from_ntriples(text: str) -> str:
 def _check_ntriples(text: str) -> None:
     if _NTRIPLES_TERM.fullmatch(text) is None or not _is_encodable(text):
         raise DataError(
-            f'expected an rdflib term or an N-Triples string such as <http://ex/a>, "text", "text"@en or _:b, '
+            f'expected a term as N-Triples writes it, such as <http://ex/a>, "text", "text"@en or _:b, '
             f"found the string {_shown(text)}"
         )
 
@@ -103,41 +104,25 @@ def _shown(value: object) -> str:
 
 
 def canonical_of(term: object) -> str:
-    """Return the canonical form of an rdflib term or N-Triples string; blank nodes keep their label, without a scope.
+    """Return the canonical form of what stands for a term: an N-Triples string, a Python value or a term of rdflib or
+    pyoxigraph (python_terms.py). Blank nodes keep their label, without a scope.
 
     Raises: DataError (anything else, or text that UTF-8 or N-Triples cannot hold).
     """
-    if type(term) is str:
-        return from_ntriples(term)
-    from rdflib.term import BNode, Literal, URIRef
-
-    canonical = ""
-    if isinstance(term, URIRef):
-        canonical = f"<{term}>"
-    elif isinstance(term, BNode):
-        canonical = f"_:{term}"
-        if re.fullmatch(_BLANK, canonical) is None:
-            raise DataError(f"expected a blank node label that N-Triples can write, found {_shown(str(term))}")
-    elif isinstance(term, Literal):
-        datatype = None if term.datatype is None else str(term.datatype)
-        if term.language:
-            canonical = f'"{term!s}"@{term.language.lower()}'
-        elif datatype is None or datatype == XSD + "string":
-            canonical = f'"{term!s}"'
-        else:
-            canonical = f'"{term!s}"^^<{datatype}>'
-    if not canonical:
-        raise DataError(
-            f"expected an rdflib term (URIRef, BNode, Literal) or an N-Triples string, "
-            f"found {_shown(term)} of type {type(term).__name__}"
-        )
+    if isinstance(term, str) and not is_of_rdflib(term):
+        return from_ntriples(str(term))
+    canonical = from_value(term) or from_library(term)
+    if canonical is None:
+        raise DataError(f"expected {EXPECTED}, found {_shown(term)} of type {type(term).__name__}")
+    if canonical.startswith("_:") and re.fullmatch(_BLANK, canonical) is None:
+        raise DataError(f"expected a blank node label that N-Triples can write, found {_shown(canonical[2:])}")
     if not _is_encodable(canonical):
         raise DataError(f"expected text that UTF-8 can hold, found a lone surrogate in {_shown(canonical)}")
     return canonical
 
 
 def from_python(term: object) -> str:
-    """Return an rdflib term as an N-Triples string; an N-Triples string is checked and returned as it is.
+    """Return what stands for a term as an N-Triples string; an N-Triples string is checked and returned as it is.
 
     Raises: DataError, as canonical_of.
     """
