@@ -25,6 +25,7 @@ from wukongs.settings import take_turns_quickly
 from wukongs.wire.descriptors import is_lack
 
 if TYPE_CHECKING:
+    from wukongs.cluster.node import Inside
     from wukongs.engine import Engine
 
 TRIES_MAX, PAUSE_S = 5, 1.0
@@ -119,11 +120,11 @@ def start(config: NodeConfig) -> Running:
     """Return the node that a file describes, as it serves. Raises SettingsError, StorageError, CorruptionError,
     NodeUnavailable (the other nodes do not start)."""
     _check_ports(config)
-    node = _start(config)
+    node, inside = _start(config)
     if config.http is None:
         return node
     try:
-        return _OverHttp(node, config, config.http)
+        return _OverHttp(node, config, config.http, inside)
     except BaseException:
         node.close()
         raise
@@ -150,20 +151,22 @@ def _check_ports(config: NodeConfig) -> None:
             )
 
 
-def _start(config: NodeConfig) -> Running:
+def _start(config: NodeConfig) -> tuple[Running, Inside | None]:
+    """Return a node, and, if it is one of several, what makes clients inside it."""
     if len(config.nodes) == 1:
         from wukongs.cluster.serving import ServedEngine
 
-        return ServedEngine(config)
+        return ServedEngine(config), None
     from wukongs.cluster.node import run
 
-    return run(config)
+    node = run(config)
+    return node, node.inside
 
 
 class _OverHttp:
     """A node that serves HTTP, too."""
 
-    def __init__(self, node: Running, config: NodeConfig, http: HttpConfig) -> None:
+    def __init__(self, node: Running, config: NodeConfig, http: HttpConfig, inside: Inside | None) -> None:
         from wukongs.server.face import Bounds
         from wukongs.server.http_server import HttpServer, HttpSettings
 
@@ -176,7 +179,7 @@ class _OverHttp:
             origins=http.origins,
             bounds=Bounds(timeout_max_s=http.timeout_s),
         )
-        self._node, self._server = node, HttpServer(node.engine, settings)
+        self._node, self._server = node, HttpServer(node.engine, settings, node=inside)
         self.engine, self.address = node.engine, node.address
         self.listens: Mapping[str, str] = {**node.listens, "http": self._server.address}
 

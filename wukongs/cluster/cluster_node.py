@@ -46,6 +46,7 @@ from wukongs.cluster.pushing import PUSH, Writers
 from wukongs.cluster.reads import owner
 from wukongs.cluster.reads.reach import OwnersReach
 from wukongs.cluster.reads.traffic import Owners
+from wukongs.cluster.relaying import OF_CLIENT, Keeping, client_handler, open_client
 from wukongs.cluster.resuming import resume, scanned
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
@@ -60,6 +61,7 @@ from wukongs.protocol.messages import Body, Incarnation, Message
 from wukongs.protocol.records import Role, Voter, Voters, host_of
 from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
+from wukongs.remote.client import RemoteEngine
 from wukongs.settings import Settings
 from wukongs.wire.answering import Quick
 from wukongs.wire.assignment import SHARD_COUNT
@@ -82,12 +84,14 @@ WAITS = (
     (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, *owner.ANSWERED),
     (PUSH, OF_QUERY),
     (SETTLE,),
+    (OF_CLIENT,),
 )
 """Kinds of requests, from the lowest level that waits for others up.
 
 Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
 the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
-records. Settling waits for firings, which read, and whose callbacks may push."""
+records. Settling waits for firings, which read, and whose callbacks may push. A client inside a node may ask for all of
+that, and waits for windows."""
 
 KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, STATE)
 """All kinds of requests that a node answers, but HELLO."""
@@ -184,7 +188,7 @@ class ClusterNode:
             is_installed=shape.genesis.holds(me.node)
             and (me.disk == FIRST_DISK if recorded is None else not recorded.facts),
         )
-        handlers: dict[str, Handler] = {}
+        handlers = self._handlers = dict[str, Handler]()
         quick: dict[str, Quick] = {}
         network = self.network = Network(
             me,
@@ -229,6 +233,7 @@ class ClusterNode:
             host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats
         )
         self._meeting = Meeting(network)
+        self.keeping = Keeping(store.query)
         self.engine = engine_over(store.core, store.injector, prepared, self.backend)
         reads, quick_reads = owner.handlers(store.core, partial(self._wait_for_sn, is_asked=True))
         quick.update(quick_reads)
@@ -279,6 +284,14 @@ class ClusterNode:
         self._health.start()
         if self.checkpoints is not None:
             self.checkpoints.start()
+
+    def serve_clients(self, handlers: Mapping[str, Handler]) -> None:
+        """Answer the clients inside other nodes. handlers: of the service of this node."""
+        self._handlers[OF_CLIENT] = client_handler(handlers, self.keeping.keep)
+
+    def client(self, handlers: Mapping[str, Handler]) -> RemoteEngine:
+        """Return a client inside this node, which asks it and the others; whoever asks closes it."""
+        return open_client(self.network, handlers, lambda: self.backend.ingest_addresses)
 
     def _meet(self) -> None:
         self._meeting.meet(self.host.node.control)
@@ -336,6 +349,7 @@ class ClusterNode:
         """Stop. Closing twice is allowed."""
         self._health.close()
         self._idle_watch.close()
+        self.keeping.close()
         if self.checkpoints is not None:
             self.checkpoints.close()
         self.host.close()
@@ -409,7 +423,7 @@ class ClusterNode:
     def _exhausted(self, kind: str, error: WukongsError) -> None:
         """End this node when it cannot do its part of a change any more: else it would go on to say that it is there,
         and all changes would wait for it. A read that found no memory is the reader's trouble."""
-        if kind not in (*owner.ANSWERED, OF_QUERY):
+        if kind not in (*owner.ANSWERED, OF_QUERY, OF_CLIENT):
             self.host.fail(
                 NodeUnavailable(f"node {self.me.node}: {error}: it ends, so that the others go on without it")
             )

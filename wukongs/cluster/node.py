@@ -16,6 +16,7 @@ from wukongs.errors import NodeUnavailable
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Role, Voter
+from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.descriptors import make_room
@@ -30,8 +31,25 @@ STARTING_S = 30.0
 """So long nothing may be heard of a node that may still be starting, before the others go on without it."""
 
 
+class Inside:
+    """Clients inside a node, which ask it and the others."""
+
+    def __init__(self, node: ClusterNode, service: Service) -> None:
+        self._node, self._service = node, service
+        node.serve_clients(service.handlers)
+
+    def client(self) -> RemoteEngine:
+        """Return a new client; whoever asks closes it."""
+        return self._node.client(self._service.handlers)
+
+    def keep(self, name: str) -> None:
+        """Have the last windows of a query kept, if it runs here."""
+        self._node.keeping.keep(name)
+
+
 class ServedNode:
-    """address: where it listens for clients. Raises SettingsError, NodeUnavailable (too few other nodes start)."""
+    """address: where it listens for clients; inside: for clients inside this node. Raises SettingsError,
+    NodeUnavailable (too few other nodes start)."""
 
     def __init__(self, config: NodeConfig) -> None:
         files = config.trust
@@ -53,6 +71,7 @@ class ServedNode:
             _wait_until_ready(node)
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
+            self.inside = Inside(node, service)
             self._socket = ClientSocket(
                 config.listen_clients,
                 service.handlers,

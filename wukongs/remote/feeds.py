@@ -100,6 +100,12 @@ class Feed:
         return GapError(lost.query, ends[had], lost.to_ms, count, min(lost.gone, count))
 
     @property
+    def told_ms(self) -> int | None:
+        """The end of the window that is told, None if none is."""
+        told = self._told
+        return None if told is None else told.end_ms
+
+    @property
     def is_ended(self) -> bool:
         """Whether there is no window any more, and none will come."""
         return self._told is None and self._cursor.is_ended()

@@ -16,6 +16,7 @@ from typing import Any
 
 from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, GapError, WukongsError
+from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, raise_failure
@@ -56,7 +57,8 @@ class RemoteQuery:
         self._fetching = threading.Lock()
         self.taken = 0
         """Number of the last window of this session that has come."""
-        self._taken_ms: int | None = None
+        self.taken_ms: int | None = None
+        """The end of the last window that has come, or of the error in its place."""
         self._had: deque[int] | None = deque(maxlen=_HAD_MAX) if is_of_group else None
         """The ends of the windows of a group that have come to this reader."""
         self._kept: deque[WindowResult | WukongsError] = deque()
@@ -185,13 +187,15 @@ class RemoteQuery:
             self._had.append(found[1].end_ms)
         return found[1]
 
-    def note(self, item: WindowResult | WukongsError) -> None:
-        """Note that the next window of this session has come."""
+    def note(self, item: WindowResult | WukongsError, end_ms: object) -> None:
+        """Note that the next window of this session has come. end_ms: where it ends, if the node says it."""
         self.taken += 1
         if isinstance(item, WindowResult):
-            self._taken_ms = item.end_ms
+            self.taken_ms = item.end_ms
         elif isinstance(item, GapError):
-            self._taken_ms = item.to_ms
+            self.taken_ms = item.to_ms
+        elif type(end_ms) is int and end_ms < LAST_MS:
+            self.taken_ms = end_ms
 
     def note_end(self) -> None:
         """Note that there is no window any more."""
@@ -280,7 +284,7 @@ class RemoteQuery:
         known, number = self._number
         if known.token != joined.token:
             method, args = ("attach", {"name": self.name}) if self._is_closed else self._again
-            told = {**args, "is_again": not self._is_new, "taken_ms": self._taken_ms, "life": self._life}
+            told = {**args, "is_again": not self._is_new, "taken_ms": self.taken_ms, "life": self._life}
             answer, joined = self.connection.call(method, told)
             described = answer.fields["value"]
             if (at := described.get("at")) is not None:
@@ -314,7 +318,7 @@ def fetch_any(
         if query is None or answer.fields.get("number") != query.taken + 1:
             raise DataError(f"{joined.address}: expected the next window of a query, found {answer.fields!r:.200}")
         item = _item_of(connection, joined, answer)
-        query.note(item)
+        query.note(item, answer.fields.get("end_ms"))
         return query, item
     except (SessionLost, Moved):
         return None

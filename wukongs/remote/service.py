@@ -320,7 +320,7 @@ class Service:
         feed, item = found
         told = {"query": next(number for number, one, _ in known if one is feed), "number": feed.number}
         if isinstance(item, WukongsError):
-            return Packet(FAILED, {**failed(item).fields, **told})
+            return Packet(FAILED, {**failed(item).fields, **told, "end_ms": feed.told_ms})
         return Packet(WINDOW, {**told, "head": item.head()}, item.chunk(0))
 
 

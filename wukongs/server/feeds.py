@@ -5,7 +5,8 @@ who come later or again. A subscriber is only a place in this list, so a slow on
 One who falls behind what is kept is told which windows it has lost, in their place.
 
 A feed begins when its query is registered over HTTP, or first asked for, and ends with the query. It is used from the
-event loop alone.
+event loop alone. Windows of a query that another node of the cluster runs come through a relay (relays.py); such a feed
+goes on when the query moves, and ends when nobody has read it for a while.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,20 +22,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from wukongs.errors import GapError, WukongsError
+from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
+from wukongs.live.declarations import parse_continuous
 from wukongs.live.window_log import Cursor
+from wukongs.live.windows import firing_step
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.row_formats import json_term
 from wukongs.query.output.serialize import serialize
 from wukongs.query.terms.rdf_terms import to_ntriples
+from wukongs.server.relays import Relay, Relays
 from wukongs.server.requests import details_of
 
 log = logging.getLogger("wukongs")
 FETCHED_MAX = 64
 """Windows that are read at a time."""
 THREADS = 4
+IDLE_S = 300.0
+"""After so long without a subscriber the windows of a query are not asked of another node any more."""
 
+_NO_LONGER = "windows are lost: they are no longer kept here; read faster, or reconnect sooner"
+_NOT_HERE = "windows are lost, if there were any: this server has those behind them only; reconnect sooner"
 _DATA = b"\ndata: "
 _SENT = b"id: %d\nevent: %b\ndata: %b\n\n"
 Row = tuple[str | None, ...]
@@ -118,15 +127,27 @@ def _bindings(result: Result, rows: Counter[Row]) -> list[Any]:
 
 
 class Feed:
-    """The windows of one query. wants_changes: of the windows from when it is set, what has changed is told."""
+    """The windows of one query. wants_changes: of the windows from when it is set, what has changed is told; relay:
+    brings them, None: the query runs here; is_from_begin: it has all windows that the query has ever had."""
 
-    def __init__(self, query: RegisteredQuery, cursor: Cursor, threads: ThreadPoolExecutor, bounds: FeedBounds) -> None:
-        self.query = query
+    def __init__(
+        self,
+        query: RegisteredQuery,
+        cursor: Cursor,
+        threads: ThreadPoolExecutor,
+        bounds: FeedBounds,
+        relay: Relay | None = None,
+        *,
+        is_from_begin: bool = False,
+    ) -> None:
+        self.query, self.relay = query, relay
         self.is_ended = False
         """Nothing more comes here: the query has ended, or, with is_cut, the server ends."""
         self.is_cut = False
         self.wants_changes = False
         self.subscriber_count = 0
+        self.left_s = time.monotonic()
+        """When the last subscriber left."""
         self.has_read = asyncio.Event()
         """The windows that waited when it began are here."""
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
@@ -136,6 +157,7 @@ class Feed:
         self._bytes = 0
         self._lost_to: int | None = None
         """The id of the last event that is not kept any more."""
+        self._is_from_begin = is_from_begin
         self._before: Counter[Row] | None = None
         self._arrived, self._changed = asyncio.Event(), asyncio.get_running_loop().create_future()
         self._reading = asyncio.ensure_future(self._read(asyncio.get_running_loop()))
@@ -150,9 +172,12 @@ class Feed:
             while True:
                 self._arrived.clear()
                 events = await loop.run_in_executor(self._threads, self._fetched)
+                if events and not self._first and not self._events and not self._is_from_begin:
+                    self._lost_to = _before(self.query, events[0])
                 for event in events:
                     self._add(event)
-                self.has_read.set()
+                if self.relay is None or self.relay.has_come:
+                    self.has_read.set()
                 if events:
                     self._tell()
                 elif self._cursor.is_ended():
@@ -226,17 +251,19 @@ class Feed:
                 yield event
         finally:
             self.subscriber_count -= 1
+            self.left_s = time.monotonic()
 
     async def _events_after(self, after: int | None, timeout_s: float | None) -> AsyncGenerator[Event | None, None]:
-        place, last = self._first if after is None else 0, after
+        place, last = self._first if after is None else -1, after
         while True:
-            if place < self._first:
-                place, lost = self._first, self._lost(last)
-                if last is None or last < lost.id:
+            if place < self._first and (self._lost_to is not None or self._events or self.is_ended):
+                place = self._first
+                if self._lost_to is not None and (last is None or last < self._lost_to):
+                    lost = self._lost(last)
                     last = lost.id
                     yield lost
                 continue
-            if place < self._first + len(self._events):
+            if 0 <= place < self._first + len(self._events):
                 event = self._at(place)
                 place += 1
                 if last is None or event.id > last:
@@ -256,7 +283,7 @@ class Feed:
         assert self._lost_to is not None, "something is behind what is kept"
         told = {
             "title": "GapError",
-            "detail": "windows are lost: they are no longer kept here; read faster, or reconnect sooner",
+            "detail": _NO_LONGER if self._first else _NOT_HERE,
             "query": self.query.name,
             "after_ms": after,
             "to_ms": self._lost_to,
@@ -269,34 +296,95 @@ class Feed:
         self._reading.cancel()
 
 
-class Feeds:
-    """The feeds of a server."""
+class _Wanted:
+    """Tells whether a feed is read, or was a while ago."""
 
-    def __init__(self, bounds: FeedBounds) -> None:
-        self._bounds = bounds
+    feed: Feed | None = None
+
+    def __call__(self) -> bool:
+        return self.feed is None or self.feed.subscriber_count > 0 or time.monotonic() < self.feed.left_s + IDLE_S
+
+
+def _before(query: RegisteredQuery, first: Event) -> int | None:
+    """Return the end of the firing before the first window that a feed has: what a subscriber lacks up to there was
+    here before the feed. None: that cannot be told, since a query may report nothing for a firing."""
+    try:
+        parsed = parse_continuous(query.source)
+    except WukongsError:
+        return None
+    registration, step_ms = parsed.registration, firing_step(parsed)
+    if registration is None or registration.report or step_ms is None:
+        return None
+    begin_ms = json.loads(first.text).get("from_ms", first.id) if first.kind == "gap" else first.id
+    return int(begin_ms) - step_ms
+
+
+class Feeds:
+    """The feeds of a server. relays: bring the windows of other nodes' queries; None: there are no other nodes."""
+
+    def __init__(self, bounds: FeedBounds, relays: Relays | None = None) -> None:
+        self._bounds, self._relays = bounds, relays
         self._feeds: dict[str, Feed] = {}
         self._threads = ThreadPoolExecutor(THREADS, "wukongs-feed")
+        self._beginners = ThreadPoolExecutor(THREADS, "wukongs-relays")
+        self._beginning: dict[str, asyncio.Future[Feed]] = {}
 
-    def of(self, query: RegisteredQuery, *, is_owner: bool = False) -> Feed:
-        """Return the feed of a query. is_owner: it reads what waits for Query.results, if it is new."""
+    def of(self, query: RegisteredQuery, *, is_owner: bool = False, is_new: bool = False) -> Feed:
+        """Return the feed of a query that runs here. is_owner: it reads what waits for Query.results, if it is new;
+        is_new: the query has just been registered."""
         known = self._feeds.get(query.name)
+        if known is not None and known.relay is not None and not known.is_ended:
+            return known  # it has more windows than are held here: the query has moved
         if known is None or known.query.log is not query.log:
             if known is not None:
                 known.end()
             cursor = query.cursor() if is_owner else query.log.cursor()
-            known = self._feeds[query.name] = Feed(query, cursor, self._threads, self._bounds)
+            known = Feed(query, cursor, self._threads, self._bounds, is_from_begin=is_new)
+            self._feeds[query.name] = known
+            if self._relays is not None:
+                self._threads.submit(self._relays.keep, query.name)
             self._forget_ended()
         return known
 
+    async def relayed(self, query: RegisteredQuery) -> Feed:
+        """Return the feed of a query that another node runs. Raises NodeUnavailable, StreamError (it is closed)."""
+        assert self._relays is not None, "there are other nodes"
+        known = self._feeds.get(query.name)
+        if known is not None and known.relay is not None and not known.is_ended:
+            return known
+        beginning = self._beginning.get(query.name)
+        if beginning is None:
+            beginning = self._beginning[query.name] = asyncio.ensure_future(self._begin(query, self._relays))
+            beginning.add_done_callback(lambda _: self._beginning.pop(query.name))
+        return await asyncio.shield(beginning)
+
+    async def _begin(self, query: RegisteredQuery, relays: Relays) -> Feed:
+        wanted = _Wanted()
+        relay = await asyncio.get_running_loop().run_in_executor(self._beginners, relays.begin, query.name, wanted)
+        if relay is None:
+            raise StreamError(f"query {query.name} is closed by now, and has no windows any more")
+        if (known := self._feeds.get(query.name)) is not None:
+            known.end()
+        feed = self._feeds[query.name] = Feed(query, relay.log.cursor(), self._threads, self._bounds, relay)
+        wanted.feed = feed
+        self._forget_ended()
+        return feed
+
+    @property
+    def has_others(self) -> bool:
+        return self._relays is not None
+
     def _forget_ended(self) -> None:
-        """Let go of the feeds of queries that are closed."""
-        for name in [name for name, feed in self._feeds.items() if feed.is_ended and feed.query.is_closed]:
-            del self._feeds[name]
+        """Let go of the feeds of queries that are closed, or that nobody reads here any more."""
+        for name, feed in list(self._feeds.items()):
+            if feed.is_ended and (feed.query.is_closed or feed.relay is not None):
+                del self._feeds[name]
 
     def close(self) -> None:
         for feed in self._feeds.values():
             feed.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._threads, self._beginners):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     @property
     def subscriber_count(self) -> int:

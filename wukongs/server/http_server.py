@@ -23,6 +23,7 @@ from wukongs.server.connections import bounded, most_connections
 from wukongs.server.face import Bounds, Face
 from wukongs.server.feeds import Feeds
 from wukongs.server.metrics import Metrics
+from wukongs.server.relays import Node, Relays
 from wukongs.server.requests import HeldBytes, Workers
 from wukongs.wire.trust import Trust
 
@@ -49,16 +50,19 @@ class HttpSettings:
 
 class HttpServer:
     """Serves from its construction until `close`. address: where; owns_queries: nobody else reads the windows of the
-    queries that are registered already, so they are not to wait for anybody.
+    queries that are registered already, so they are not to wait for anybody; node: the one that the engine is of.
 
     Raises SettingsError (an address that is taken or not ours, not loopback without tokens, files of TLS or tokens)."""
 
-    def __init__(self, engine: Engine, settings: HttpSettings, *, owns_queries: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, settings: HttpSettings, *, owns_queries: bool = False, node: Node | None = None
+    ) -> None:
         self._tokens = None if settings.tokens_file is None else _Tokens(settings.tokens_file)
         doors = _doors_of(settings, self._tokens)
         bounds = settings.bounds
         self._workers = Workers(bounds.threads, bounds.per_client_max, bounds.waiting_max)
-        self._feeds = Feeds(bounds.feed)
+        self._relays = None if node is None else Relays(node)
+        self._feeds = Feeds(bounds.feed, self._relays)
         certificates = _certificates(settings)
         bound = _bound(settings.host, settings.port)
         self.port: int = bound.getsockname()[1]
@@ -141,6 +145,8 @@ class HttpServer:
         self._ended.wait(CLOSES_S + 1)
         self._server.force_exit = True
         self._thread.join(CLOSES_S)
+        if self._relays is not None:
+            self._relays.close()
         self._workers.close()
         with suppress(OSError):
             self._bound.close()

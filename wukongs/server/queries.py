@@ -67,7 +67,7 @@ async def queries(request: Request) -> Response:
     text, options = await _text_of(request, face, (*_OPTIONS,))
     query = await face.workers.do(request, partial(face.engine.register, text, **options))
     if not hasattr(query, "node"):
-        face.feeds.of(query, is_owner=True)
+        face.feeds.of(query, is_owner=True, is_new=True)
     told = await face.workers.do(request, partial(_described, query))
     place = f"{request.base_url}queries/{quote(query.name, '')}"
     return JSONResponse(told, 201, headers={"Location": place})
@@ -130,12 +130,16 @@ async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
     return query
 
 
-def _here(query: RegisteredQuery) -> RegisteredQuery:
-    """Return a query if it runs here. Raises Refused (another node of the cluster runs it, and has its windows)."""
+async def _feed_of(request: HTTPConnection, face: Face) -> Feed:
+    """Return the feed of the query that the path names. Raises Refused (there is none; another node of the cluster runs
+    it, and there is no way to that), NodeUnavailable."""
+    query = await _named(request, face)
     node = getattr(query, "node", None)
-    if node is not None:
+    if node is None:
+        return face.feeds.of(query)
+    if not face.feeds.has_others:
         raise Refused(421, f"query {query.name} runs at node {node}, which has its windows: ask that node for them")
-    return query
+    return await face.feeds.relayed(query)
 
 
 async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tuple[str, dict[str, Any]]:
@@ -184,7 +188,7 @@ async def windows(request: Request) -> Response:
     media = choose(accept, (EVENTS, POLL, ARROW) if wants_events else (POLL, ARROW))
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {EVENTS.types[0]}, {POLL.types[0]} or {ARROW.types[0]}")
-    feed = face.feeds.of(_here(await _named(request, face)))
+    feed = await _feed_of(request, face)
     wish = await _wish(request, feed)
     if media is EVENTS:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -292,7 +296,7 @@ async def live(socket: WebSocket) -> None:
     message, and what is no window in a text."""
     face = face_of(socket)
     try:
-        feed = face.feeds.of(_here(await _named(socket, face)))
+        feed = await _feed_of(socket, face)
         wish = await _wish(socket, feed)
     except (Refused, WukongsError) as error:
         await socket.accept()

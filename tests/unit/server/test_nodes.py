@@ -1,8 +1,9 @@
-"""HTTP at the nodes of a cluster: each answers for all of it, and a query's windows are at the node that runs it."""
+"""HTTP at the nodes of a cluster: each answers for all of it, and has the windows of any query."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.parse import quote
@@ -11,17 +12,54 @@ import pytest
 
 from tests.clusters import PATIENT, cluster
 from tests.unit.server.asking import QUERY, Client, served
+from tests.unit.server.test_queries import ARROW, EVENTS, Events, socket
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.node import Inside
+from wukongs.remote.service import Service
+from wukongs.server.http_server import HttpServer, HttpSettings
+from wukongs.settings import Settings
 
 pytestmark = pytest.mark.slow
 
 S = "http://ex/s"
-TEXT = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{S}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+
+
+def text_of(name: str, form: str = "SELECT ?s", stream: str = S) -> str:
+    return f"REGISTER QUERY {name} AS {form} FROM STREAM <{stream}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+
+
+def over_http(node: ClusterNode, stack: ExitStack) -> Client:
+    service = Service(node.engine, Settings(), node.backend)
+    stack.callback(service.close)
+    server = HttpServer(node.engine, HttpSettings(port=0), node=Inside(node, service))
+    stack.callback(server.close)
+    return Client(server.address)
 
 
 @pytest.fixture(scope="module")
-def clients() -> Iterator[list[Client]]:
-    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
-        yield [stack.enter_context(served(node.engine)) for node in nodes]
+def nodes() -> Iterator[list[ClusterNode]]:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        for node in nodes:
+            node.backend.ingest_addresses = ("tcp://first:1", "tcp://second:1")
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def clients(nodes: list[ClusterNode]) -> Iterator[list[Client]]:
+    with ExitStack() as stack:
+        yield [over_http(node, stack) for node in nodes]
+
+
+def declare(client: Client, stream: str = S) -> None:
+    told = json.dumps({"iri": stream, "timing": True, "batch_ms": 100})
+    assert client.ask("POST", "/streams", body=told, content_type="application/json").status in (200, 201)
+
+
+def fill(client: Client, end: int, stream: str = S) -> None:
+    """Let the window with this end, in seconds, have 20 rows."""
+    lines = "".join(f"<http://ex/{n}> <http://ex/p> <http://ex/o> . {end * 1000 - 500}\n" for n in range(20))
+    path = f"/streams/{quote(stream, '')}?advance_ms={end * 1000}"
+    assert client.ask("POST", path, body=lines, content_type="text/plain").json == {"pushed": 20}
 
 
 def test_each_node_answers_for_all(clients: list[Client]) -> None:
@@ -40,20 +78,118 @@ def test_each_node_answers_for_all(clients: list[Client]) -> None:
     assert first.get("SELECT ?s { GRAPH ?g { ?s ?p ?o } }").values == ["0", "1", "2", "3", "4"]
 
 
-def test_windows_are_read_where_the_query_runs(clients: list[Client]) -> None:
+def test_each_node_has_the_windows_of_any_query_in_all_ways(clients: list[Client]) -> None:
     first, second = clients
-    told = json.dumps({"iri": S, "timing": True, "batch_ms": 100})
-    assert first.ask("POST", "/streams", body=told, content_type="application/json").status == 201
-    assert first.ask("POST", "/queries", body=TEXT, content_type=QUERY).status == 201
+    declare(first)
+    assert first.ask("POST", "/queries", body=text_of("q"), content_type=QUERY).status == 201
     (one,) = second.ask("GET", "/queries").json
     assert (one["name"], one["node"]) == ("q", 0)
-    lines = "".join(f"<http://ex/{n}> <http://ex/p> <http://ex/o> . 500\n" for n in range(20))
-    path = f"/streams/{quote(S, '')}?advance_ms=1000"
-    assert second.ask("POST", path, body=lines, content_type="text/plain").json == {"pushed": 20}
-    (event,) = first.ask("GET", "/queries/q/windows").json["events"]
-    assert (event["id"], len(event["data"]["results"]["bindings"])) == (1000, 20)
-    elsewhere = second.ask("GET", "/queries/q/windows")
-    assert (elsewhere.status, "query q runs at node 0" in elsewhere.text) == (421, True)
+    fill(second, 1)
+    at_home = first.ask("GET", "/queries/q/windows").json["events"]
+    elsewhere = second.ask("GET", "/queries/q/windows").json["events"]
+    assert [event["id"] for event in at_home] == [1000]
+
+    def rows(event: dict[str, object]) -> object:
+        data = event["data"]
+        assert isinstance(data, dict)
+        facts = {name: value for name, value in data.items() if name != "results"}
+        return facts, sorted(row["s"]["value"] for row in data["results"]["bindings"])
+
+    assert [*map(rows, elsewhere)] == [*map(rows, at_home)]
+    fill(first, 2)
+    events = Events(second, "/queries/q/windows", **{"Last-Event-ID": "1000"})
+    assert [(kind, id) for kind, id, _ in events.take(1)] == [("window", 2000)]
+    with socket(second, "/queries/q/windows?after=now") as live:
+        fill(second, 3)
+        assert json.loads(live.recv(10))["id"] == 3000
+    arrow = second.ask("GET", "/queries/q/windows", {"after": "2000"}, accept=ARROW)
+    assert (arrow.status, arrow.headers["Wukongs-Window"]) == (200, "3000")
+    changes = second.ask("GET", "/queries/q/windows?changes&after=2000&timeout=0.1").json
+    assert [event["id"] for event in changes["events"]] == [3000]
     assert "q waits" in second.ask("GET", "/queries/q/why").text
+    assert "Project" in second.ask("GET", "/queries/q/explain").text
+    for path, paused in (("pause", True), ("resume", False)):
+        assert second.ask("POST", f"/queries/q/{path}").status == 204
+        assert first.ask("GET", "/queries/q").json["is_paused"] is paused
+    replaced = second.ask("PUT", "/queries/q", body=text_of("q", "SELECT ?o"), content_type=QUERY)
+    assert replaced.status == 200
     assert second.ask("DELETE", "/queries/q").status == 204
     assert first.ask("GET", "/queries/q").status == 404
+    assert [kind for kind, _, _ in events][-1:] == ["end"]
+
+
+def test_a_late_subscriber_of_another_node_has_the_windows_that_are_held(
+    clients: list[Client], nodes: list[ClusterNode]
+) -> None:
+    """One whose node is gone comes to another one: so those of the last seconds are held for whoever comes."""
+    first, second = clients
+    stream = "http://ex/late"
+    declare(first, stream)
+    assert first.ask("POST", "/queries", body=text_of("late", stream=stream), content_type=QUERY).status == 201
+    for end in (1, 2, 3):
+        fill(first, end, stream)
+    assert [event["id"] for event in first.ask("GET", "/queries/late/windows?after=2000").json["events"]] == [3000]
+    events = Events(second, "/queries/late/windows", **{"Last-Event-ID": "1000"})
+    assert [(kind, id) for kind, id, _ in events.take(2)] == [("window", 2000), ("window", 3000)]
+    assert first.ask("DELETE", "/queries/late").status == 204
+
+
+def test_one_who_has_lost_windows_at_another_node_is_told(clients: list[Client], nodes: list[ClusterNode]) -> None:
+    """A reader of the own wire has confirmed them, and they were not kept, since nobody had asked over HTTP."""
+    first, second = clients
+    stream = "http://ex/lost"
+    declare(first, stream)
+    query = nodes[0].engine.register(text_of("lost", stream=stream))
+    for end in (1, 2, 3):
+        fill(first, end, stream)
+    results = query.results(10)
+    assert [next(results).end_ms, next(results).end_ms] == [1000, 2000]
+    results.close()
+    events = Events(second, "/queries/lost/windows", **{"Last-Event-ID": "500"})
+    (gap, window) = events.take(2)
+    assert (gap[:2], window[:2]) == (("gap", 2000), ("window", 3000))
+    assert "this server has those behind them only" in gap[2]["detail"]
+    query.close()
+
+
+def test_many_queries_of_another_node_at_once(clients: list[Client]) -> None:
+    first, second = clients
+    stream = "http://ex/many"
+    declare(first, stream)
+    names = [f"many{n}" for n in range(20)]
+    for name in names:
+        assert first.ask("POST", "/queries", body=text_of(name, stream=stream), content_type=QUERY).status == 201
+    found: dict[str, list[int]] = {}
+
+    def read(name: str) -> None:
+        events = Events(second, f"/queries/{name}/windows")
+        found[name] = [id or 0 for _, id, _ in events.take(5)]
+        events.response.close()
+
+    threads = [threading.Thread(target=read, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for end in range(1, 6):
+        fill(first, end, stream)
+    for thread in threads:
+        thread.join(30)
+    assert found == {name: [1000, 2000, 3000, 4000, 5000] for name in names}
+    for name in names:
+        assert second.ask("DELETE", f"/queries/{name}").status == 204
+
+
+def test_a_query_that_is_not_there(clients: list[Client]) -> None:
+    for client in clients:
+        assert client.ask("GET", "/queries/none/windows", accept=EVENTS).status == 404
+
+
+def test_an_engine_without_a_way_to_the_others_says_where_the_windows_are(
+    nodes: list[ClusterNode], clients: list[Client]
+) -> None:
+    stream = "http://ex/alone"
+    declare(clients[0], stream)
+    assert clients[0].ask("POST", "/queries", body=text_of("alone", stream=stream), content_type=QUERY).status == 201
+    with served(nodes[1].engine) as alone:
+        answer = alone.ask("GET", "/queries/alone/windows")
+        assert (answer.status, "query alone runs at node 0" in answer.text) == (421, True)
+    assert clients[0].ask("DELETE", "/queries/alone").status == 204
