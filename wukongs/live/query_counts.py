@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +15,29 @@ from wukongs.query.output.results import WindowResult
 TIMES_REMEMBERED = 1000
 """Percentiles are over so many times, or up to twice as many."""
 
+BUCKETS_US = (50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7)
+"""The upper bounds of the buckets of a histogram; there is one more, without a bound."""
+
 
 def _times() -> array[float]:
     return array("f")
+
+
+class Histogram:
+    """How many times fell into each bucket, and their sum, in microseconds."""
+
+    __slots__ = ("counts", "sum_us")
+
+    def __init__(self) -> None:
+        self.counts: list[int] = [0] * (len(BUCKETS_US) + 1)
+        self.sum_us = 0.0
+
+    def add(self, time_us: float, count: int) -> None:
+        self.counts[bisect_left(BUCKETS_US, time_us)] += count
+        self.sum_us += time_us * count
+
+    def stats(self) -> dict[str, Sequence[int] | float]:
+        return {"counts": list(self.counts), "sum_us": self.sum_us}
 
 
 @dataclass(slots=True)
@@ -22,7 +45,8 @@ class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
     of on_result that did; over_budget: firings left out because their slices were gone; explored_together: firings that
     were explored with those of other queries of the template; last_ms: the end of the last window reported; partial:
-    windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings."""
+    windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings; executions,
+    latencies: of all of them, the latencies of windows alike each."""
 
     windows: int = 0
     rows: int = 0
@@ -36,11 +60,15 @@ class QueryCounts:
     explored_together: int = 0
     execution_us: array[float] = field(default_factory=_times)
     latency_us: array[float] = field(default_factory=_times)
+    executions: Histogram = field(default_factory=Histogram)
+    latencies: Histogram = field(default_factory=Histogram)
 
     def report(self, window: WindowResult, execution_us: float, last_ms: int, count: int) -> None:
         """Count windows alike that are reported: how many, and the end of the last."""
         self.execution_us.append(execution_us)
         self.latency_us.append(window.latency_us)
+        self.executions.add(execution_us, 1)
+        self.latencies.add(window.latency_us, count)
         if len(self.latency_us) > 2 * TIMES_REMEMBERED:
             del self.execution_us[:TIMES_REMEMBERED], self.latency_us[:TIMES_REMEMBERED]
         self.windows += count
@@ -57,8 +85,8 @@ class QueryCounts:
         self.errors += errors
         self.explored_together = windows
 
-    def stats(self) -> dict[str, int | float]:
-        """Return the counts, and medians and 99th percentiles of the times."""
+    def stats(self) -> dict[str, Any]:
+        """Return the counts, and medians, 99th percentiles and histograms of the times."""
         return {
             "windows": self.windows,
             "rows": self.rows,
@@ -71,6 +99,8 @@ class QueryCounts:
             "execution_us_p99": _percentile(self.execution_us, 99),
             "latency_us_p50": _percentile(self.latency_us, 50),
             "latency_us_p99": _percentile(self.latency_us, 99),
+            "execution_us_histogram": self.executions.stats(),
+            "latency_us_histogram": self.latencies.stats(),
         }
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wukongs.engine import Engine
+from wukongs.live.query_counts import BUCKETS_US
 from wukongs.server.feeds import Feeds
 
 QUERIES_MAX, STREAMS_MAX = 1000, 1000
@@ -56,7 +57,11 @@ _QUERY_GAUGES = {
 }
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 _WINDOWS = "/queries/windows"
-_QUANTILES = {"execution_us": "execution", "latency_us": "latency"}
+_HISTOGRAMS = {
+    "execution_us_histogram": ("execution", "how long its firings ran"),
+    "latency_us_histogram": ("latency", "from the end of a window, as its streams tell it, to the answer"),
+}
+_BOUNDS = (*(f"{bound / 1e6:g}" for bound in BUCKETS_US), "+Inf")
 
 
 class Metrics:
@@ -90,13 +95,13 @@ class Metrics:
                 yield GaugeMetricFamily(f"wukongs_durability_{key}", f"of the data folder: {key}", value)
         yield from _families("stream", facts["streams"], STREAMS_MAX, _STREAM_GAUGES, _STREAM_COUNTERS)
         yield from _families("query", facts["queries"], QUERIES_MAX, _QUERY_GAUGES, _QUERY_COUNTERS)
-        for key, name in _QUANTILES.items():
-            family = GaugeMetricFamily(
-                f"wukongs_query_{name}_seconds", f"{name} of its last firings", labels=["query", "quantile"]
-            )
+        for key, (name, told) in _HISTOGRAMS.items():
+            family = HistogramMetricFamily(f"wukongs_query_{name}_seconds", told, labels=["query"])
             for query, counts in islice(facts["queries"].items(), QUERIES_MAX):
-                for quantile, percent in (("0.5", 50), ("0.99", 99)):
-                    family.add_metric([query, quantile], counts.get(f"{key}_p{percent}", 0) / 1e6)
+                found = counts.get(key)  # none of a node that does not answer
+                if found:
+                    buckets = list(zip(_BOUNDS, accumulate(found["counts"]), strict=True))
+                    family.add_metric([query], buckets, found["sum_us"] / 1e6)
             yield family
         yield from _members(facts)
         yield GaugeMetricFamily("wukongs_feed_windows", "windows kept for subscribers", self._feeds.kept_count)
