@@ -49,7 +49,6 @@ def test_a_file_that_a_browser_has_is_not_sent_again(client: Client) -> None:
 @pytest.mark.parametrize(
     "path",
     ["../pages.py", "..%2fpages.py", "%2e%2e/pages.py", "vendor/lock.txt", "vendor", "", "nothing.js", "main.js/"],
-    ["../pages.py", "..%2fpages.py", "%2e%2e/pages.py", "vendor/lock.txt", "vendor", "", "nothing.js", "main.js/"],
 )
 def test_nothing_but_the_files_of_the_console_is_sent(client: Client, path: str) -> None:
     assert client.ask("GET", f"/console/{path}").status == 404
