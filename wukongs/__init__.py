@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wukongs.csparql.algebra import Query
     from wukongs.csparql.updates import Update
     from wukongs.engine import Engine, restore
+    from wukongs.query.output.live_view import live_view
     from wukongs.query.output.results import Result, WindowResult
     from wukongs.remote.client import RemoteEngine, connect
     from wukongs.settings import Settings
@@ -63,6 +64,7 @@ __all__ = [
     "WukongsError",
     "__version__",
     "connect",
+    "live_view",
     "parse_query",
     "parse_update",
     "restore",
@@ -75,6 +77,7 @@ _HOME = {
     "Result": "wukongs.query.output.results",
     "Settings": "wukongs.settings",
     "WindowResult": "wukongs.query.output.results",
+    "live_view": "wukongs.query.output.live_view",
     "restore": "wukongs.engine",
 }
 

@@ -37,6 +37,7 @@ from wukongs.live.unknown_names import unknown_names
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
+from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_term, plain_iri
 from wukongs.settings import Settings, settings_of
@@ -95,6 +96,14 @@ class Engine:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        core = self._core
+        what = "closed" if core.is_closed else f"{len(core.declared)} streams, {len(self._backend.queries())} queries"
+        return f"<Engine {what}>"
+
+    def _repr_html_(self) -> str:
+        return engine_html("Engine", self.stats)
 
     @property
     def settings(self) -> Settings:

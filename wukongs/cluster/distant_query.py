@@ -11,6 +11,7 @@ from wukongs.live.backend import RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import QueryLog
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
+from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.wire.packets import Packet, Peers
 
@@ -52,6 +53,9 @@ class DistantQuery:
 
     def __repr__(self) -> str:
         return f"<DistantQuery {self.name} at node {self.node}>"
+
+    def _repr_html_(self) -> str:
+        return query_html("ContinuousQuery", self.name, self.stats, self.source.text)
 
     @property
     def text(self) -> str:

@@ -45,6 +45,7 @@ from wukongs.query.execution.answer import Answer, answer, modified
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
+from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
@@ -249,6 +250,9 @@ class ContinuousQuery:
 
     def __repr__(self) -> str:
         return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
+
+    def _repr_html_(self) -> str:
+        return query_html("ContinuousQuery", self.name, self.stats, self.source.text)
 
     # --- results ------------------------------------------------------------------------------------------------------
 

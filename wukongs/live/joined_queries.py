@@ -54,6 +54,7 @@ from wukongs.live.window_log import (
 from wukongs.live.windows import firing_step, first_firing, first_multiple
 from wukongs.query.execution.argument_rows import ArgumentRows, BoundQuery
 from wukongs.query.limits import limits_of
+from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.store.dtypes import BoolArray, Int64Array
 
@@ -532,6 +533,9 @@ class JoinedQuery:
 
     def __repr__(self) -> str:
         return f"<JoinedQuery {self.name}>" if self._alone is None else repr(self._alone)
+
+    def _repr_html_(self) -> str:
+        return query_html("ContinuousQuery", self.name, self.stats, self.source.text)
 
     # --- results ------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState
 from wukongs.outcomes import Asked, asked
 from wukongs.query.limits import waiting
+from wukongs.query.output.html import facts_table
 from wukongs.query.terms.names import plain_iri
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import BoolArray, Int64Array
@@ -202,6 +203,12 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<Stream {self.iri}: {self._state.tuple_count} tuples, closed up to {self._state.closed_ms} ms>"
+
+    def _repr_html_(self) -> str:
+        return facts_table(
+            f"Stream {self.iri}",
+            lambda: {"tuples": self._state.tuple_count, "closed up to": f"{self._state.closed_ms} ms", **self.options},
+        )
 
     @property
     def options(self) -> dict[str, Any]:

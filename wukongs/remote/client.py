@@ -30,6 +30,7 @@ from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Pushable, Time, check_call, named
 from wukongs.live.table_change import TableChange
 from wukongs.query.limits import check_seconds
+from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_term, plain_iri
 from wukongs.query.terms.rdf_terms import from_python
@@ -128,6 +129,9 @@ class RemoteEngine:
 
     def __repr__(self) -> str:
         return f"<RemoteEngine {', '.join(self._connection.addresses)}>"
+
+    def _repr_html_(self) -> str:
+        return engine_html(f"RemoteEngine {', '.join(self._connection.addresses)}", self.stats)
 
     # --- stored graph -------------------------------------------------------------------------------------------------
 

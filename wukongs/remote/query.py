@@ -18,6 +18,7 @@ from wukongs.csparql.algebra import Output
 from wukongs.errors import DataError, GapError, WukongsError
 from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
+from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
@@ -71,6 +72,9 @@ class RemoteQuery:
 
     def __repr__(self) -> str:
         return f"<RemoteQuery {self.name}>"
+
+    def _repr_html_(self) -> str:
+        return query_html("RemoteQuery", self.name, self.stats)
 
     # --- results ------------------------------------------------------------------------------------------------------
 

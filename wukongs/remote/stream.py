@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wukongs.live.stream import TABLE_COLUMNS, Pushable, Time, columns_of, is_table, table_of_tuples, time_ms_of
+from wukongs.query.output.html import facts_table
 from wukongs.remote.connection import Connection, Joined, answer_limit
 from wukongs.store.dtypes import UInt8Array
 
@@ -32,6 +33,9 @@ class RemoteStream:
 
     def __repr__(self) -> str:
         return f"<RemoteStream {self.iri}>"
+
+    def _repr_html_(self) -> str:
+        return facts_table(f"RemoteStream {self.iri}", lambda: {"batch_ms": self.batch_ms})
 
     def push(self, tuples: Iterable[tuple[Any, Any, Any, Time]], *, timeout_s: float | None = None) -> int:
         """Do the same as Stream.push; the tuples count once, however often they have to be sent. Also raises

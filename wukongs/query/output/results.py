@@ -254,7 +254,12 @@ class Result:
         A column of integers without gaps gets dtype int64, and so on; a column with gaps or of several kinds stays
         `object`, so that no integer turns into a float.
         """
-        import pandas
+        try:
+            import pandas
+        except ImportError:
+            raise SettingsError(
+                'to_pandas needs pandas, which is not installed: pip install "wukongs[pandas]", or take arrow()'
+            ) from None
 
         from wukongs.query.terms.python_values import to_python
 
@@ -315,6 +320,16 @@ class Result:
             write(self, format, destination, prefixes)
             return None
         return arrow_stream(self) if format == "arrow" else serialize(self, format, prefixes)
+
+    def head(self, count: int) -> list[list[str | None]]:
+        """Return the columns of the first rows (or triples) as canonical texts, None where unbound."""
+        return _decoded(self.ids(0, min(count, self._rows)), self.reader.texts)
+
+    def _repr_html_(self) -> str:
+        from wukongs.query.output.html import ROWS_MAX, rows_table
+
+        names, count = ((), 0) if self.kind == "ask" else (self._names, len(self))
+        return rows_table(names, self.head(ROWS_MAX), count, self._summary())
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._summary()}, snapshot {self.snapshot}>"
