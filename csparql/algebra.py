@@ -143,6 +143,19 @@ class GraphNames:
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """SERVICE: the solutions of a group at another endpoint. text: the group as it is written, in braces; prologue: the
+    prefixes around it; names: of its variables in the text; variables: what they stand for here, one each."""
+
+    endpoint: Term
+    text: str
+    prologue: str
+    names: tuple[str, ...]
+    variables: tuple[TermOrVariable, ...]
+    is_silent: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     left: Node
     right: Node
@@ -257,6 +270,7 @@ Node = (
     | TripleParts
     | Values
     | GraphNames
+    | Service
     | Join
     | LeftJoin
     | Minus

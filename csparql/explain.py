@@ -29,6 +29,7 @@ from wukongs.csparql.algebra import (
     PerGraph,
     Project,
     Query,
+    Service,
     Slice,
     StreamWindow,
     TermOrVariable,
@@ -309,7 +310,7 @@ def _milliseconds(seconds: float) -> str:
 def _children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Join | LeftJoin | Minus | Union):
         return node.left, node.right
-    if isinstance(node, Bgp | PathPattern | TripleParts | Values | GraphNames):
+    if isinstance(node, Bgp | PathPattern | TripleParts | Values | GraphNames | Service):
         return ()
     return (node.pattern,)
 
@@ -326,6 +327,9 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
             return " ".join(("Values", *map(str, node.variables))) + f": {len(node.rows)} rows"
         case GraphNames():
             return f"GraphNames {node.graph}"
+        case Service():
+            asked = " ".join(("Service", node.endpoint.text, *map(str, node.variables)))
+            return asked + (" (silent)" if node.is_silent else "")
         case PerGraph():
             return f"PerGraph {node.graph}"
         case LeftJoin():

@@ -36,7 +36,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     the name of the text in error messages, such as its file.
 
     Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature); DataError (base).
-    SERVICE is parsed, and refused by `wukongs.csparql.rules.rewrite`.
+    SERVICE where it cannot be answered is parsed, and refused by `wukongs.csparql.rules.rewrite`.
     """
     check_text(text)
     parser = PatternParser(*tokenize_decoded(text, source), base, source)
@@ -50,7 +50,9 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     parser.check_depth(query.pattern)
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
     aliases = ((alias.token.text, alias.text, *parser.place_of(token)) for alias, token in parser.having_aliases)
-    return replace(query, graph_places=tuple(places), having_aliases=tuple(aliases), refused=parser.refused)
+    is_live = query.registration is not None or bool(query.dataset.windows)
+    refused = parser.refused or (parser.refused_live if is_live else None)
+    return replace(query, graph_places=tuple(places), having_aliases=tuple(aliases), refused=refused)
 
 
 def _with_stored_default(query: Query) -> Query:

@@ -58,6 +58,7 @@ from wukongs.csparql.algebra import (
     PathPattern,
     PerGraph,
     Project,
+    Service,
     Slice,
     StreamWindow,
     TermOrVariable,
@@ -258,6 +259,11 @@ class PatternParser:
         """The IRIs of GRAPH blocks, with the first token of each."""
         self.refused: UnsupportedFeatureError | None = None
         """The first feature of the grammar that cannot be answered. The error comes when somebody asks for answers."""
+        self.refused_live: UnsupportedFeatureError | None = None
+        """The same, for queries that are asked again and again, and for updates."""
+        self._service_depth = 0
+        self._endpoints: dict[Variable, None] = {}
+        """The variables that stand for endpoints."""
         self._graph_count = 0
         self._hides_graph = False
         """Whether the GRAPH block that we are in has a part to which its variable must not be known."""
@@ -1348,17 +1354,36 @@ class PatternParser:
 
     def _service(self) -> Node:
         token = self.advance()
-        if self.refused is None:
-            self.refused = self.unsupported("SERVICE", token, "load what the other endpoint has, and match it here")
-        self.accept("SILENT")
+        if self.refused_live is None:
+            advice = "load what the other endpoint has, and match it here: only one-shot queries wait for it"
+            self.refused_live = self.unsupported("SERVICE in a continuous query or an update", token, advice)
+        is_silent, endpoint = self.accept("SILENT"), None
         if self.token.kind == "var":
-            self.in_scope[self.named(self.advance())] = None
+            if self.refused is None and not self._service_depth:
+                advice = "name the endpoint by its IRI: the operator allows endpoints one by one"
+                self.refused = self.unsupported("SERVICE with a variable", self.token, advice)
+            variable = self.named(self.advance())
+            self.in_scope[variable] = self._endpoints[variable] = None
         else:
-            self.iri("an IRI or a variable after SERVICE")
+            endpoint = self.iri("an IRI or a variable after SERVICE")
         outer_graph, self.graph = self.graph, DEFAULT
+        self._service_depth += 1
+        start = self.token.start
         node = self.group()
+        end = self.tokens[self.index - 1].end
+        self._service_depth -= 1
         self.graph = outer_graph
-        return node
+        if endpoint is None or self._service_depth:
+            return node  # what is inside goes to the endpoint around it, as it is written
+        bound = possible_variables(node) | (self._endpoints.keys() & self.in_scope.keys())
+        variables = tuple(one for one in sorted(bound, key=str) if not one.is_blank)
+        names = tuple(one.name.partition(".")[0] for one in variables)
+        return Service(endpoint, self.text[start:end], self._prologue_text(), names, variables, is_silent)
+
+    def _prologue_text(self) -> str:
+        """Return BASE and the prefixes that hold here, as text."""
+        base = "" if self.base is None else f"BASE <{self.base}>\n"
+        return base + "".join(f"PREFIX {name}: <{value}>\n" for name, value in self.prefixes.items())
 
     def _variable_graph(self, name: Variable) -> Node:
         self.advance()

@@ -53,7 +53,8 @@ _ChainPart = TriplePattern | PathPattern
 def rewrite(query: Query) -> Query:
     """Apply all rules to a query's pattern.
 
-    Raises UnsupportedFeatureError: the query uses a feature of the grammar that cannot be answered (SERVICE)."""
+    Raises UnsupportedFeatureError: the query uses a feature of the grammar that cannot be answered there (SERVICE in a
+    continuous query)."""
     if query.refused is not None:
         raise query.refused.with_traceback(None)
     pattern = shorten_chains(query)

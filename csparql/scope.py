@@ -25,6 +25,7 @@ from wukongs.csparql.algebra import (
     PathPattern,
     PerGraph,
     Project,
+    Service,
     Slice,
     Timestamp,
     TripleParts,
@@ -55,6 +56,8 @@ def certain_variables(node: Node) -> frozenset[Variable]:
             return certain_variables(node.pattern) | {node.graph}
         case Union():
             return certain_variables(node.left) & certain_variables(node.right)
+        case Service():
+            return NO_VARIABLES
         case Group():
             return certain_variables(node.pattern).intersection(node.keys)
         case Project():
@@ -88,6 +91,8 @@ def _possible_variables(node: Node) -> frozenset[Variable]:
             return frozenset(node.variables())
         case Values():
             return frozenset(node.variables)
+        case Service():
+            return frozenset(part for part in node.variables if isinstance(part, Variable))
         case GraphNames():
             return frozenset((node.graph,)) if isinstance(node.graph, Variable) else NO_VARIABLES
         case Minus():
@@ -114,7 +119,7 @@ def mentioned_variables(node: Node) -> frozenset[Variable]:
         case LeftJoin():
             sides = mentioned_variables(node.left) | mentioned_variables(node.right)
             return sides.union(*map(expression_variables, node_expressions(node)))
-        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():
             return possible_variables(node)
         case _:
             inner = mentioned_variables(node.pattern) | possible_variables(node)
@@ -180,7 +185,7 @@ def may_be_bound_first(node: Node, variable: Variable) -> bool:
         return True
     asked = NO_VARIABLES.union(*map(expression_variables, node_expressions(node)))
     match node:
-        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():
             return True
         case Join() | Union():
             return all(may_be_bound_first(side, variable) for side in (node.left, node.right))

@@ -27,6 +27,7 @@ from wukongs.csparql.algebra import (
     Node,
     OrderBy,
     PathPattern,
+    Service,
     TermOrVariable,
     TripleParts,
     Union,
@@ -44,7 +45,7 @@ def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
     same node if none did change."""
     node = _map_exists(node, change)
     match node:
-        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():
             return node
         case Join() | LeftJoin() | Minus() | Union():
             left, right = change(node.left), change(node.right)

@@ -28,6 +28,7 @@ from wukongs.csparql.algebra import (
     PerGraph,
     Project,
     Query,
+    Service,
     StreamWindow,
     Timestamp,
     TripleParts,
@@ -77,7 +78,7 @@ def _bound_anywhere(node: Node) -> frozenset[Variable]:
             return _bound_anywhere(node.left) | _bound_anywhere(node.right)
         case Project():
             return _bound_anywhere(node.pattern)
-        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():
             return possible_variables(node)
         case Extend() | Timestamp():
             return _bound_anywhere(node.pattern) | {node.variable}
@@ -110,7 +111,7 @@ def _asked_in(node: Node, outer: frozenset[Variable]) -> Iterator[tuple[Variable
                 both = possible_variables(node.left) | possible_variables(node.right) | outer
                 yield from _asked_by(node.condition, both, "in a condition")
             return
-        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames():
+        case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():
             return
     inside = outer | {node.graph} if isinstance(node, PerGraph) else outer
     yield from _asked_in(node.pattern, inside)

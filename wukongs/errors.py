@@ -113,6 +113,10 @@ class StreamError(WukongsError):
     """A stream used in a way that it cannot serve: unknown, closed, time running backwards, a window that misfits."""
 
 
+class ServiceError(WukongsError):
+    """An endpoint of SERVICE that is not allowed, does not answer, or answers nonsense."""
+
+
 class QueryTimeout(WukongsError):
     """A query, an update or a firing that ran longer than it may."""
 

@@ -52,6 +52,12 @@ class Limits:
     """The most that was held so far, in bytes."""
     operator: str = field(default="the query", init=False)
     """The part of the query that runs, for messages."""
+    services: tuple[str, ...] = ()
+    """The endpoints that SERVICE may ask, and places of such."""
+    service_timeout_s: float = 30.0
+    """How long it waits for one answer."""
+    service_bytes_max: int = 1 << 26
+    """How long that may be."""
     is_killed: bool = field(default=False, init=False)
     _outer: list[Limits] = field(default_factory=list, init=False)
 
@@ -215,6 +221,8 @@ def limits_of(settings: Settings, timeout_s: float | None, started_s: float | No
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
     began_s = time.monotonic() if started_s is None else started_s
     limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+    limits.services, limits.service_bytes_max = settings.service_allowed, settings.service_bytes_max
+    limits.service_timeout_s = settings.service_timeout_ms / 1000
     if given_s > 0:
         limits.deadline_s, limits.timeout_s = began_s + given_s, given_s
     return watched(limits)

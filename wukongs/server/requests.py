@@ -29,6 +29,7 @@ from wukongs.errors import (
     NodeUnavailable,
     QueryKilled,
     QueryTimeout,
+    ServiceError,
     StorageError,
     StreamError,
     UpdateError,
@@ -48,6 +49,7 @@ _STATUS: Mapping[type[BaseException], int] = {
     QueryTimeout: 503,
     QueryKilled: 503,
     NodeUnavailable: 503,
+    ServiceError: 502,
     StorageError: 507,
 }
 """Errors of the engine that are not 400, the status of what is wrong in the request itself."""

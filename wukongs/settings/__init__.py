@@ -29,7 +29,7 @@ _EXPECTED_PLACES = "how IRIs begin, host and slash at least, such as http://ex.o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The options of an Engine: integers within stated bounds, and the places that LOAD may fetch from.
+    """The options of an Engine: integers within stated bounds, and the places that LOAD and SERVICE may ask.
 
     Raises: SettingsError (a value that is no integer, or is out of bounds; a place that is none).
     """
@@ -102,6 +102,18 @@ class Settings:
     fetch_bytes_max: int = _option(
         1 << 28, 1, 1 << 50, "bytes", "what LOAD fetches at most, as it comes and also decompressed"
     )
+    service_allowed: tuple[str, ...] = field(
+        default=(),
+        metadata={
+            "unit": "IRIs",
+            "doc": "the endpoints that SERVICE may ask: these, and all that lie in one that ends with a slash (in the "
+            "environment, blanks between them)",
+        },
+    )
+    service_timeout_ms: int = _option(
+        30_000, 1, 86_400_000, "milliseconds", "how long SERVICE waits for one answer, within the time of the query"
+    )
+    service_bytes_max: int = _option(1 << 26, 1, 1 << 40, "bytes", "how long one answer to SERVICE may be")
     hash_bits: int = _option(
         62, 1, 62, "bits", "bits of the term hash that are used; fewer only to provoke collisions in tests"
     )

@@ -253,9 +253,11 @@ def engine_settings(top: TableReader) -> Settings:
     """Return the options under [engine]; those of the environment where the file gives none. Raises SettingsError."""
     reader = top.table("engine")
     given: dict[str, Any] = {
-        option.name: reader.integer(option.name, None) for option in fields(Settings) if option.name != "load_from"
+        option.name: reader.integer(option.name, None)
+        if "low" in option.metadata
+        else reader.texts(option.name) or None
+        for option in fields(Settings)
     }
-    given["load_from"] = reader.texts("load_from") or None
     reader.done()
     try:
         return Settings.from_environment(

@@ -9,11 +9,13 @@ import random
 
 import pytest
 
+from wukongs.csparql.algebra import Service
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.tokens import tokenize
 from wukongs.csparql.updates import Modify
+from wukongs.csparql.walk import parts_of
 from wukongs.errors import QuerySyntaxError, UnsupportedFeatureError
 
 # --- the grammar of queries (SPARQL 1.1, section 19) ------------------------------------------------------------------
@@ -194,20 +196,33 @@ def test_refused_by_name_and_place(text: str, feature: str, column: int) -> None
     assert str(caught.value).startswith(f"query, line 1, column {column}: {feature} is not supported yet")
 
 
+LIVE = "REGISTER QUERY q AS SELECT ?s FROM STREAM <x> [RANGE 1s STEP 1s]"
+
+
 @pytest.mark.parametrize(
-    ("text", "column"),
+    ("text", "feature", "column"),
     [
-        ("ASK { SERVICE <s> { ?s ?p ?o } }", 7),
-        ("ASK { SERVICE SILENT ?s { ?s ?p ?o FILTER EXISTS { SERVICE <t> {} } } SERVICE <u> {} }", 7),
-        ("SELECT * { { SELECT ?s { GRAPH ?g { OPTIONAL { SERVICE <s> { ?s ?p ?o } } } } } }", 48),
-        ("ASK { FILTER EXISTS { SERVICE <s> {} } }", 23),
+        (f"{LIVE} {{ SERVICE <s> {{ ?s ?p ?o }} }}", "SERVICE in a continuous query or an update", len(LIVE) + 4),
+        (f"{LIVE} {{ FILTER EXISTS {{ SERVICE <s> {{}} }} }}", "SERVICE in a continuous query", len(LIVE) + 20),
+        ("ASK { SERVICE SILENT ?s { ?s ?p ?o FILTER EXISTS { SERVICE <t> {} } } SERVICE <u> {} }", "SERVICE with", 22),
+        ("SELECT * { { SELECT ?s { GRAPH ?g { OPTIONAL { SERVICE ?s { ?s ?p ?o } } } } } }", "SERVICE with", 56),
     ],
 )
-def test_service_is_grammar_and_no_plan(text: str, column: int) -> None:
+def test_service_where_it_is_grammar_and_no_plan(text: str, feature: str, column: int) -> None:
     query = parse_query(text)
     with pytest.raises(UnsupportedFeatureError) as caught:
         rewrite(query)
-    assert (caught.value.feature, caught.value.line, caught.value.column) == ("SERVICE", 1, column)
+    assert caught.value.feature.startswith(feature)
+    assert (caught.value.line, caught.value.column) == (1, column)
+
+
+def test_service_keeps_its_text_and_the_prefixes_around_it() -> None:
+    text = "PREFIX : <http://ex/> SELECT * { SERVICE SILENT <s> { ?a :p ?b . SERVICE ?c { ?d ?e _:f } } { SELECT ?a {"
+    query = rewrite(parse_query(text + " SERVICE <t> { ?a ?a ?g } } } }"))
+    first, second = (part for part in parts_of(query.pattern) if isinstance(part, Service))
+    assert (first.text, first.is_silent) == ("{ ?a :p ?b . SERVICE ?c { ?d ?e _:f } }", True)
+    assert (first.prologue, first.names) == ("PREFIX : <http://ex/>\n", tuple("abcde"))
+    assert (second.names, str(second.variables[0]), second.is_silent) == (("a", "g"), "?a", False)
 
 
 def test_service_brings_its_variables_into_scope() -> None:

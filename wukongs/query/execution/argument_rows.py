@@ -36,6 +36,7 @@ from wukongs.csparql.algebra import (
     PathPattern,
     PerGraph,
     Query,
+    Service,
     TripleParts,
     Union,
     Values,
@@ -287,7 +288,7 @@ def _cores_of(node: Node) -> list[Node]:
             return [*left, *right] if left and right else []
         case LeftJoin() | Minus():
             return _cores_of(node.left)
-        case PerGraph() | Values() | GraphNames() | PathPattern() | TripleParts() | Bgp():
+        case PerGraph() | Values() | GraphNames() | Service() | PathPattern() | TripleParts() | Bgp():
             return []
         case _:
             return _cores_of(node.pattern)

@@ -37,6 +37,7 @@ from wukongs.csparql.algebra import (
     PathPattern,
     PerGraph,
     Project,
+    Service,
     Slice,
     TermOrVariable,
     Timestamp,
@@ -64,6 +65,7 @@ from wukongs.query.execution.exists import assigned_variables, is_row_by_row, re
 from wukongs.query.execution.exploration import Exploration, is_row_wise
 from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
+from wukongs.query.execution.services import solutions
 from wukongs.query.execution.timestamps import stamp
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
@@ -181,6 +183,8 @@ class Executor:
                 return operators.join(self._given, self._values(variables, rows), rows_max)
             case GraphNames(graph=graph):
                 return operators.join(self._given, self._graph_names(graph), rows_max)
+            case Service():
+                return self._service(node, self._given)
             case Join():
                 return self._join(node)
             case LeftJoin():
@@ -236,6 +240,10 @@ class Executor:
         declared = [f"<{name}>" for name in self._dataset.declared_names()]
         return self._terms.ids(declared) if declared else self._dataset.named_graphs()
 
+    def _service(self, node: Service, table: BindingTable) -> BindingTable:
+        """Join a table with what another endpoint answers."""
+        return operators.join(table, solutions(node, table, self._terms, self._limits), self._limits.rows_max)
+
     # --- operators of two sides ---------------------------------------------------------------------------------------
 
     def _join(self, node: Join, conditions: tuple[Expression, ...] = ()) -> BindingTable:
@@ -245,8 +253,14 @@ class Executor:
         known = {id(one) for one, _ in self._explored}
         explorable = explorable_operands(operands, self._given.variables)
         explored = tuple(operand for operand in explorable if id(operand) not in known)
-        later = set(map(id, explored))
+        services = [one for one in operands if isinstance(one, Service) and id(one) not in known]
+        later = set(map(id, (*explored, *services)))
         tables = [self.run(operand) for operand in operands if id(operand) not in later]
+        if services:  # last, since they are asked for what joins with the rest only
+            table = self._exploration.explore_all(explored, self._joined(tables))
+            for service in services:
+                table = self._service(service, table)
+            return self._kept(conditions, table)
         if explored or not conditions:
             return self._exploration.explore_all(explored, self._joined(tables), conditions)
         *others, last = sorted(tables, key=lambda table: table.length)
@@ -284,7 +298,11 @@ class Executor:
         left, rows_max = self.run(node.left), self._limits.rows_max
         condition = node.condition
         if not is_explorable(node.right, left.variables) and not (condition is not None and exists_patterns(condition)):
-            return operators.left_join(left, self.run(node.right), condition, self._terms, rows_max)
+            if isinstance(node.right, Service) and not self._given.variables:
+                right = solutions(node.right, left, self._terms, self._limits)
+            else:
+                right = self.run(node.right)
+            return operators.left_join(left, right, condition, self._terms, rows_max)
         # Number the left rows, extend them, and keep those that find nothing. Only what the right side sees goes with
         # the numbers: a hundred OPTIONALs beside each other would copy a hundred columns a hundred times.
         seen = mentioned_variables(node.right).union(self._given.variables)

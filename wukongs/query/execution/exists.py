@@ -31,6 +31,7 @@ from wukongs.csparql.algebra import (
     Node,
     PathPattern,
     PerGraph,
+    Service,
     Slice,
     Timestamp,
     TripleParts,
@@ -45,7 +46,7 @@ def children(node: Node) -> tuple[Node, ...]:
     """Return the patterns right below a node; those inside of EXISTS do not count."""
     if isinstance(node, Join | LeftJoin | Minus | Union):
         return node.left, node.right
-    if isinstance(node, Bgp | PathPattern | TripleParts | Values | GraphNames):
+    if isinstance(node, Bgp | PathPattern | TripleParts | Values | GraphNames | Service):
         return ()
     return (node.pattern,)
 
