@@ -126,7 +126,7 @@ def test_windows_and_the_stored_graph(engine: wukongs.Engine) -> None:
 @pytest.mark.parametrize("term", ["<<( <a:s> <a:p> 1 )>>", "<<( <a:s> <a:p> <a:o> )>>"])
 def test_streams_refuse_them_by_name(engine: wukongs.Engine, term: str) -> None:
     stream = engine.stream(A, timing=True, batch_ms=100)
-    with pytest.raises(wukongs.WukongsError, match="expected an rdflib term or an N-Triples string"):
+    with pytest.raises(wukongs.WukongsError, match="expected a term as N-Triples writes it"):
         stream.push([("<a:s>", "<a:p>", term, 50)])
 
 

@@ -47,7 +47,7 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
     if isinstance(arguments, Sequence):
         table = _table_of(arguments, what)
     else:
-        table = table_of(arguments, what)
+        table = table_of(arguments, what, ", or a list of dictionaries: variable -> term")
         try:
             table = as_ntriples(table, tuple(table.column_names))
         except DataError as error:

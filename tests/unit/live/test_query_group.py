@@ -30,6 +30,7 @@ def test_equal_tables_have_one_text() -> None:
     assert expected == bindings_text(pa.table({"?u": column}))
     assert expected == bindings_text(pa.table({"u": column.dictionary_encode()}))
     assert expected == bindings_text(pa.table({"u": column.cast(pa.large_string())}))
+    assert expected == bindings_text(pa.record_batch({"u": column.combine_chunks()}))
     assert expected == bindings_text(bindings_table(expected))
     assert expected != bindings_text(users(20).slice(4, 10))
 
@@ -40,7 +41,7 @@ def test_a_text_that_holds_no_table(text: str) -> None:
         bindings_table(text)
 
 
-@pytest.mark.parametrize("bindings", [[], {}, "<a:b>", [("<a:b>",)], pa.record_batch({"u": ["<a:b>"]}), [{}]])
+@pytest.mark.parametrize("bindings", [[], {}, "<a:b>", [("<a:b>",)], 5, [{}]])
 def test_bindings_that_are_no_table(bindings: Any) -> None:
     with pytest.raises(wukongs.SettingsError, match="bindings: expected"):
         bindings_text(bindings)

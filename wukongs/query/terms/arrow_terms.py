@@ -45,15 +45,16 @@ _VALUES = (
 _ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"))
 
 
-def table_of(given: Any, what: str) -> pa.Table:
-    """Return an Arrow table, or a data frame and the like that gives one. what: it is called in errors.
+def table_of(given: Any, what: str, others: str = "") -> pa.Table:
+    """Return an Arrow table, or a data frame and the like that gives one. what: it is called in errors; others: that
+    its caller takes.
 
     Raises SettingsError (it is none)."""
     if isinstance(given, pa.Table):
         return given
     if not hasattr(given, "__arrow_c_stream__") and not hasattr(given, "__arrow_c_array__"):
         raise SettingsError(
-            f"{what}: expected an Arrow table, or a data frame of pandas (2.2 on) or polars, found "
+            f"{what}: expected an Arrow table, or a data frame of pandas (2.2 on) or polars{others}, found "
             f"{type(given).__name__}"
         )
     try:
