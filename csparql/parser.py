@@ -38,7 +38,7 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     Raises QuerySyntaxError (place, expected, found); UnsupportedFeatureError (place, feature); DataError (base).
     SERVICE where it cannot be answered is parsed, and refused by `wukongs.csparql.rules.rewrite`.
     """
-    check_text(text)
+    check_text(text, base, source)
     parser = PatternParser(*tokenize_decoded(text, source), base, source)
     if len(parser.tokens) > TOKENS_MAX:
         expected = f"at most {TOKENS_MAX} tokens in a query (load a list of data, and match it)"

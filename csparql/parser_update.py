@@ -47,7 +47,7 @@ def parse_update(text: str, base: str | None = None, source: str = "update", run
     Raises QuerySyntaxError (place, expected, found), also for a query; UnsupportedFeatureError (place, feature);
     DataError (base).
     """
-    check_text(text)
+    check_text(text, base, source)
     if len(text) > UPDATE_CHARACTERS_MAX:
         expected = f"at most {UPDATE_CHARACTERS_MAX} characters in an update (load a file of data)"
         where = place(text, UPDATE_CHARACTERS_MAX)

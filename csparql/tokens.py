@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from wukongs.csparql.places import excerpt, place
-from wukongs.errors import QuerySyntaxError
+from wukongs.errors import DataError, QuerySyntaxError
 
 
 class Token(NamedTuple):
@@ -87,10 +87,12 @@ _BLANKS = re.compile(SKIPPED)
 _TO_END = frozenset(("end",))
 
 
-def check_text(text: object) -> None:
-    """Raise TypeError for a value that is no text."""
+def check_text(text: object, base: object = None, source: str = "query") -> None:
+    """Raise QuerySyntaxError for a query or update that is no text, DataError for a base that is none."""
     if not isinstance(text, str):
-        raise TypeError(f"expected the text of a query or an update as a str, found {type(text).__name__}")
+        raise QuerySyntaxError("the text of a query or an update as a str", type(text).__name__, 1, 1, source)
+    if base is not None and not isinstance(base, str):
+        raise DataError(f"base: expected an IRI as a str, or None, found {base!r:.100}")
 
 
 def tokenize(text: str, source: str = "query") -> list[Token]:

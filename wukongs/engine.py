@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.csparql.algebra import DatasetClause, Output
+from wukongs.csparql.tokens import check_text
 from wukongs.csparql.updates import using
 from wukongs.errors import NodeUnavailable, StorageError
 from wukongs.live import export
@@ -31,7 +32,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
 from wukongs.live.stored_reads import StoredReads
-from wukongs.live.stream import Pushable, Stream, Time, named, push_many
+from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
@@ -39,7 +40,7 @@ from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_term, plain_iri
+from wukongs.query.terms.names import given_terms, graph_names, graph_term, name_text, path_text, plain_iri
 from wukongs.settings import Settings, settings_of
 from wukongs.store.encoded import MalformedLine
 
@@ -142,6 +143,10 @@ class Engine:
             else:
                 log_malformed(self._core.malformed_count, file, line)
 
+        if isinstance(source, str | PathLike):
+            source = path_text("source", source)
+        if blank_scope is not None:
+            blank_scope = name_text("blank_scope", blank_scope)
         into = None if graph is None else graph_term(graph)
         number, reader = open_file(self._core, source, base, format, blank_scope)
         with reader, waiting(timeout_s):
@@ -162,7 +167,7 @@ class Engine:
 
         Raises StorageError, and DataError for an extension of another format (.rdf, .jsonld, .gz ...), which the file
         would not be."""
-        return export.dump(self._core, path, graph)
+        return export.dump(self._core, path_text("path", path), graph)
 
     def update(
         self,
@@ -413,6 +418,7 @@ class Engine:
         Stream.push_arrow and Stream.advance; StreamError for a stream that was not declared here. Nothing of the call
         was applied then. On a cluster each stream's writer judges its own: an error names the streams whose tuples were
         taken, which may have advanced."""
+        check_tables(tables)
         calls = [(named(name, self._streams), pushed) for name, pushed in tables.items()]
         return push_many(calls, advance_ms, timeout_s)
 
@@ -421,8 +427,9 @@ class Engine:
         now; stream batches that are still open, or wait for other streams, are forgotten.
 
         Raises StreamError (unknown, or a registered query reads it)."""
-        self._backend.drop(stream_iri)
-        self._streams.pop(plain_iri(stream_iri), None)
+        name = plain_iri(stream_iri)
+        self._backend.drop(name)
+        self._streams.pop(name, None)
 
     def register(
         self,
@@ -530,7 +537,7 @@ class Engine:
         Of a cluster, the node that is asked writes the stored triples at one snapshot, with the streams and queries
         there are: a data folder of an engine of its own, which `restore` puts into a cluster of any size. Raises
         StorageError (an engine in memory, a folder with files, no room), NodeUnavailable."""
-        self._backend.backup(Path(folder))
+        self._backend.backup(Path(path_text("folder", folder)))
 
     def drain(self, node: int, to: Sequence[int] | None = None, timeout_s: float | None = None) -> None:
         """Let spare nodes of the cluster take a node's place (None: the first that is heard) while everything goes on;
@@ -563,6 +570,7 @@ class Engine:
         empty, no such folder, in use, hash_bits), CorruptionError, NodeUnavailable."""
         from wukongs.durable.content import read_content
 
+        folder = path_text("folder", folder)
         stats = self.stats()
         if stats.get("silent_nodes"):
             raise NodeUnavailable(f"nodes {stats['silent_nodes']} do not answer: all have to be there")
@@ -593,6 +601,7 @@ class Engine:
         self._backend.close()
 
     def _one_shot(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:
+        check_text(text, base)
         prepared = self._prepared.prepare(text, base, dataset)
         check_one_shot(prepared.query)
         return prepared
@@ -600,7 +609,7 @@ class Engine:
 
 def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> DatasetClause | None:
     """Return a dataset that is given beside a text, None if none is. Raises DataError (a name that is no IRI)."""
-    default, named = (tuple(plain_iri(name) for name in names) for names in (default_graphs, named_graphs))
+    default, named = graph_names("default_graphs", default_graphs), graph_names("named_graphs", named_graphs)
     return DatasetClause(default, named) if default or named else None
 
 

@@ -46,7 +46,7 @@ def stream_options(
     are left out. Raises SettingsError, DataError."""
     if index not in ("all", "matching"):
         raise SettingsError(f'index = {index!r}: expected "all" or "matching"')
-    if isinstance(timing, str):
+    if isinstance(timing, str | bytes) or not isinstance(timing, Iterable | bool | None):
         raise SettingsError(f"timing = {timing!r}: expected a list of predicates' IRIs, or True for all tuples")
     slice_bytes_max = settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max
     options = {

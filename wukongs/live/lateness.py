@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +26,7 @@ import numpy as np
 
 from wukongs.errors import SettingsError
 from wukongs.live.pieces import Piece, Pushed
+from wukongs.query.terms.names import path_text
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded, TermCutter
 
@@ -87,8 +89,8 @@ def on_late_option(on_late: OnLate) -> str | bool | None:
     """Return on_late as an option in JSON: True stands for a callable. Raises SettingsError."""
     if on_late is None or callable(on_late):
         return None if on_late is None else True
-    if isinstance(on_late, str | os.PathLike) and isinstance(os.fspath(on_late), str) and os.fspath(on_late):
-        return os.fspath(on_late)
+    with suppress(SettingsError):
+        return path_text("on_late", on_late)
     raise SettingsError(f'on_late = {on_late!r}: expected a callable, the path of a file, or "{COUNT}"')
 
 

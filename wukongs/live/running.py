@@ -39,8 +39,10 @@ class RunningQueries:
 
     def kill(self, number: int) -> None:
         """Have a query end with QueryKilled. Raises StreamError (none with this number runs)."""
-        found = self._running.get(number)
+        found = self._running.get(number) if isinstance(number, int) else None
         if found is None:
             running = ", ".join(map(str, sorted(self._running.copy()))) or "none"
-            raise StreamError(f"query {number} does not run here: it has ended, or never was. Running: {running}")
+            raise StreamError(
+                f"query {number!r:.100} does not run here: it has ended, or never was. Running: {running}"
+            )
         found[2].kill()

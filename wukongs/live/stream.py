@@ -274,6 +274,12 @@ def check_call(stream_iris: Sequence[str], advance_ms: object) -> int | None:
     return time_ms_of(stream_iris[0], advance_ms, " to advance to")
 
 
+def check_tables(tables: object) -> None:
+    """Raise StreamError for what push_many cannot take: it wants a dictionary."""
+    if not isinstance(tables, Mapping):
+        raise StreamError(f"push_many: expected a dictionary: stream -> table or tuples, found {type(tables).__name__}")
+
+
 def named(stream_iri: str, known: Mapping[str, Declared]) -> Declared:
     """Return the stream of a name, of those that its caller has declared. Raises StreamError for another one."""
     found = known.get(plain_iri(stream_iri))

@@ -201,7 +201,8 @@ def current() -> Limits:
 
 def check_seconds(timeout_s: object) -> None:
     """Raise SettingsError for a timeout that is neither None nor a number."""
-    if timeout_s is not None and (not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool)):
+    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool) and timeout_s == timeout_s
+    if timeout_s is not None and not is_number:
         raise SettingsError(f"timeout_s = {timeout_s!r:.100}: expected seconds, as 2.5, or None")
 
 

@@ -16,23 +16,24 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.tokens import check_text
-from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.argument_tables import Arguments, table_text
 from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.bulk_load import log_malformed
 from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
-from wukongs.live.lateness import OnLate
+from wukongs.live.lateness import OnLate, on_late_option
 from wukongs.live.prepared_query import PreparedQuery, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.running import RunningQuery
-from wukongs.live.stream import Pushable, Time, check_call, named
+from wukongs.live.stream import Pushable, Time, check_call, check_tables, named
 from wukongs.live.table_change import TableChange
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_term, plain_iri
+from wukongs.query.terms.names import given_terms, graph_names, graph_term, path_text, plain_iri
+from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost, answer_limit
 from wukongs.remote.listening import Listener
@@ -148,6 +149,7 @@ class RemoteEngine:
         timeout_s: float | None = None,
     ) -> int:
         """Do the same as Engine.load: this process reads the file, and the node takes it in parts as they come."""
+        source = path_text("source", source) if isinstance(source, str | PathLike) else source
         args: dict[str, Any] = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
         args["timeout_s"] = timeout_s
         args |= {} if blank_scope is None else {"blank_scope": blank_scope}
@@ -176,6 +178,7 @@ class RemoteEngine:
 
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
         """Do the same as Engine.dump, to a file of this machine; the node writes it to a temporary one first."""
+        path = path_text("path", path)
         check_dump_name(path)
         for _ in range(REPEATS_MAX):
             answer, joined = self._connection.call("dump", {"graph": _text(graph)})
@@ -345,15 +348,15 @@ class RemoteEngine:
                 'on_late is a function, and the node cannot call it: give the path of a file there, or "count"'
             )
         options = {
-            "stream_iri": str(stream_iri),
-            "timing": timing if isinstance(timing, bool | str) else [str(one) for one in timing or ()],
+            "stream_iri": plain_iri(stream_iri),
+            "timing": list(map(str, timing)) if isinstance(timing, list | tuple | set | frozenset) else timing,
             "batch_ms": batch_ms,
             "into": _text(into),
             "history_ms": history_ms,
             "slice_bytes_max": slice_bytes_max,
             "index": index,
             "lateness_ms": lateness_ms,
-            "on_late": None if on_late is None else os.fspath(on_late),
+            "on_late": on_late_option(on_late),
             "idle_timeout_ms": idle_timeout_ms,
         }
         stream = RemoteStream(self._connection, options, timeout_s)
@@ -370,6 +373,7 @@ class RemoteEngine:
     ) -> dict[str, int]:
         """Do the same as Engine.push_many, for streams that this client has declared; one request. Each
         stream's tuples count once, and it raises OutcomeUnknown, as RemoteStream.push."""
+        check_tables(tables)
         streams, arrays = list[RemoteStream](), dict[str, Any]()
         for at, (name, pushed) in enumerate(tables.items()):
             stream = named(name, self._streams)
@@ -390,8 +394,9 @@ class RemoteEngine:
 
     def drop_stream(self, stream_iri: str) -> None:
         """Do the same as Engine.drop_stream."""
-        self._call("drop_stream", {"stream_iri": str(stream_iri)}, is_write=True)
-        self._streams.pop(plain_iri(str(stream_iri)), None)
+        name = plain_iri(stream_iri)
+        self._call("drop_stream", {"stream_iri": name}, is_write=True)
+        self._streams.pop(name, None)
 
     def register(
         self,
@@ -477,11 +482,11 @@ class RemoteEngine:
 
     def backup(self, folder: str | PathLike[str]) -> None:
         """Do the same as Engine.backup: to a folder of the node's machine."""
-        self._call("backup", {"folder": os.fspath(folder)}, is_write=True)
+        self._call("backup", {"folder": path_text("folder", folder)}, is_write=True)
 
     def drain(self, node: int, to: Sequence[int] | None = None, timeout_s: float | None = None) -> None:
         """Do the same as Engine.drain."""
-        told = {"node": node, "to": None if to is None else list(to), "timeout_s": timeout_s}
+        told = {"node": node, "to": list(to) if isinstance(to, Sequence) else to, "timeout_s": timeout_s}
         self._call("drain", told, is_write=True)
 
     def add_node(self, clients: str, peers: str, public_key: str = "", timeout_s: float | None = None) -> int:
@@ -495,7 +500,7 @@ class RemoteEngine:
 
     def restore(self, folder: str | PathLike[str]) -> None:
         """Do the same as Engine.restore: from a folder of the node's machine."""
-        self._call("restore", {"folder": os.fspath(folder)}, is_write=True)
+        self._call("restore", {"folder": path_text("folder", folder)}, is_write=True)
 
     def close(self) -> None:
         """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed."""
@@ -550,10 +555,13 @@ def _query_text(text: str) -> str:
 
 def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> dict[str, Any]:
     """Return the arguments of a dataset that is given beside a text; none, as before there were any, if it is not."""
-    given = {"default_graphs": list(map(str, default_graphs)), "named_graphs": list(map(str, named_graphs))}
-    return {name: graphs for name, graphs in given.items() if graphs}
+    given = {"default_graphs": default_graphs, "named_graphs": named_graphs}
+    checked = {name: list(graph_names(name, graphs)) for name, graphs in given.items()}
+    return {name: graphs for name, graphs in checked.items() if graphs}
 
 
 def _text(value: str | None) -> str | None:
-    """Return a name as plain text: rdflib's are of types of their own."""
+    """Return a name as plain text: rdflib's are of types of their own. Raises DataError (another type)."""
+    if value is not None and not isinstance(value, str) and from_library(value) is None:
+        raise DataError(f"expected a name or an IRI as a str, found {value!r:.100} of type {type(value).__name__}")
     return None if value is None else str(value)

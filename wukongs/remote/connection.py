@@ -27,7 +27,7 @@ from wukongs.errors import (
     WukongsError,
 )
 from wukongs.live.header import SPOKEN, version_with
-from wukongs.query.limits import Limits, watched
+from wukongs.query.limits import Limits, check_seconds, watched
 from wukongs.remote.kinds import (
     BUSY,
     CALL,
@@ -378,7 +378,12 @@ class _Asked:
         args = self._args(joined) if callable(self._args) else self._args
         done, finished, needed = self._connection.needed()
         told = {"number": self._number, "done": done, "finished": finished, "needed": needed}
-        answer = self._connection.ask(joined, CALL, {**told, "method": self._method, "args": args}, self._arrays)
+        try:
+            answer = self._connection.ask(joined, CALL, {**told, "method": self._method, "args": args}, self._arrays)
+        except (TypeError, ValueError) as error:  # before anything was sent
+            raise SettingsError(
+                f"{self._method}: an argument is of a type or value that cannot be sent: {error}"
+            ) from None
         self._connection.were_told(finished)
         return answer
 
@@ -448,8 +453,8 @@ class _Asked:
 
 def answer_limit(timeout_s: float | None) -> float | None:
     """Return how long an answer is waited for; None: as long as the node says that it works."""
-    is_limit = isinstance(timeout_s, int | float) and timeout_s > 0
-    return timeout_s + MARGIN_S if is_limit else None  # type: ignore[operator]
+    check_seconds(timeout_s)
+    return timeout_s + MARGIN_S if timeout_s is not None and timeout_s > 0 else None
 
 
 def raise_failure(answer: Packet, address: str) -> None:

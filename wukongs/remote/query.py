@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from wukongs.csparql.algebra import Output
+from wukongs.csparql.tokens import check_text
 from wukongs.errors import DataError, GapError, WukongsError
 from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
@@ -236,6 +237,7 @@ class RemoteQuery:
 
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
         """Do the same as ContinuousQuery.replace."""
+        check_text(text, base)
         self.call("replace", is_write=True, text=str(text), base=None if base is None else str(base), output=output)
         self.text = str(text)
         method, args = self._again

@@ -40,7 +40,7 @@ def check_address(address: str, *, allow_remote: bool = True) -> str:
 
     Raises: SettingsError (another form, or another machine's reach without allow_remote).
     """
-    found = _TCP.fullmatch(address)
+    found = _TCP.fullmatch(address) if isinstance(address, str) else None
     if found is None or (found["port"] != "*" and int(found["port"]) > 65535):
         raise SettingsError(f"address = {address!r}: expected the form tcp://127.0.0.1:7411")
     if not allow_remote and _LOOPBACK.fullmatch(found["host"]) is None:

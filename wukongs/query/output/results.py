@@ -183,6 +183,8 @@ class Result:
 
         if not isinstance(typed, bool | pyarrow.Schema):
             raise SettingsError(f"typed = {typed!r}: expected True, False or a pyarrow.Schema")
+        if not isinstance(dictionary, bool) or not isinstance(ids, bool):
+            raise SettingsError(f"dictionary = {dictionary!r}, ids = {ids!r}: expected True or False")
         if dictionary + (typed is not False) + ids > 1:
             raise SettingsError("arrow: expected one of dictionary, typed and ids, found several")
         if self.kind == "ask":
@@ -214,7 +216,7 @@ class Result:
         try:
             given = ids if isinstance(ids, pyarrow.Array | pyarrow.ChunkedArray) else pyarrow.array(ids)
             asked = given.cast(pyarrow.int64()).fill_null(UNBOUND).to_numpy()
-        except (pyarrow.ArrowException, TypeError) as error:
+        except (pyarrow.ArrowException, TypeError, UnicodeError) as error:
             raise DataError(f"terms: expected term ids, a column of arrow(ids=True): {error}") from None
         known = _are_cells(asked, self._columns)
         if not known.all():

@@ -18,6 +18,7 @@ from wukongs.query.output.formats import ROW_FORMATS, check_format
 from wukongs.query.output.row_formats import ask_text, row_format
 from wukongs.query.output.row_text import Cell
 from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, is_number
+from wukongs.query.terms.names import path_text
 from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.query.terms.text_table import TableLayout
 from wukongs.store.dtypes import Int64Array
@@ -65,6 +66,8 @@ def write(
     """
     check_format(format, result.kind)
     chunks = byte_chunks(result, format, prefixes, width)
+    if not hasattr(destination, "write"):
+        destination = path_text("destination", destination)
     if not isinstance(destination, str | os.PathLike):
         name = str(getattr(destination, "name", "the file object"))
         return _write_chunks(chunks, destination, "standard output" if name == "<stdout>" else name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wukongs.csparql.terms import Term
 from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.encoder import canonical_term
 
@@ -22,6 +24,8 @@ def graph_term(name: str) -> Term:
 
     A relative one stays as it is, as in a query without BASE. Raises DataError (a character that no IRI can hold).
     """
+    if not isinstance(name, str) and from_library(name) is None:
+        raise DataError(f"expected an IRI as a str, found {name!r:.100} of type {type(name).__name__}")
     value = str(name).removeprefix("<").removesuffix(">")
     if not value or _NOT_IN_IRI.search(value):
         raise DataError(f"expected an IRI, without spaces, quotes or any of < > {{ }} | \\ ^ `, found {name!r}")
@@ -34,7 +38,7 @@ def plain_iri(name: str) -> str:
 
 
 def canonical(value: Any) -> str:
-    """Return the canonical form of an rdflib term or N-Triples string. Raises DataError.
+    """Return the canonical form of what stands for a term. Raises DataError.
 
     A blank node means the one that a result has reported under this very label.
     """
@@ -53,6 +57,8 @@ def given_terms(bindings: Mapping[str, Any], read: Callable[[Any], str] = canoni
     """Return terms by the names of their variables, which may begin with ? or $. read: makes a text of a term.
 
     Raises SettingsError (a name twice), DataError (naming the variable)."""
+    if not isinstance(bindings, Mapping):
+        raise SettingsError(f"bindings: expected a dictionary: variable -> term, found {type(bindings).__name__}")
     found: dict[str, str] = {}
     for given, term in bindings.items():
         name = str(given).lstrip("?$")
@@ -63,6 +69,35 @@ def given_terms(bindings: Mapping[str, Any], read: Callable[[Any], str] = canoni
         except DataError as error:
             raise DataError(f"?{name}: {error}") from None
     return found
+
+
+def graph_names(option: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return IRIs that are given as a list. Raises SettingsError (no list), DataError (a name that is no IRI)."""
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise SettingsError(f"{option} = {names!r:.100}: expected a list of IRIs")
+    return tuple(plain_iri(name) for name in names)
+
+
+def name_text(option: str, name: object) -> str:
+    """Return a name that UTF-8 can hold. Raises SettingsError."""
+    try:
+        if isinstance(name, str) and name.encode() is not None:
+            return name
+    except UnicodeError:
+        pass
+    raise SettingsError(f"{option} = {name!a:.100}: expected a name as a str")
+
+
+def path_text(option: str, path: object) -> str:
+    """Return a path as a text that a file can have. Raises SettingsError."""
+    try:
+        text = os.fsdecode(path)  # type: ignore[arg-type]
+        os.fsencode(text)
+    except (TypeError, UnicodeError):
+        text = ""
+    if not text or "\0" in text:
+        raise SettingsError(f"{option} = {path!r:.100}: expected the path of a file or folder")
+    return text
 
 
 def is_reported(text: str) -> bool:
