@@ -42,9 +42,9 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
     Raises SettingsError (no columns, a name twice), DataError (naming row and column: a missing term)."""
     import pyarrow as pa
 
-    from wukongs.query.terms.arrow_terms import as_ntriples, table_of
+    from wukongs.query.terms.arrow_terms import as_ntriples, is_table, table_of
 
-    if isinstance(arguments, Sequence):
+    if isinstance(arguments, Sequence) or not is_table(arguments):
         table = _table_of(arguments, what)
     else:
         table = table_of(arguments, what, ", or a list of dictionaries: variable -> term")
@@ -95,7 +95,7 @@ def text_table(text: str, what: str) -> pyarrow.Table:
 def _table_of(rows: Sequence[Mapping[str, Any]], what: str) -> pyarrow.Table:
     import pyarrow as pa
 
-    if not all(isinstance(row, Mapping) for row in rows):
+    if not isinstance(rows, Sequence) or not all(isinstance(row, Mapping) for row in rows):
         raise SettingsError(f"{what}: expected an Arrow table, or a list of dictionaries: variable -> term")
     names = dict.fromkeys(name for row in rows for name in row)
     columns = ([_text(row.get(name), what, at, name) for at, row in enumerate(rows)] for name in names)
