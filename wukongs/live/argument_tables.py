@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wukongs.errors import DataError, SettingsError
+from wukongs.query.terms.python_terms import is_table
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.encoder import encode_term_column, plain_texts
 
@@ -42,7 +43,7 @@ def argument_table(arguments: Arguments, what: str) -> pyarrow.Table:
     Raises SettingsError (no columns, a name twice), DataError (naming row and column: a missing term)."""
     import pyarrow as pa
 
-    from wukongs.query.terms.arrow_terms import as_ntriples, is_table, table_of
+    from wukongs.query.terms.arrow_terms import as_ntriples, table_of
 
     if isinstance(arguments, Sequence) or not is_table(arguments):
         table = _table_of(arguments, what)

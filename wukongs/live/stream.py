@@ -22,6 +22,7 @@ from wukongs.outcomes import Asked, asked
 from wukongs.query.limits import waiting
 from wukongs.query.output.html import facts_table
 from wukongs.query.terms.names import plain_iri
+from wukongs.query.terms.python_terms import is_table
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
@@ -100,11 +101,6 @@ def _times(stream_iri: str, times: Sequence[Any]) -> Int64Array:
             return np.array(times, np.int64)
     found = [time_ms_of(stream_iri, time, f" at tuple {at} of the call") for at, time in enumerate(times)]
     return np.array(found, np.int64)
-
-
-def is_table(pushed: object) -> bool:
-    """Whether what is pushed is a table, or a data frame and the like."""
-    return hasattr(pushed, "__arrow_c_stream__") or hasattr(pushed, "__arrow_c_array__")
 
 
 def table_of_tuples(stream_iri: str, pushed: Any) -> pyarrow.Table:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wukongs.live.stream import TABLE_COLUMNS, Pushable, Time, columns_of, is_table, table_of_tuples, time_ms_of
+from wukongs.live.stream import TABLE_COLUMNS, Pushable, Time, columns_of, table_of_tuples, time_ms_of
 from wukongs.query.output.html import facts_table
+from wukongs.query.terms.python_terms import is_table
 from wukongs.remote.connection import Connection, Joined, answer_limit
 from wukongs.store.dtypes import UInt8Array
 

@@ -97,6 +97,11 @@ def is_of_rdflib(value: object) -> bool:
     return rdflib is not None and isinstance(value, rdflib.Identifier)
 
 
+def is_table(given: object) -> bool:
+    """Whether something is a table, or a data frame and the like."""
+    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+
+
 def duration(value: timedelta) -> str:
     """Return the lexical form of an xsd:dayTimeDuration."""
     seconds = Decimal(value // timedelta(microseconds=1)).scaleb(-6)
