@@ -44,6 +44,7 @@ _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
   wukongs cluster --nodes 3 --replicas 2
   wukongs cluster --nodes 3 --replicas 2 --spares 1
+  wukongs cluster --nodes 3 --http-base-port 7480
   wukongs cluster drain 2 --server tcp://127.0.0.1:7411
   wukongs cluster add --help
   wukongs cluster remove --help
@@ -59,7 +60,8 @@ Prints the addresses that clients use, one a line, once all nodes serve. Ctrl-C 
 has died it says so: to come back it needs another replica of what it held, or --data-dir. What nodes with
 --data-dir have acknowledged outlives them: the same command goes on with it. Node i listens to clients at port
 P + i and to other nodes at port P + N + i; with --base-port 0, at ports that are free. The nodes have a secret key in
-common, made anew each time: nobody else can reach the ports that are for other nodes.
+common, made anew each time: nobody else can reach the ports that are for other nodes. With --http the addresses of HTTP
+come below those of the clients.
 
 With --spark each node is a task of Spark, which runs it again whenever it ends, at the same host and with the same
 folder, if there is one. Without one, or if it is lost, the others fill it again. They end when this command does.
@@ -86,6 +88,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--data-dir", type=Path, metavar="DIR", help="keep the data of node i in DIR/node<i> (default: in memory)"
+    )
+    parser.add_argument("--http", action="store_true", help="serve HTTP at each node (docs/http.md)")
+    parser.add_argument(
+        "--http-base-port",
+        type=_integer(1, 65535),
+        metavar="P",
+        help="the same, of node i at port P + i (with --http: at free ports)",
     )
     parser.add_argument(
         "--restore",
@@ -147,6 +156,9 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--replicas {options.replicas}: there are only {served} nodes")
     if options.base_port and options.base_port + 2 * options.nodes > 65536:
         parser.error(f"--base-port {options.base_port}: {2 * options.nodes} ports from there on are too many")
+    if options.http_base_port is not None:
+        options.http = True
+        _check_http_ports(options, parser)
     if options.spark is not None:
         _check_for_spark(options, parser)
         return run_on_spark(options, file_of_node)
@@ -155,9 +167,12 @@ def main(argv: Sequence[str]) -> int:
     if options.restore is not None:
         _check_has_data(options.restore, parser)
     count = 2 * options.nodes
-    ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free_ports(count)
+    free = free_ports(count + options.nodes)
+    ports = list(range(options.base_port, options.base_port + count)) if options.base_port else free[:count]
     if options.base_port:
         _check_are_free(ports, options.nodes)
+    first = options.http_base_port
+    http_ports = free[count:] if first is None else list(range(first, first + options.nodes))
     remove_folders_of_the_dead()
     compile_first()
     with tempfile.TemporaryDirectory(prefix=f"{FOLDER}{os.getpid()}-") as folder, _Cluster() as cluster:
@@ -167,7 +182,8 @@ def main(argv: Sequence[str]) -> int:
         addresses_of = list(zip(listening[: options.nodes], listening[options.nodes :], strict=True))
         for number in range(options.nodes):
             file = Path(folder) / f"node{number}.toml"
-            file.write_text(file_of_node(number, options, addresses_of, trust), "utf-8")
+            http = f'[http]\nlisten = "127.0.0.1:{http_ports[number]}"\n' if options.http else ""
+            file.write_text(file_of_node(number, options, addresses_of, trust) + http, "utf-8")
             cluster.start(number, file)
         addresses = cluster.wait_until_ready(START_S, served)
         if addresses is not None and options.restore is not None:
@@ -176,11 +192,24 @@ def main(argv: Sequence[str]) -> int:
         if addresses is not None and not cluster.is_stopping:
             with Desk(folder, cluster.start_again):
                 say("".join(address + "\n" for address in addresses))
+                if options.http:
+                    say("".join(f"http: http://127.0.0.1:{port}\n" for port in http_ports[:served]))
                 cluster.wait()
     return cluster.status
 
 
+def _check_http_ports(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    wanted = range(options.http_base_port, options.http_base_port + options.nodes)
+    if wanted.stop > 65536:
+        parser.error(f"--http-base-port {wanted.start}: {options.nodes} ports from there on are too many")
+    own = range(options.base_port, options.base_port + 2 * options.nodes) if options.base_port else range(0)
+    if any(port in own for port in wanted):
+        parser.error(f"--http-base-port {wanted.start}: the nodes have ports {own[0]} to {own[-1]} for themselves")
+
+
 def _check_for_spark(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    if options.http:
+        parser.error("--http is for nodes of this machine: a node elsewhere takes [http] in its file (`wukongs node`)")
     if not options.base_port:
         parser.error("--spark: name the ports too, with --base-port")
     if options.restore is not None:

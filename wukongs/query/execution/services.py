@@ -1,8 +1,8 @@
 """Services: the solutions of groups at other SPARQL endpoints (SPARQL 1.1 Federated Query), if the operator allows it.
 
-* The group goes to the endpoint as it is written, with the prefixes around it. What is known of its variables goes with
-  it as VALUES, some hundred rows a request: the endpoint finds only what joins. Variables that are unbound somewhere,
-  or bound to blank nodes or triple terms, do not go; the join here has the last word.
+* The group goes to the endpoint as it is written, with the prefixes around it. All that is known of its variables
+  goes with it as VALUES, some hundred rows a request: the endpoint finds only what joins. Variables that are unbound
+  somewhere, or bound to blank nodes or triple terms, do not go; the join here has the last word.
 * Requests are by POST, one after the other, without proxies, cookies, passwords, and no redirect is followed. Each has
   bounds of time, bytes and rows: those of the query among them. Nothing that comes back is believed to be well-formed.
 * SILENT makes one solution without bindings of whatever goes wrong at the endpoint; not of one that is not allowed, nor
