@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, complain, say
 from wukongs.cli.compiling import compile_first
+from wukongs.cli.logs import add_log_options, begin_logs
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file
 from wukongs.cli.server import why_not_free
@@ -79,6 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--until-stdin-ends", action="store_true", help="end also when standard input does, with who has started it"
     )
+    add_log_options(parser, has_http=True)
     return parser
 
 
@@ -88,6 +90,7 @@ def main(argv: Sequence[str]) -> int:
         check_file(file, "a TOML file")
     configs = [load_node_config(Path(file)) for file in options.config]
     _check_are_together(configs)
+    begin_logs(options, configs[0].number if len(configs) == 1 < len(configs[0].nodes) else None)
     compile_first()
     take_turns_quickly()
     nodes = _Nodes(configs)

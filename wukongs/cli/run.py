@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from wukongs.cli.logs import add_log_options, begin_logs
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
@@ -53,6 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--http", type=_count, metavar="PORT", help="serve the run's engine, with the console, at this port of loopback"
     )
     add_server_options(parser)
+    add_log_options(parser)
     return parser
 
 
@@ -70,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
     check_server_options(options, parser)
     check_file(options.config, "a TOML file")
+    begin_logs(options)
     say_if_compiling()
     if options.check:
         from wukongs.adapters.check import check

@@ -9,8 +9,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wukongs.cli import DONE, INTERRUPTED, say
+from wukongs.cli.logs import add_log_options, begin_logs
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, parse_seconds, say_if_compiling
 from wukongs.settings import Settings, take_turns_quickly
@@ -61,8 +63,15 @@ def make_parser() -> argparse.ArgumentParser:
         help="let pages of this origin ask, such as https://yasgui.org, or * for all; may be repeated",
     )
     parser.add_argument(
+        "--service",
+        action="append",
+        metavar="IRI",
+        help="let SERVICE ask this endpoint, or with a slash at the end all that lie there; may be repeated",
+    )
+    parser.add_argument(
         "--timeout", type=parse_seconds, metavar="SECONDS", help="no query or update runs longer, whatever it asks for"
     )
+    add_log_options(parser, has_http=True)
     return parser
 
 
@@ -81,6 +90,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--port {options.port}: expected a port from 0 to 65535")
     for file in options.data:
         check_file(file, "an RDF file")
+    begin_logs(options)
     say_if_compiling()
     take_turns_quickly()
     from wukongs.cli.node import reload_on_hangup
@@ -100,13 +110,14 @@ def main(argv: Sequence[str]) -> int:
     )
     if options.data_dir is not None:
         check_is_ours(options.data_dir)
+    allowed: dict[str, Any] = {} if options.service is None else {"service_allowed": tuple(options.service)}
     ended, signals = threading.Event(), list[int]()
 
     def end(number: int, _: object) -> None:
         signals.append(number)
         ended.set()
 
-    with Engine(options.data_dir, settings=Settings.from_environment()) as engine:
+    with Engine(options.data_dir, settings=Settings.from_environment(**allowed)) as engine:
         for file in options.data:
             engine.load(file)
             print(f"loaded {file}", file=sys.stderr, flush=True)

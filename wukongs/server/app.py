@@ -28,6 +28,7 @@ from starlette.websockets import WebSocket
 
 from wukongs.errors import WukongsError
 from wukongs.server import pages, queries, streams
+from wukongs.server.access import REQUEST_ID, Named
 from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
@@ -70,6 +71,7 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             Route("/readyz", _readyz),
         ],
         middleware=[
+            Middleware(Named),
             Middleware(face.metrics.counting),
             *_across(doors.origins),
             Middleware(_Door, doors=doors),
@@ -146,7 +148,7 @@ def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
         return ()
     names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID")
     methods = ("GET", "POST", "PUT", "DELETE")
-    shown = (SNAPSHOT, WARNING, "Location")
+    shown = (SNAPSHOT, WARNING, REQUEST_ID, "Location")
     return (
         Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown

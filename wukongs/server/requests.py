@@ -107,7 +107,8 @@ def problem(request: Request, error: BaseException) -> Response:
     """Answer with an error: as JSON for whoever takes JSON by name, else as text with the place underlined."""
     told = details_of(error)
     if told["status"] == 500:
-        log.exception("%s %s", request.method, request.url.path, exc_info=error)
+        name = {"request": getattr(request.state, "request_id", None)}
+        log.exception("%s %s", request.method, request.url.path, exc_info=error, extra=name)
     headers = dict(getattr(error, "headers", None) or {})
     if told["status"] == 503:
         headers.setdefault("Retry-After", "1")
