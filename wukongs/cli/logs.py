@@ -22,7 +22,7 @@ _FIELDS = ("node", "query", "stream", "request", "client", "method", "path", "st
 
 
 def add_log_options(parser: argparse.ArgumentParser, *, has_http: bool = False) -> None:
-    """Add --log-format and --log-level; has_http: --access-log, too."""
+    """Add --log-format and --log-level; has_http: --access-log and --traces, too."""
     parser.add_argument(
         "--log-format", choices=("text", "json"), help="lines with time and level, or JSON (default: bare messages)"
     )
@@ -31,10 +31,17 @@ def add_log_options(parser: argparse.ArgumentParser, *, has_http: bool = False) 
     )
     if has_http:
         parser.add_argument("--access-log", action="store_true", help="log each HTTP request, without its parameters")
+        traces = "spans of firings and requests for OpenTelemetry (the extra otel), by console, otlp, ..."
+        parser.add_argument("--traces", metavar="EXPORTER", help=traces)
 
 
 def begin_logs(options: argparse.Namespace, node: int | None = None) -> None:
-    """Log as the options say. node: the number of the only node of this process."""
+    """Log, and trace, as the options say. node: the number of the only node of this process. Raises SettingsError (no
+    OpenTelemetry, no such exporter)."""
+    if getattr(options, "traces", None) is not None:
+        from wukongs.server.telemetry import begin_traces, provider_for
+
+        begin_traces(provider_for(options.traces))
     has_access = getattr(options, "access_log", False)
     if options.log_format is None and options.log_level == "warning" and not has_access:
         return

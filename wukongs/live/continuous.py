@@ -27,6 +27,7 @@ from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Remembered, Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Stretch
+from wukongs.live.tracing import LISTENING, Fired
 from wukongs.live.unknown_names import unknown_names
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
@@ -856,6 +857,7 @@ class ContinuousQuery:
                 return
             log.warning("query %s, window ending at %d ms: %s", self.name, firing.at_ms, error)
             self._put_error(firing, error)
+            self._trace(firing, None, due_at_s, started_s, time.perf_counter(), type(error).__name__)
             return
         except Exception as error:
             # A mistake of ours in this query: the others, and the streams, go on without it.
@@ -867,7 +869,7 @@ class ContinuousQuery:
             told.__cause__ = error.with_traceback(None)  # its frames hold tables
             self._put_error(firing, told)
             return
-        last_ms = firing.last_ms
+        last_ms, executed_s = firing.last_ms, time.perf_counter()
         self._decide(last_ms, window)
         had_ms = self._readers.had_ms
         if last_ms <= had_ms:
@@ -877,8 +879,25 @@ class ContinuousQuery:
             self._counts.not_reported += count
             self.log.skip(last_ms)
             return
-        self._counts.report(window, (time.perf_counter() - started_s) * 1e6, last_ms, count)
+        self._counts.report(window, (executed_s - started_s) * 1e6, last_ms, count)
         self._put(last_ms, window, WINDOW_BYTES + window.size_bytes, firing.stretch)
+        self._trace(firing, window, due_at_s, started_s, executed_s)
+
+    def _trace(
+        self,
+        firing: Firing,
+        window: WindowResult | None,
+        due_s: float,
+        begun_s: float,
+        executed_s: float,
+        error: str | None = None,
+    ) -> None:
+        """Tell of a firing, if anybody listens."""
+        if LISTENING.to is not None:
+            rows, snapshot = (None, None) if window is None else (len(window), window.snapshot)
+            count, now_s = firing.count_after(self._readers.had_ms), time.perf_counter()
+            times = due_s, begun_s, executed_s, now_s
+            LISTENING.to.fired(Fired(self.name, firing.last_ms, count, rows, snapshot, *times, error))
 
     def _ran_in_parts(self, firing: Firing, due_at_s: float) -> bool:
         """Run a firing that was too much in parts, over the same reading; tell whether there are any."""

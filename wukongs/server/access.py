@@ -13,6 +13,8 @@ import time
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from wukongs.live.tracing import LISTENING, Requested
+
 log = logging.getLogger("wukongs.access")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -43,6 +45,11 @@ class Named:
         try:
             await self._app(scope, receive, noting)
         finally:
+            if LISTENING.to is not None:
+                headers, method = dict(Headers(scope=scope)), scope.get("method", "WEBSOCKET")
+                now_s = time.perf_counter()
+                told_of = Requested(name, method, scope["path"], status or 500, headers, began_s, now_s)
+                LISTENING.to.requested(told_of)
             if log.isEnabledFor(logging.INFO):
                 method = scope.get("method", "WEBSOCKET")
                 told = {"request": name, "method": method, "path": scope["path"], "status": status or 500}

@@ -44,14 +44,18 @@ class Call(NamedTuple):
     answers: Mapping[int, tuple[str, Sequence[str]]] = {204: ("done", ())}
 
 
-_RESULT = {200: ("the result; the header Wukongs-Snapshot has the snapshot", [*_ROW_TYPES, *_GRAPH_TYPES])}
+_RESULT = {
+    200: ("the result; the header Wukongs-Snapshot has the snapshot", [*_ROW_TYPES, *_GRAPH_TYPES]),
+    502: ("SERVICE: an endpoint is not allowed, or does not answer well", [_TEXT]),
+}
 _GRAPH = {200: ("the graph", _GRAPH_TYPES), 404: ("there is no such graph", [_TEXT])}
 _MADE = {201: ("the graph was made", ()), 204: ("it was there", ())}
 _DATASET = ("default-graph-uri", "named-graph-uri", "timeout", "at", "format", "explain")
 _WINDOWS = {
     200: ("windows: events, or those that have come", ["text/event-stream", _JSON, ARROW.types[0]]),
     204: ("Arrow: no window in time", ()),
-    421: ("another node runs the query", [_TEXT]),
+    421: ("another node runs the query, and this server has no way to it", [_TEXT]),
+    503: ("the node that runs the query is away, and no other one has taken it over yet", [_TEXT]),
 }
 CALLS: Mapping[str, Mapping[str, Call]] = {
     "/sparql": {

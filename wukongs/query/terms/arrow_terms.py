@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError, SettingsError
-from wukongs.query.terms.python_terms import from_float32, from_value, is_table
+from wukongs.query.terms.python_terms import from_float32, from_value
 from wukongs.store.encoder import is_text_type
 
 TERMS = b"wukongs.terms"
