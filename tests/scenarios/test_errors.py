@@ -194,9 +194,12 @@ def test_a_syntax_error_in_a_window_has_line_and_column(engine: wukongs.Engine) 
     assert "[RANGE" in str(caught.value)
 
 
-def test_a_feature_of_a_later_version_is_named_with_its_place(engine: wukongs.Engine) -> None:
+def test_a_feature_that_is_not_there_is_named_with_its_place(engine: wukongs.Engine) -> None:
+    engine.stream(A, batch_ms=100)
+    head = f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{A}> [RANGE 1s STEP 1s]"
+    text = head + " {\n  SERVICE <http://ex/other> { ?s ?p ?o } }"
     with pytest.raises(wukongs.UnsupportedFeatureError) as caught:
-        engine.query("SELECT ?s {\n  SERVICE <http://ex/other> { ?s ?p ?o } }")
+        engine.register(text)
     assert "SERVICE" in str(caught.value)
     assert (caught.value.line, caught.value.column) == (2, 3)
 
