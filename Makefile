@@ -13,7 +13,7 @@ help:
 	@echo 'make test-ci     run the slow tests and more examples, the kernels un-jitted, and lint (SEED=n repeats a run)'
 	@echo 'make test-all    run everything, with five times the examples (an hour or two; SEED=n repeats a run)'
 	@echo 'make test-kafka  run the tests of the Kafka source on a real broker, whose jars it fetches once (needs Java)'
-	@echo 'make test-face   run browser and clients of others against the HTTP server (needs Chromium, Node.js with npm)'
+	@echo 'make test-face   run the console in Chromium, clients from npm and PyPI, the notebook and the site'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
@@ -89,7 +89,7 @@ test-kafka: $(READY)
 
 # The console in Chromium, and clients of others, unchanged, from PyPI and npm. What is absent is skipped.
 test-face: $(READY)
-	@WUKONGS_TIER=ci $(PY) -m pytest tests/browser tests/npm tests/unit/server
+	@WUKONGS_TIER=ci $(PY) -m pytest tests/browser tests/npm tests/unit/server tests/unit/query/test_html.py tests/golden/test_site.py
 
 # Un-jitted kernels: slow by nature, so only the tests marked for tiny data.
 test-nojit: $(READY)
