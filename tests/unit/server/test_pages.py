@@ -71,3 +71,22 @@ def test_a_plan_is_told_in_the_place_of_the_result(client: Client) -> None:
     assert (wrong.status, wrong.text) == (400, "Refused: explain=rows: expected plan or analyze, of a query\n")
     assert client.direct("CLEAR ALL", ("explain", "plan"), kind="application/sparql-update").status == 400
     assert client.direct("SELEC", ("explain", "plan")).status == 400
+
+
+def _luminance(colour: str) -> float:
+    digits = colour if len(colour) == 6 else "".join(2 * digit for digit in colour)
+    parts = (int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4))
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_texts_stand_out_from_what_is_behind_them_in_light_and_dark() -> None:
+    """WCAG 2.1, 1.4.3: a ratio of 4.5 at least."""
+    css = (pages.FOLDER / "style.css").read_text("utf-8")
+    pairs = re.findall(r"--([\w-]+): light-dark\(#(\w+), #(\w+)\)", css)
+    colours = {name: tuple(map(_luminance, pair)) for name, *pair in pairs}
+    behind = ("back", "field", "good")
+    texts = ("text", "soft", "main", "warn", "bad", "keyword", "name", "string", "numeral", "variable")
+    for front, back in [*((text, one) for text in texts for one in behind), ("on-main", "main")]:
+        for one, other in zip(colours[front], colours[back], strict=True):
+            assert (max(one, other) + 0.05) / (min(one, other) + 0.05) >= 4.5, (front, back)
