@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,7 +81,7 @@ class SparkNodes:
             if self._starting.is_up(_LOOK_S):
                 found = _executor_hosts(self._starting.session().sparkContext)
                 if len(found) >= self._count:
-                    return found
+                    return found[: self._count]
                 time.sleep(_LOOK_S)
         raise NodeUnavailable(
             f"Spark has given {len(found)} executors of one core and 512 MB within {timeout_s:g} s, and {self._count} "
@@ -103,10 +104,11 @@ class SparkNodes:
 
 
 def _executor_hosts(context: Any) -> list[str]:
-    """Return the hosts of the executors that there are, one for each."""
-    infos = context._jsc.sc().statusTracker().getExecutorInfos()
-    driver = context._conf.get("spark.driver.port")
-    return sorted(info.host() for info in infos if str(info.port()) != driver)
+    """Return the hosts of the executors that there are, one for each. Spark lists its driver among them."""
+    listed = context._jsc.sc().statusStore().executorList(True)
+    infos = [listed.apply(number) for number in range(listed.size())]
+    # One that has just come has no port yet.
+    return sorted(re.sub(r":\d+$", "", info.hostPort()).strip("[]") for info in infos if info.id() != "driver")
 
 
 def _on_host(context: Any, setup: NodeSetup) -> Any:

@@ -20,7 +20,9 @@ from tests.faults.test_cluster_processes import END_S, EX
 from tests.faults.test_spark_lives import wait_until
 from tests.processes import child
 from tests.unit.adapters.test_spark_standalone import standalone
+from wukongs.adapters.spark.nodes import SparkNodes
 from wukongs.cli.cluster import FREE_PORTS
+from wukongs.errors import NodeUnavailable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 COUNT = 3
@@ -122,3 +124,9 @@ def test_a_killed_node_is_brought_back_by_spark_and_the_others_are_left_alone(tm
         assert process.returncode == 0, said
         wait_until(lambda: not node_processes(tmp_path))
     assert "Traceback" not in said
+
+
+def test_sparks_driver_is_no_place_for_a_node() -> None:
+    """It was counted, and sometimes got a node for which there was no executor: the others waited for it for ever."""
+    with SparkNodes("local[1]", 1) as nodes, pytest.raises(NodeUnavailable, match="Spark has given 0 executors"):
+        nodes.hosts(15.0, threading.Event())
