@@ -292,7 +292,11 @@ def test_schemas_that_no_result_can_have_are_refused(schema: Any, message: str) 
 
 def test_one_shape_at_a_time() -> None:
     result = known("x", [['"a"']])
-    for options in ({"typed": True, "ids": True}, {"dictionary": True, "ids": True}, {"dictionary": True, "typed": True}):
+    for options in (
+        {"typed": True, "ids": True},
+        {"dictionary": True, "ids": True},
+        {"dictionary": True, "typed": True},
+    ):
         with pytest.raises(SettingsError, match="one of dictionary, typed and ids"):
             result.arrow(**options)
 
