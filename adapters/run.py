@@ -144,7 +144,7 @@ def _run(
         engine = Engine(settings=config.settings) if connect is None else connect()
         stack.enter_context(engine)
         queries = _declare(engine, config, display, stack)
-        stay: Callable[[], None] = _leave
+        stay: Callable[[], None] | None = None
         if beside is not None and isinstance(engine, Engine):
             stay = stack.enter_context(beside(engine, display.phase))
         passed("streams and queries declared")
@@ -165,14 +165,10 @@ def _run(
         too_many = bad.past_rate(progress.report.partitions)
         if status == DONE and too_many is not None:
             raise too_many
-        if status == DONE:
+        if status == DONE and stay is not None:
             stay()
     passed("end")
     return status
-
-
-def _leave() -> None:
-    pass
 
 
 def _start_spark(config: RunConfig) -> StartingSession | None:
