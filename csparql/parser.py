@@ -124,7 +124,8 @@ def _describe(parser: PatternParser, registration: Registration | None) -> Query
     return Query("describe", node, (), (), dataset, registration, tuple(dict.fromkeys(described)))
 
 
-def _construct(parser: PatternParser, registration: Registration | None) -> Query:
+def read_construct(parser: PatternParser, registration: Registration | None) -> Query:
+    """Read from after CONSTRUCT to the end of the query."""
     registration = read_output_operator(parser, registration)
     if parser.token.kind in ("FROM", "WHERE"):
         return _construct_where(parser, registration)
@@ -172,4 +173,4 @@ def _modified(parser: PatternParser, pattern: Node) -> Node:
     return parser.sliced(parser.ordered(node, found), found)
 
 
-_FORMS = {"SELECT": _select, "ASK": _ask, "CONSTRUCT": _construct, "DESCRIBE": _describe}
+_FORMS = {"SELECT": _select, "ASK": _ask, "CONSTRUCT": read_construct, "DESCRIBE": _describe}

@@ -245,6 +245,10 @@ class PatternParser:
         self._triple_term_count = 0
         self.in_data = False
         """Whether triples of INSERT DATA or DELETE DATA are read."""
+        self.in_rule = False
+        """Whether a rule is read, where a triple that cannot be is a mistake."""
+        self.searched: list[Token] = []
+        """Where the paths begin that take a search."""
         self.unnamed_reifiers: set[Token] = set()
         """The tokens that stand for a blank node though none is written."""
 
@@ -718,6 +722,8 @@ class PatternParser:
         if count > LINKS_MAX and any(isinstance(part, Repeated) for part in parts_of(found)):
             expected = f"a path of at most {LINKS_MAX} links, with its repetitions {{n,m}} written out"
             raise self.error(expected, token, f"one of {count}")
+        if not isinstance(found, Term) and any(map(is_repetition, parts_of(found))):
+            self.searched.append(token)
         return found if self._path_length is None else MeasuredPath(found, *self._path_length)
 
     def _path_alternative(self) -> Path:
@@ -1013,8 +1019,9 @@ class PatternParser:
 
     def _check_subject(self) -> None:
         """Refuse the next token as a subject of data, since RDF has no such subject."""
-        if self.in_data and (self.at_literal() or self.token.kind == "<<("):
-            raise self.error("a subject that RDF can have, an IRI or a blank node, in DATA")
+        if (self.in_data or self.in_rule) and (self.at_literal() or self.token.kind == "<<("):
+            where = "DATA" if self.in_data else "a rule"
+            raise self.error(f"a subject that RDF can have, an IRI or a blank node, in {where}")
 
     def _triple_term(self) -> TermOrVariable:
         """Read `<<( s p o )>>`; return the term, or the variable that stands for it."""
@@ -1378,9 +1385,9 @@ class PatternParser:
         bound = possible_variables(node) | (self._endpoints.keys() & self.in_scope.keys())
         variables = tuple(one for one in sorted(bound, key=str) if not one.is_blank)
         names = tuple(one.name.partition(".")[0] for one in variables)
-        return Service(endpoint, self.text[start:end], self._prologue_text(), names, variables, is_silent)
+        return Service(endpoint, self.text[start:end], self.prologue_text(), names, variables, is_silent)
 
-    def _prologue_text(self) -> str:
+    def prologue_text(self) -> str:
         """Return BASE and the prefixes that hold here, as text."""
         base = "" if self.base is None else f"BASE <{self.base}>\n"
         return base + "".join(f"PREFIX {name}: <{value}>\n" for name, value in self.prefixes.items())

@@ -78,6 +78,39 @@ class UnsupportedFeatureError(_QueryTextError):
         return type(self), (self.feature, self.line, self.column, self.advice, self.source, self.excerpt)
 
 
+class RuleError(WukongsError):
+    """A rule that cannot be installed, or a name of one that is not there: what was expected and what was found; file,
+    line and column (from 1) where a text is at fault, else "" and 0; what may help (suggestion); excerpt: two lines, the
+    place underlined."""
+
+    def __init__(
+        self,
+        expected: str,
+        found: str,
+        file: str = "",
+        line: int = 0,
+        column: int = 0,
+        excerpt: str = "",
+        suggestion: str = "",
+    ) -> None:
+        place = f"{file or 'rules'}, line {line}, column {column}: " if line else f"{file}: " if file else ""
+        tail = f"; {suggestion}" if suggestion else ""
+        super().__init__(f"{place}expected {expected}, found {found}{tail}")
+        self.expected = expected
+        self.found = found
+        self.file = file
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt
+        self.suggestion = suggestion
+        if excerpt:
+            self.add_note(excerpt)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        where = self.file, self.line, self.column
+        return type(self), (self.expected, self.found, *where, self.excerpt, self.suggestion)
+
+
 class DataError(WukongsError):
     """Data that cannot be read: file, line (from 1) and the text that was found there."""
 

@@ -38,6 +38,7 @@ ROOMS = (
     "query.operators",
     "query.paths",
     "query.execution",
+    "rules",
     "live",
     "durable",
     "protocol",

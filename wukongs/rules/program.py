@@ -1,0 +1,489 @@
+"""Program: rules in an order in which they can be followed, made of the CONSTRUCT queries of rule files.
+
+A query becomes plain `Rule`s: one triple as the head, and a body that is a list of patterns with conditions. Two head
+triples make two rules, and so do the branches of a UNION. Nothing of a group's nesting is left, so a nested group may
+say only what means the same without its braces:
+
+* A filter reads variables that its own group binds; so does a BIND, of what stands before it.
+* A NOT EXISTS shares with the rest of the rule only variables that its own group binds.
+* A variable of BIND stands in no pattern.
+
+A rule feeds another one if its head may match a pattern there. The rules that feed each other in a circle are one
+stratum (a strongly connected component), and the strata come in an order in which each reads only itself and those
+before it. So a stratum may ask what is absent, and may count, if that comes from strata before it: a circle through NOT
+EXISTS or an aggregate is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from wukongs.csparql.algebra import (
+    DEFAULT,
+    Aggregate,
+    Bgp,
+    Call,
+    Distinct,
+    Exists,
+    Expression,
+    Extend,
+    Filter,
+    GraphNames,
+    Group,
+    Join,
+    Node,
+    Project,
+    TermOrVariable,
+    TriplePattern,
+    Union,
+    Values,
+)
+from wukongs.csparql.parser_rules import ParsedRule
+from wukongs.csparql.scope import exists_patterns, expression_variables, mentioned_variables, possible_variables
+from wukongs.csparql.terms import Term, Variable
+from wukongs.errors import RuleError
+
+BRANCHES_MAX = 64
+"""How many rules the UNIONs of one text may become, for each triple of its head."""
+OWN_GRAPHS = "<urn:x-wukongs:"
+"""What the names of graphs begin with that are no graphs of users."""
+
+Bind = tuple[Variable, Expression]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregation:
+    """A body that groups: its keys; its aggregates; what is bound after grouping, in order; the conditions of HAVING,
+    which read keys and aggregates."""
+
+    keys: tuple[Variable, ...]
+    aggregates: tuple[tuple[Variable, Aggregate], ...]
+    binds: tuple[Bind, ...]
+    conditions: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One head triple and one body without alternatives.
+
+    patterns: at least one, each in DEFAULT (the graph `into`) or in a graph that it names
+    tables: VALUES without UNDEF
+    binds: in their order, after the patterns
+    conditions: FILTERs without EXISTS, after the binds
+    absent: NOT EXISTS, each a Bgp with Filters above it
+    aggregation: if it is there, then the fields above are what is grouped
+    into: the graph of the head, None for the default graph
+
+    Every variable of the head, the binds and the conditions is bound by what comes before.
+    """
+
+    name: str
+    head: TriplePattern
+    patterns: tuple[TriplePattern, ...]
+    tables: tuple[Values, ...]
+    binds: tuple[Bind, ...]
+    conditions: tuple[Expression, ...]
+    absent: tuple[Exists, ...]
+    aggregation: Aggregation | None
+    into: Term | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stratum:
+    """Rules that are followed together. is_recursive: whether one of them feeds itself, or another that feeds it."""
+
+    rules: tuple[Rule, ...]
+    is_recursive: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Rules by strata, in an order in which each stratum reads only itself and those before it."""
+
+    strata: tuple[Stratum, ...]
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule]) -> Program:
+        """Put rules into strata; those of a stratum keep their order.
+
+        Raises RuleError: a circle of rules through NOT EXISTS or an aggregate."""
+        rules = tuple(rules)
+        edges = _edges(rules)
+        strata = []
+        for members in _components(edges):
+            inside = [edge for index in members for edge in edges[index] if edge.target in members]
+            for edge in inside:
+                if edge.is_strict:
+                    raise _circle(rules, edges, members, edge)
+            strata.append(Stratum(tuple(rules[index] for index in sorted(members)), bool(inside)))
+        return cls(tuple(strata))
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(rule for stratum in self.strata for rule in stratum.rules)
+
+
+# --- queries become rules ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Body:
+    """A list of what holds together. Each condition and each absent pattern comes with the variables that its own group
+    binds."""
+
+    patterns: tuple[TriplePattern, ...] = ()
+    tables: tuple[Values, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    conditions: tuple[tuple[Expression, frozenset[Variable]], ...] = ()
+    absent: tuple[tuple[Exists, frozenset[Variable]], ...] = ()
+
+    def joined(self, other: _Body) -> _Body:
+        return _Body(
+            self.patterns + other.patterns,
+            self.tables + other.tables,
+            self.binds + other.binds,
+            self.conditions + other.conditions,
+            self.absent + other.absent,
+        )
+
+    def matched(self) -> frozenset[Variable]:
+        """Return the variables of patterns and tables."""
+        in_patterns = possible_variables(Bgp(self.patterns))
+        return in_patterns.union(*(table.variables for table in self.tables))
+
+    def bound(self) -> frozenset[Variable]:
+        return self.matched().union(variable for variable, _ in self.binds)
+
+
+def rules_of(parsed: ParsedRule, into: Term | None = None) -> tuple[Rule, ...]:
+    """Make the rules that a parsed rule stands for. into: the graph that it reads, where it names none, and concludes
+    into; None is the default graph.
+
+    Raises RuleError: a body that no list of patterns says, a variable of the head that the body does not bind."""
+    node, aggregation = _without_group(parsed, parsed.query.pattern)
+    bodies = _bodies(parsed, node)
+    if aggregation is not None and len(bodies) > 1:
+        hint = "conclude the parts in a rule of their own, and group its conclusions"
+        raise parsed.error("no UNION below GROUP BY in a rule", "'UNION'", hint, parsed.first("UNION"))
+    if not parsed.query.template:
+        raise parsed.error("a triple in the template of a rule", "none", token=parsed.first("CONSTRUCT"))
+    rules = []
+    for body in bodies:
+        _check_body(parsed, body)
+        bound = body.bound()
+        if aggregation is not None:
+            _check_aggregation(parsed, aggregation, bound)
+            bound = frozenset(aggregation.keys).union(variable for variable, _ in aggregation.binds)
+        for head in dict.fromkeys(parsed.query.template):
+            _check_head(parsed, head, bound, len(bodies) > 1)
+            rules.append(
+                Rule(
+                    parsed.name,
+                    head,
+                    body.patterns,
+                    body.tables,
+                    body.binds,
+                    tuple(condition for condition, _ in body.conditions),
+                    tuple(absent for absent, _ in body.absent),
+                    aggregation,
+                    into,
+                )
+            )
+    return tuple(rules)
+
+
+def _without_group(parsed: ParsedRule, node: Node) -> tuple[Node, Aggregation | None]:
+    """Take the aggregate off a body that is one."""
+    select = parsed.first("SELECT")
+    if select is None:
+        grouping = parsed.first("GROUP", "HAVING")
+        if grouping is not None:
+            expected = "a group in a rule as WHERE { SELECT ... WHERE { ... } GROUP BY ... }"
+            raise parsed.error(expected, f"'{grouping.text}'", token=grouping)
+        return node, None
+    binds: list[Bind] = []
+    conditions: list[Expression] = []
+    while isinstance(node, Distinct | Project):
+        node = node.pattern
+    while isinstance(node, Extend):
+        binds.insert(0, (node.variable, node.expression))
+        node = node.pattern
+    while isinstance(node, Filter):
+        conditions[:0] = _conjuncts(node.condition)
+        node = node.pattern
+    if not isinstance(node, Group) or not node.keys:
+        hint = "without groups, write the pattern in WHERE itself; a count of all rows has no key: choose one"
+        raise parsed.error("SELECT ... GROUP BY ?key, and nothing beside it, in a rule", "another SELECT", hint, select)
+    return node.pattern, Aggregation(node.keys, node.aggregates, tuple(binds), tuple(conditions))
+
+
+def _bodies(parsed: ParsedRule, node: Node) -> list[_Body]:
+    """Return what a pattern says as lists: one for each choice of branches."""
+    match node:
+        case Bgp():
+            _check_graphs(parsed, node.patterns)
+            return [_Body(node.patterns)]
+        case Values():
+            return [_Body(tables=(node,))]
+        case Join():
+            left, right = _bodies(parsed, node.left), _bodies(parsed, node.right)
+            _check_count(parsed, len(left) * len(right))
+            return [one.joined(other) for one, other in product(left, right)]
+        case Union():
+            found = [*_bodies(parsed, node.left), *_bodies(parsed, node.right)]
+            _check_count(parsed, len(found))
+            return found
+        case Filter():
+            return [_filtered(parsed, body, node.condition) for body in _bodies(parsed, node.pattern)]
+        case Extend():
+            return [_extended(parsed, body, node) for body in _bodies(parsed, node.pattern)]
+        case GraphNames():
+            hint = "put triple patterns into the block, before BIND"
+            raise parsed.error("a block of GRAPH that begins with triples", "another one", hint, parsed.first("GRAPH"))
+        case _:
+            expected = "triple patterns, GRAPH <iri>, FILTER, NOT EXISTS, BIND, VALUES and UNION in a rule"
+            raise parsed.error(expected, type(node).__name__)
+
+
+def _check_count(parsed: ParsedRule, count: int) -> None:
+    if count > BRANCHES_MAX:
+        expected = f"at most {BRANCHES_MAX} choices of UNION branches in a rule"
+        raise parsed.error(expected, f"{count}", "write several rules", parsed.first("UNION"))
+
+
+def _check_graphs(parsed: ParsedRule, patterns: Iterable[TriplePattern]) -> None:
+    for pattern in patterns:
+        if isinstance(pattern.graph, Term) and pattern.graph.text.startswith(OWN_GRAPHS):
+            hint = "a pattern without GRAPH reads the graph that the rule is installed into"
+            expected = "a graph of your own after GRAPH in a rule"
+            raise parsed.error(expected, pattern.graph.text, hint, parsed.first("GRAPH"))
+
+
+def _filtered(parsed: ParsedRule, body: _Body, condition: Expression) -> _Body:
+    bound = body.bound()
+    conditions, absent = list(body.conditions), list(body.absent)
+    for part in _conjuncts(condition):
+        if isinstance(part, Exists):
+            absent += [(Exists(node, negated=True), bound) for node in _absent(parsed, part.pattern, bound)]
+        elif exists_patterns(part):
+            hint = "write FILTER NOT EXISTS { ... } by itself; for one of several conditions, write several rules"
+            raise parsed.error("no NOT EXISTS as a part of an expression", "'NOT'", hint, parsed.first("NOT"))
+        else:
+            conditions.append((part, bound))
+    return replace(body, conditions=tuple(conditions), absent=tuple(absent))
+
+
+def _absent(parsed: ParsedRule, node: Node, outer: frozenset[Variable]) -> list[Node]:
+    """Return the patterns that must all be absent: one for each branch of a NOT EXISTS."""
+    made: list[Node] = []
+    for body in _bodies(parsed, node):
+        if body.binds or body.tables or body.absent or not body.patterns:
+            hint = "conclude the rest in a rule of its own, and read its conclusions"
+            token = parsed.first("EXISTS")
+            raise parsed.error("triple patterns and FILTERs only in NOT EXISTS of a rule", "other parts", hint, token)
+        inner: Node = Bgp(body.patterns)
+        for condition, seen in body.conditions:
+            _check_bound(parsed, expression_variables(condition), seen | outer, "FILTER")
+            inner = Filter(condition, inner)
+        made.append(inner)
+    return made
+
+
+def _extended(parsed: ParsedRule, body: _Body, node: Extend) -> _Body:
+    if exists_patterns(node.expression):
+        hint = "write FILTER NOT EXISTS { ... }"
+        raise parsed.error("no NOT EXISTS in BIND of a rule", "'EXISTS'", hint, parsed.first("EXISTS"))
+    _check_bound(parsed, expression_variables(node.expression), body.bound(), "BIND")
+    return replace(body, binds=(*body.binds, (node.variable, node.expression)))
+
+
+def _conjuncts(condition: Expression) -> list[Expression]:
+    if isinstance(condition, Call) and condition.op == "&&":
+        return [part for argument in condition.arguments for part in _conjuncts(argument)]
+    return [condition]
+
+
+# --- what a rule must keep --------------------------------------------------------------------------------------------
+
+
+def _check_body(parsed: ParsedRule, body: _Body) -> None:
+    if not body.patterns:
+        hint = "put what always holds into the graph itself, by INSERT DATA"
+        raise parsed.error("a triple pattern outside of NOT EXISTS in a rule", "none", hint)
+    matched, bound = body.matched(), body.bound()
+    names = [variable for variable, _ in body.binds]
+    for name in names:
+        if name in matched or names.count(name) > 1:
+            hint = "bind another variable, and compare the two in a FILTER"
+            expected = "a variable after AS that stands nowhere else as a value"
+            raise parsed.error(expected, f"?{name.name}", hint, parsed.mention(name.name, "BIND"))
+    for condition, seen in body.conditions:
+        _check_bound(parsed, expression_variables(condition), seen, "FILTER")
+    for absent, seen in body.absent:
+        _check_bound(parsed, mentioned_variables(absent.pattern) & bound, seen, "FILTER")
+
+
+def _check_bound(parsed: ParsedRule, read: Iterable[Variable], bound: frozenset[Variable], word: str) -> None:
+    for variable in sorted(set(read) - bound, key=str):
+        hint = f"let a pattern of the same group (and of each UNION branch) bind it, before {word}"
+        expected = f"variables in {word} that its group binds"
+        raise parsed.error(expected, f"?{variable.name}", hint, parsed.mention(variable.name, word))
+
+
+def _check_aggregation(parsed: ParsedRule, found: Aggregation, bound: frozenset[Variable]) -> None:
+    _check_bound(parsed, found.keys, bound, "GROUP")
+    for _, aggregate in found.aggregates:
+        if aggregate.name == "SAMPLE":  # made by the parser
+            hint = "name the key or the aggregate that is meant"
+            token = parsed.first("HAVING")
+            raise parsed.error("keys and aggregates only in HAVING", "another variable", hint, token)
+        if aggregate.argument is not None:
+            _check_bound(parsed, expression_variables(aggregate.argument), bound, "SELECT")
+
+
+def _check_head(parsed: ParsedRule, head: TriplePattern, bound: frozenset[Variable], has_branches: bool) -> None:
+    for variable in head.variables():
+        if variable not in bound:
+            where = "in each branch of UNION" if has_branches else "in WHERE"
+            hint = f"bind it {where}, outside of NOT EXISTS, or leave the triple out"
+            token = parsed.mention(variable.name)
+            raise parsed.error("variables in the template that every solution binds", f"?{variable.name}", hint, token)
+
+
+# --- strata -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """A rule, by its index, that reads what another one concludes, and how; is_strict: it has to know all of it."""
+
+    target: int
+    is_strict: bool
+    by: str
+
+
+def may_feed(head: TriplePattern, head_graph: Term | None, pattern: TriplePattern, pattern_graph: Term | None) -> bool:
+    """Tell whether a conclusion may match a pattern. A pattern_graph is that of the rule, if the pattern names none."""
+    pairs = (
+        (head.predicate, pattern.predicate),
+        (head.object, pattern.object),
+        (head.subject, pattern.subject),
+    )
+    return head_graph == pattern_graph and all(
+        one == other or isinstance(one, Variable) or isinstance(other, Variable) for one, other in pairs
+    )
+
+
+def _edges(rules: Sequence[Rule]) -> list[list[_Edge]]:
+    """Return, for each rule, those that read what it concludes."""
+    heads: dict[tuple[Term | None, TermOrVariable], list[int]] = {}
+    for index, rule in enumerate(rules):
+        predicate = rule.head.predicate
+        heads.setdefault((rule.into, _ANY if isinstance(predicate, Variable) else predicate), []).append(index)
+    edges: list[list[_Edge]] = [[] for _ in rules]
+    for target, rule in enumerate(rules):
+        for pattern, is_strict, by in _reads(rule):
+            graph = rule.into if pattern.graph == DEFAULT else pattern.graph
+            assert graph is None or isinstance(graph, Term)
+            for source in _feeders(heads, graph, pattern.predicate):
+                if may_feed(rules[source].head, rules[source].into, pattern, graph):
+                    edges[source].append(_Edge(target, is_strict, by))
+    return edges
+
+
+_ANY = Variable("")
+
+
+def _feeders(
+    heads: dict[tuple[Term | None, TermOrVariable], list[int]], graph: Term | None, predicate: TermOrVariable
+) -> list[int]:
+    if isinstance(predicate, Variable):
+        return [index for (into, _), found in heads.items() if into == graph for index in found]
+    return [*heads.get((graph, predicate), ()), *heads.get((graph, _ANY), ())]
+
+
+def _reads(rule: Rule) -> Iterable[tuple[TriplePattern, bool, str]]:
+    """Yield each pattern of a rule, whether it has to be complete, and the pattern in words."""
+    is_grouped = rule.aggregation is not None
+    for pattern in rule.patterns:
+        yield pattern, is_grouped, f"a group of {_shown(pattern)}" if is_grouped else _shown(pattern)
+    for absent in rule.absent:
+        node = absent.pattern
+        while isinstance(node, Filter):
+            node = node.pattern
+        assert isinstance(node, Bgp), node
+        for pattern in node.patterns:
+            yield pattern, True, f"NOT EXISTS {{ {_shown(pattern)} }}"
+
+
+def _shown(pattern: TriplePattern) -> str:
+    parts = (pattern.subject, pattern.predicate, pattern.object)
+    # A variable of a subquery is called ?name.1, one without a name begins with a dot.
+    names = (
+        str(part).rpartition(".")[0] or "[]" if isinstance(part, Variable) and "." in part.name else part
+        for part in parts
+    )
+    triple = " ".join(map(str, names))
+    return triple if pattern.graph == DEFAULT else f"GRAPH {pattern.graph} {{ {triple} }}"
+
+
+def _components(edges: Sequence[Sequence[_Edge]]) -> list[set[int]]:
+    """Return the strongly connected components, each after those that it reads (Tarjan, without recursion)."""
+    order: dict[int, int] = {}
+    low: dict[int, int] = {}
+    waiting: list[int] = []
+    is_waiting: set[int] = set()
+    found: list[set[int]] = []
+    for root in reversed(range(len(edges))):
+        if root in order:
+            continue
+        path = [(root, iter(edges[root]))]
+        order[root] = low[root] = len(order)
+        waiting.append(root)
+        is_waiting.add(root)
+        while path:
+            index, left = path[-1]
+            edge = next(left, None)
+            if edge is None:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[index])
+                if low[index] == order[index]:
+                    at = waiting.index(index)
+                    members = set(waiting[at:])
+                    del waiting[at:]
+                    is_waiting -= members
+                    found.append(members)
+            elif edge.target not in order:
+                order[edge.target] = low[edge.target] = len(order)
+                waiting.append(edge.target)
+                is_waiting.add(edge.target)
+                path.append((edge.target, iter(edges[edge.target])))
+            elif edge.target in is_waiting:
+                low[index] = min(low[index], order[edge.target])
+    return found[::-1]  # found from the last reader on
+
+
+def _circle(rules: Sequence[Rule], edges: Sequence[Sequence[_Edge]], members: set[int], edge: _Edge) -> RuleError:
+    """Say how a rule is read, through others, by one that must know all that it concludes."""
+    source = next(index for index in members if edge in edges[index])
+    came_by: dict[int, tuple[int, _Edge]] = {}
+    reached = [edge.target]
+    for index in reached:
+        for step in edges[index]:
+            if step.target in members and step.target not in came_by:
+                came_by[step.target] = index, step
+                reached.append(step.target)
+    told: list[str] = []
+    at = source
+    while at != edge.target:
+        at, step = came_by[at]
+        told.insert(0, f"feeds {rules[step.target].name} by {step.by}")
+    text = f"{rules[source].name} feeds {rules[edge.target].name} by {edge.by}"
+    return RuleError(
+        "rules without a circle through NOT EXISTS or GROUP BY",
+        ", which ".join([text, *told]),
+        suggestion="a rule may ask what is absent, or count, only where none of its conclusions can matter",
+    )
