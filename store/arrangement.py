@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 
@@ -17,11 +18,25 @@ from wukongs.store.trace import Handle, Trace
 from wukongs.store.tuple_filter import TupleFilter
 
 
-class Arrangement:
-    """A graph is a set: whether a tuple is new is decided here, when its SN is sealed, in SN order."""
+class Follower(Protocol):
+    """Says what follows from changes of the stored graph. That is sealed with them."""
 
-    def __init__(self, name: str) -> None:
+    @property
+    def is_active(self) -> bool:
+        """Whether anything may follow."""
+
+    def follow(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
+        """Return a change with all that follows. before: the graph as it is; asserted: the quads that the change makes
+        explicit, also those that are there already."""
+
+
+class Arrangement:
+    """A graph is a set: whether a tuple is new is decided here, when its SN is sealed, in SN order. follower: is asked
+    at each seal what follows from it."""
+
+    def __init__(self, name: str, follower: Follower | None = None) -> None:
         self.trace = Trace(name)
+        self._follower = follower
         self._filter = TupleFilter()
         self._filtered_to = 0
         """All triples sealed before this SN are in the filter."""
@@ -53,7 +68,7 @@ class Arrangement:
         quads = graphs, subjects, predicates, objects
         tombstones = self._held_of(gone) if len(gone[0]) else None
         batch = build_batch(*taken(quads, self._mark_new(quads)))
-        self._seal(sn, batch, tombstones, first_sn=first_sn)
+        self._seal(sn, batch, tombstones, first_sn=first_sn, asserted=quads)
         return len(batch)
 
     def _held_of(self, quads: Quads) -> Batch:
@@ -73,7 +88,7 @@ class Arrangement:
         change.delete(deletes)
         change.insert(inserts)
         difference = change.difference() if read is None else self.beside(change, read.sn)[0]
-        self.apply_difference(sn, difference)
+        self.apply_difference(sn, difference, change.come)
         return difference
 
     def beside(self, change: GraphChange, read_sn: int) -> tuple[Difference, Quads]:
@@ -81,14 +96,16 @@ class Arrangement:
         now = self.trace.read(self.trace.upper) if self.trace.has_deleted_from(read_sn + 1) else None
         return change.beside(self.trace.batches_from(read_sn + 1), now)
 
-    def apply_difference(self, sn: int, difference: Difference, fuel: int | None = None) -> tuple[int, int]:
+    def apply_difference(
+        self, sn: int, difference: Difference, asserted: Quads = NO_QUADS, fuel: int | None = None
+    ) -> tuple[int, int]:
         """Seal SN sn with tombstones of triples that are there, and additions that are not. Returns how many each.
 
-        fuel: as in Trace.seal."""
+        asserted: as in Follower.follow; fuel: as in Trace.seal."""
         come, gone = difference
         self.expect(come, len(come))
         self.give_up(come)
-        self._seal(sn, come, gone, fuel)
+        self._seal(sn, come, gone, fuel, asserted=asserted)
         return difference.counts
 
     def _mark_new(self, quads: Quads) -> BoolArray:
@@ -142,6 +159,7 @@ class Arrangement:
         known: a handle at whose SN the graph held none of the batch; whole: the batch with the triples that the graph
         held then. `whole` is taken if triples were deleted since, since some of these may be among them, or if the
         handle was revoked, since merging may then have forgotten deletions. fuel: as in Trace.seal."""
+        asserted = NO_QUADS if self._follower is None or not self._follower.is_active else (whole or batch).triples()
         if known is not None:
             self.expect(batch, len(batch))
             self.give_up(batch)
@@ -150,7 +168,7 @@ class Arrangement:
             batch = only(batch, self._mark_new(batch.triples()))
         else:
             batch = without_held(batch, BatchSet.of(tuple(self.trace.batches_from(known.sn + 1)), disjoint=True))
-        self._seal(sn, batch, fuel=fuel)
+        self._seal(sn, batch, fuel=fuel, asserted=asserted)
         return batch
 
     def _seal(
@@ -160,9 +178,23 @@ class Arrangement:
         tombstones: Batch | None = None,
         fuel: int | None = None,
         first_sn: int | None = None,
+        asserted: Quads = NO_QUADS,
     ) -> None:
-        """Seal triples that the filter knows already."""
+        """Seal triples that the filter knows already, and what follows from them."""
+        if self._follower is not None and self._follower.is_active:
+            change = Difference(batch, tombstones)
+            batch, tombstones = self._follower.follow(self.trace.read(self.trace.upper), change, asserted)
+            if batch is not change.additions:
+                self.expect(batch, len(batch))
+                self.give_up(batch)
         self.trace.seal(sn, batch, tombstones, fuel, first_sn)
+        self._filtered_to = self.trace.upper
+
+    def seal_inferred(self, sn: int, difference: Difference) -> None:
+        """Seal SN sn with inferred triples that come and go, from which all follows that is in there, too."""
+        self.expect(difference.additions, len(difference.additions))
+        self.give_up(difference.additions)
+        self.trace.seal(sn, *difference)
         self._filtered_to = self.trace.upper
 
     @property

@@ -82,6 +82,14 @@ class BatchSet:
             return BatchSet.of((*self.batches, *batches, last), False, [*tombstones, gone])
         return BatchSet.of((*self.batches, *batches), False, tombstones)
 
+    def and_changes(self, changes: Sequence[tuple[Batch, Batch | None]]) -> BatchSet:
+        """Return this read with changes behind it: each has triples that come, which are not seen before it, and
+        triples that go, which are."""
+        if not changes:
+            return self
+        tombstones = [*self._tombstones_by_batch(), *(gone for _, gone in changes)]
+        return BatchSet.of((*self.batches, *(come for come, _ in changes)), self.disjoint, tombstones)
+
     def _tombstones_by_batch(self) -> list[Batch | None]:
         later = [len(self.tombstones), *(self.later or [0] * len(self.batches))]
         waiting = iter(self.tombstones)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from wukongs.csparql.algebra import DatasetClause, Output
 from wukongs.csparql.tokens import check_text
 from wukongs.csparql.updates import using
-from wukongs.errors import NodeUnavailable, StorageError
+from wukongs.errors import NodeUnavailable, StorageError, StreamError
 from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
 from wukongs.live.async_calls import AsyncCalls
@@ -29,7 +29,7 @@ from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
-from wukongs.live.reading import ask, dataset_of, explain_over
+from wukongs.live.reading import ask, dataset_of, explain_over, open_snapshot
 from wukongs.live.running import RunningQuery
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
@@ -41,6 +41,9 @@ from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import given_terms, graph_names, graph_term, name_text, path_text, plain_iri
+from wukongs.rules.derivation import Derivation
+from wukongs.rules.inference import InstalledRule
+from wukongs.rules.sources import RuleSource, read_all, read_rules
 from wukongs.settings import Settings, settings_of
 from wukongs.store.encoded import MalformedLine
 
@@ -58,15 +61,20 @@ class Engine:
     """An engine inside this process; a context manager; thread-safe."""
 
     def __init__(
-        self, data_dir: str | PathLike[str] | None = None, *, settings: Settings | Mapping[str, Any] | None = None
+        self,
+        data_dir: str | PathLike[str] | None = None,
+        *,
+        settings: Settings | Mapping[str, Any] | None = None,
+        rules: RuleSource | Sequence[RuleSource] = (),
     ) -> None:
         """data_dir: the folder of a durable engine, made if need be (None: in memory). The effect of a method that has
         returned survives the end of the process and of the machine; streams, queries and windows not yet taken are
         there again. settings: the options, as Settings or a dictionary; by default those that the environment gives
-        (WUKONGS_<NAME>).
+        (WUKONGS_<NAME>). rules: sources as add_rules takes them; rules that the folder has are not added again.
 
-        Raises SettingsError, StorageError (in use, no access, hash_bits), CorruptionError (an altered file).
+        Raises RuleError, SettingsError, StorageError (in use, no access, hash_bits), CorruptionError (an altered file).
         """
+        wanted = read_all([rules] if isinstance(rules, str | PathLike) else rules)
         core = Core(settings_of(settings), NoJournal())
         injector = Injector(core)
         prepared = PreparedQueries(core.settings.prepared_queries_max)
@@ -77,6 +85,12 @@ class Engine:
 
             folder = open_folder(Path(data_dir), core, injector, joined)
         self._put_together(core, injector, prepared, EmbeddedBackend(core, injector, joined, prepared, folder))
+        try:
+            if wanted:
+                self._backend.change_rules(lambda ruleset: ruleset.with_missing(wanted))
+        except BaseException:
+            self.close()
+            raise
 
     def _put_together(self, core: Core, injector: Injector, prepared: PreparedQueries, backend: Backend) -> None:
         self._core, self._injector, self._prepared, self._backend = core, injector, prepared, backend
@@ -226,6 +240,60 @@ class Engine:
         QueryTimeout, BudgetExceeded, StorageError."""
         operations = [] if inserts is deletes is None else [TableChange.of(inserts, deletes)]
         return self._backend.update(operations, limits_of(self._core.settings, timeout_s or 0))
+
+    # --- rules --------------------------------------------------------------------------------------------------------
+
+    def add_rules(self, source: RuleSource, *, into: str | None = None) -> tuple[str, ...]:
+        """Follow more rules from now on; return their names. All that follows from the stored graph is there at one
+        more snapshot, and from then on together with each change.
+
+        source: the name of a shipped set ("rdfs", "owl-rl"), the path of a rule file, or its text. into: IRI of the
+        graph that the rules read and conclude into (default: the default graph). Raises RuleError (file, line; a name
+        that is taken; a circle through NOT EXISTS or an aggregate; a rule that takes more than rules_timeout_s or
+        rules_rows_max), StorageError. Nothing has changed then."""
+        parsed = read_rules(source)
+        graph = None if into is None else graph_term(into).text[1:-1]
+        self._backend.change_rules(lambda ruleset: ruleset.with_rules(parsed, graph))
+        return tuple(one.name for one in parsed)
+
+    def drop_rules(self, names: str | Sequence[str]) -> int:
+        """Follow some rules no more: what they have concluded goes at one more snapshot, whose SN is returned. Raises
+        RuleError (no such rule), StorageError."""
+        wanted = [names] if isinstance(names, str) else list(names)
+        return self._backend.change_rules(lambda ruleset: ruleset.without(wanted))
+
+    def resume_rules(self, names: str | Sequence[str]) -> int:
+        """Let rules go on that were paused, since they took too much; return the SN at which all follows again. Raises
+        RuleError (no such rule; it takes too much again)."""
+        wanted = [names] if isinstance(names, str) else list(names)
+        return self._backend.change_rules(lambda ruleset: ruleset.resumed(wanted))
+
+    def why(
+        self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None
+    ) -> Derivation | None:
+        """Tell why a triple is there: that it is explicit, or the rule that gives it and the triples that this rests
+        on, down to explicit ones. None: it is not there. print() shows it as a tree.
+
+        triple: subject, predicate, object, each as Stream.push takes a term. graph: IRI (default: the default graph).
+        Raises StreamError (no triple), QueryTimeout, BudgetExceeded."""
+        core = self._core
+        if isinstance(triple, str) or len(triple) != 3:
+            raise StreamError(f"triple = {triple!r:.100}: expected subject, predicate and object")
+        terms = list(given_terms(dict(zip("spo", triple, strict=True))).values())
+        name = None if graph is None else graph_term(graph).text[1:-1]
+        limits = limits_of(core.settings, timeout_s)
+        with core.lock:
+            handle = open_snapshot(core, None, "why")
+            read = handle.read()
+        try:
+            return core.inference.why(read, handle.sn, terms, name, limits)
+        finally:
+            with core.lock:
+                handle.close()
+
+    def rules(self) -> list[InstalledRule]:
+        """Return the rules, in the order in which they were added."""
+        return self._backend.rules()
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import (
     CompactedError,
     NodeUnavailable,
+    RuleError,
     StreamError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
@@ -69,6 +70,7 @@ from wukongs.protocol.records import (
     Sn,
 )
 from wukongs.query.limits import Limits, current
+from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
 from wukongs.store.term_registry import with_texts
@@ -510,6 +512,14 @@ class ClusterBackend:
 
     def remove_node(self, node: int, timeout_s: float | None) -> None:
         remove(self._host, node, timeout_s)
+
+    def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
+        raise RuleError(
+            "an engine of its own", "a cluster", suggestion="nodes do not follow rules yet: open one engine"
+        )
+
+    def rules(self) -> list[InstalledRule]:
+        return []
 
     def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
         self._core.check_is_open()

@@ -226,6 +226,7 @@ class DurableJournal:
             "load_count": core.load_count,
             "query_count": core.query_count,
             "outcomes": core.outcomes.as_json(),
+            "rules": core.inference.ruleset.as_json(),
             "streams": {state.lsn: state.progress() for state in core.streams.values()},
             "queries": {
                 query.lsn: query.progress()

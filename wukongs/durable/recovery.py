@@ -35,11 +35,13 @@ from wukongs.live.made_streams import MADE, MadeStream
 from wukongs.live.pieces import Chunk, Close, Open, Piece, Pushed, Told
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reporting import Remembered
+from wukongs.live.rule_changes import replay as replay_rules
 from wukongs.live.stream import store_late
 from wukongs.live.stream_state import PUSH_PARTITION, StreamState, batch_number
 from wukongs.live.window_log import OWN
 from wukongs.outcomes import Asked, Outcomes
 from wukongs.query.terms.names import graph_term
+from wukongs.rules.inference import Ruleset
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk, storage_errors
 from wukongs.store.encoded import Encoded, signs, signs_of
@@ -270,6 +272,8 @@ class _Replay:
         core.sealed_ms = mark["sealed_ms"]
         core.progress.stands_ms = mark.get("clock_ms", core.sealed_ms)  # logs of before do not say it
         core.progress.moved(core)
+        if mark.get("rules"):
+            core.inference.take(Ruleset.of_json(mark["rules"]))
         core.restore_outcomes(Outcomes.of_json(mark.get("outcomes", {})))
         core.pass_to(mark["upper"])
         core.load_count = max(core.load_count, mark["load_count"])
@@ -441,6 +445,9 @@ class _Replay:
     def _change_replace(self, change: dict[str, Any], lsn: int) -> None:
         self._injector.queries[change["query"]].apply_planned(lsn)
 
+    def _change_rules(self, change: dict[str, Any], _: int) -> None:
+        replay_rules(self._core, Ruleset.of_json(change["rules"]), change["sn"])
+
     def _change_graph(self, change: dict[str, Any], _: int) -> None:
         """Store a load or an update, unless the checkpoint holds it."""
         core, sn, number = self._core, change["sn"], change["number"]
@@ -483,4 +490,5 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "replace": _Replay._change_replace,
     "load": _Replay._change_graph,
     "update": _Replay._change_graph,
+    "rules": _Replay._change_rules,
 }

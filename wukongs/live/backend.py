@@ -20,6 +20,7 @@ from wukongs.live.table_change import Change
 from wukongs.live.window_log import Cursor, WindowLog
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import WindowResult
+from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class Backend(Protocol):
         on_malformed: is told each malformed line, None: the first one is an error."""
 
     def update(self, operations: Sequence[Change], limits: Limits) -> int: ...
+
+    def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
+        """change: makes other rules of those that there are."""
+
+    def rules(self) -> list[InstalledRule]: ...
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
         """Add the stored triples of another engine, with the blank nodes that they have, as one more snapshot; return

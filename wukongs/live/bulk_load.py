@@ -112,6 +112,7 @@ def load(
             core.note_outcome(asked(), {"": sn})
             core.revoke_old_handles()
             batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
+            core.note_pauses()
     except BaseException:
         core.journal.abandon(number)
         raise

@@ -36,6 +36,7 @@ from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
 from wukongs.query.reach import Reach
+from wukongs.rules.inference import Inference
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
@@ -238,7 +239,9 @@ class Core:
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
-        self.arrangement = Arrangement("stored graph")
+        self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
+        self.inference = Inference(self.registry, self.default_graph, settings)
+        self.arrangement = Arrangement("stored graph", self.inference)
         self.windows = EngineWindows(self.arrangement)
         self.merger = Merger(self.lock, self.arrangement.trace, self.windows.tidy_now)
         self.replayed_to: int | None = None
@@ -246,7 +249,6 @@ class Core:
 
         The trace of the checkpoint holds more already. Whatever the replay seals below the trace's `upper` is there."""
         self.journal = journal
-        self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
         self.reserved = {iri(DEFAULT_GRAPH_IRI): self.default_graph}
         """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
@@ -522,6 +524,22 @@ class Core:
             gone, come = settled(timeless)
             self.arrangement.absorb(sn, *come, gone=gone, first_sn=first_sn)
         self.pass_to(sn + 1)
+        self.note_pauses()
+
+    def note_pauses(self) -> None:
+        """Log the rules that were paused by the change before. Called with the lock held."""
+        if not self.inference.is_changed:
+            return
+        self.inference.is_changed = False
+        if self.replayed_to is not None:
+            return
+        sn = self.next_sn
+        try:
+            self.journal.commit(self.inference.ruleset.as_record(sn))
+        except StorageError as error:
+            log.warning("that a rule is paused could not be logged: %s", error)
+            return
+        self.pass_to(sn + 1)
 
     def pass_to(self, upper: int) -> None:
         """Note that everything below a snapshot number is sealed."""
@@ -542,6 +560,7 @@ class Core:
         self.arrangement.absorb(sn, *_columns_of(chunks, graph))
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
+        self.note_pauses()
 
     def apply(
         self,

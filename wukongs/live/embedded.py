@@ -4,7 +4,7 @@ core's lock, each change is committed to the journal, then applied."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.query.limits import Limits
+from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
@@ -90,6 +91,15 @@ class EmbeddedBackend:
         from wukongs.live.update import update
 
         return update(self._core, self._injector, operations, limits)
+
+    def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
+        from wukongs.live.rule_changes import change_rules
+
+        return change_rules(self._core, self._injector, change)
+
+    def rules(self) -> list[InstalledRule]:
+        with self._core.lock:
+            return list(self._core.inference.ruleset.rules.values())
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
         core, confirmed = self._core, list[Encoded]()

@@ -388,7 +388,7 @@ class Injector:
         core = self._core
         if core.replayed_to is not None or core.reach is not None or tick_sn(end_ms) < core.upper:
             return None
-        if self._next_due(upper) is None or self._ready_ms != end_ms:
+        if core.inference.is_active or self._next_due(upper) is None or self._ready_ms != end_ms:
             return None
         if self._first is None:
             come = core.joining_predicates(end_ms)

@@ -119,7 +119,8 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
             core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared, "by": asked()})
             core.note_outcome(asked(), {"": sn})
             core.revoke_old_handles()
-            deleted, inserted = core.arrangement.apply_difference(sn, difference, fuel=0)
+            deleted, inserted = core.arrangement.apply_difference(sn, difference, change.come, fuel=0)
+            core.note_pauses()
             counts = core.updated
             counts.requests += 1
             counts.operations += operation_count

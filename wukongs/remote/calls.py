@@ -39,6 +39,7 @@ from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
+from wukongs.rules.inference import InstalledRule
 from wukongs.settings import Settings
 from wukongs.wire.packets import Array, Packet
 
@@ -68,6 +69,10 @@ class EngineLike(Protocol):
     def settle(self, timeout_s: float | None = None) -> None: ...
     def queries(self) -> Sequence[RegisteredQuery]: ...
     def streams(self) -> list[str]: ...
+    def add_rules(self, source: str, *, into: str | None = None) -> tuple[str, ...]: ...
+    def drop_rules(self, names: Sequence[str]) -> int: ...
+    def resume_rules(self, names: Sequence[str]) -> int: ...
+    def rules(self) -> list[InstalledRule]: ...
     def running(self) -> list[RunningQuery]: ...
     def kill(self, number: int) -> None: ...
     def stats(self) -> dict[str, Any]: ...
@@ -114,6 +119,9 @@ _PLAIN = {
     "streams": (),
     "stats": (),
     "kill": ("number",),
+    "add_rules": ("source", "into"),
+    "drop_rules": ("names",),
+    "resume_rules": ("names",),
     "checkpoint": (),
     "backup": ("folder",),
     "drain": ("node", "to", "timeout_s"),
@@ -190,6 +198,7 @@ class Calls:
             "attach": self._attach,
             "queries": self._queries,
             "running": self._running,
+            "rules": self._rules,
             "ingest_addresses": self._ingest_addresses,
             "stream.advance": self._advance,
             "stream.close": self._close_stream,
@@ -353,6 +362,9 @@ class Calls:
             if stream.options != stream_options(self._settings, **given):
                 raise
             return stream
+
+    def _rules(self, session: Session, args: Args) -> Packet:
+        return _value([rule.as_json() for rule in self._engine.rules()])
 
     def _running(self, session: Session, args: Args) -> Packet:
         return _value([asdict(query) for query in self._engine.running()])

@@ -41,6 +41,8 @@ from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
 from wukongs.remote.stream import RemoteStream, stream_bytes, table_bytes
+from wukongs.rules.inference import InstalledRule, text_of
+from wukongs.rules.sources import RuleSource, read_rules
 from wukongs.store.encoded import MalformedLine
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.transport import check_address
@@ -459,6 +461,23 @@ class RemoteEngine:
             RemoteQuery(self._connection, joined, one, ("attach", {"name": one["name"]}))
             for one in answer.fields["value"]
         ]
+
+    def add_rules(self, source: RuleSource, *, into: str | None = None) -> tuple[str, ...]:
+        """Do the same as Engine.add_rules. A file is read here."""
+        text = "\n".join(map(text_of, read_rules(source)))
+        return tuple(self._call("add_rules", {"source": text, "into": into}))
+
+    def drop_rules(self, names: str | Sequence[str]) -> int:
+        """Do the same as Engine.drop_rules."""
+        return int(self._call("drop_rules", {"names": [names] if isinstance(names, str) else list(names)}))
+
+    def resume_rules(self, names: str | Sequence[str]) -> int:
+        """Do the same as Engine.resume_rules."""
+        return int(self._call("resume_rules", {"names": [names] if isinstance(names, str) else list(names)}))
+
+    def rules(self) -> list[InstalledRule]:
+        """Do the same as Engine.rules."""
+        return [InstalledRule.of_json(one) for one in self._call("rules")]
 
     def running(self) -> list[RunningQuery]:
         """Do the same as Engine.running."""

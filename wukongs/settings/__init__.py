@@ -64,6 +64,20 @@ class Settings:
     query_timeout_s: int = _option(
         300, 0, 31_536_000, "seconds", "how long a query may run that says no timeout_s, and a firing; 0: for ever"
     )
+    rules_timeout_s: int = _option(
+        60,
+        0,
+        31_536_000,
+        "seconds",
+        "how long rules may take to follow one change; then the one at work is paused. 0: for ever",
+    )
+    rules_rows_max: int = _option(
+        100_000_000,
+        1,
+        1 << 40,
+        "rows",
+        "how many triples rules may derive from one change; then the one at work is paused",
+    )
     prepared_queries_max: int = _option(
         1024, 0, 1 << 20, "queries", "texts of one-shot queries that are kept parsed and planned; 0: none"
     )

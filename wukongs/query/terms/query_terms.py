@@ -99,6 +99,11 @@ class QueryTerms:
         self._computed: dict[int, str] = {}
         self._ids: dict[str, int] = {}
 
+    @property
+    def has_computed(self) -> bool:
+        """Whether there are terms that the data may not have."""
+        return bool(self._computed)
+
     def texts(self, ids: Int64Array) -> list[str]:
         if not self._computed:
             return self._reader.texts(ids)

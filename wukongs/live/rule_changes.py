@@ -1,0 +1,46 @@
+"""Changes of an engine's rules: logged and derived as one more snapshot, like an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from wukongs.live.core import Core
+from wukongs.live.injector import Injector
+from wukongs.rules.inference import Ruleset
+
+
+def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Ruleset]) -> int:
+    """Have other rules from now on; return the SN at which all that follows by them is there. Raises RuleError; nothing
+    has changed then."""
+    with core.update_turn, core.lock:
+        core.check_is_open()
+        injector.catch_up()
+        core.finish_tick()
+        inference, before = core.inference, core.inference.ruleset
+        after = change(before)
+        if after.rules == before.rules:
+            return core.sn
+        try:
+            inference.take(after)
+            trace = core.arrangement.trace
+            difference = inference.derive(trace.read(trace.upper))
+            sn = core.next_sn
+            core.journal.commit(after.as_record(sn))
+        except BaseException:
+            inference.take(before)
+            raise
+        core.revoke_old_handles()
+        core.arrangement.seal_inferred(sn, difference)
+        core.pass_to(sn + 1)
+        return sn
+
+
+def replay(core: Core, found: Ruleset, sn: int) -> None:
+    """Do what a record of the log says. Called with the lock held."""
+    if sn < core.arrangement.trace.upper:
+        core.inference.take(found)
+    elif found.rules != core.inference.ruleset.rules:
+        core.inference.take(found)
+        trace = core.arrangement.trace
+        core.arrangement.seal_inferred(sn, core.inference.derive(trace.read(trace.upper)))
+    core.pass_to(sn + 1)

@@ -1,0 +1,74 @@
+"""ChangingGraph: a read of the stored graph, and the changes that are being derived upon it.
+
+Changes lie in layers, each with triples that come and triples that go. A layer is merged with the one below it once
+that is at most twice as large, so there are O(log n) layers. Each triple that comes is not seen before, and each that
+goes is; merging cancels the two. So all layers merged are the difference between the graph now and the graph before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wukongs.store.batch import build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.quads import NO_QUADS, Quads, is_held, taken
+from wukongs.store.tombstones import Difference, DifferenceMerge
+
+NOTHING = Difference(build_batch(*NO_QUADS), None)
+_GROWTH = 2
+
+
+class ChangingGraph:
+    """before: the graph as it was."""
+
+    def __init__(self, before: BatchSet) -> None:
+        self.before = before
+        self._layers: list[Difference] = []
+        self._now: BatchSet | None = before
+
+    @property
+    def now(self) -> BatchSet:
+        """The graph with all changes so far."""
+        if self._now is None:
+            self._now = self.before.and_changes(self._layers)
+        return self._now
+
+    def change(self, difference: Difference) -> None:
+        """Let triples go that are there, and then others come that are not."""
+        if not any(difference.counts):
+            return
+        self._now = None
+        self._layers.append(difference)
+        while len(self._layers) > 1 and _size(self._layers[-2]) <= _GROWTH * _size(self._layers[-1]):
+            newer, older = self._layers.pop(), self._layers.pop()
+            self._layers.append(DifferenceMerge(older, newer).finish())
+
+    def add(self, quads: Quads) -> Difference:
+        """Let those of some quads come that are not there; return these, each once."""
+        new = taken(quads, ~is_held(self.now, quads))
+        if not len(new[0]):
+            return NOTHING
+        come = Difference(build_batch(*new), None)
+        self.change(come)
+        return come
+
+    def difference(self) -> Difference:
+        """Return all changes so far as one."""
+        while len(self._layers) > 1:
+            newer, older = self._layers.pop(), self._layers.pop()
+            self._layers.append(DifferenceMerge(older, newer).finish())
+        return self._layers[0] if self._layers else NOTHING
+
+
+def _size(difference: Difference) -> int:
+    return sum(difference.counts)
+
+
+def gone_of(difference: Difference) -> Quads:
+    """Return the quads that go."""
+    return NO_QUADS if difference.tombstones is None else difference.tombstones.triples()
+
+
+def hidden(quads: Quads) -> Quads:
+    """Return quads in the hidden graphs of theirs, and those of hidden graphs in the graphs that they belong to."""
+    return np.invert(quads[0]), *quads[1:]

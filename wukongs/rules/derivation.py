@@ -1,0 +1,199 @@
+"""Derivation: why a triple is there, as a tree of rules and the triples that they rest on.
+
+The search goes backwards from the triple, level by level: each inferred triple is expanded to all ways in which one
+rule gives it. After each level it looks forward which of the triples met so far are proven by explicit ones. So a
+triple never rests on itself, the first proof found is one of the least depth, and circles in the data cost nothing
+more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wukongs.csparql.terms import Variable
+from wukongs.errors import BudgetExceeded
+from wukongs.query.binding_table import BindingTable
+from wukongs.rules.changing_graph import hidden
+from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.quads import Quads, is_held
+
+STEPS_MAX = 100_000
+"""So many applications of rules are looked at for one answer."""
+SHOWN_MAX = 12
+"""So many parts of an aggregate are shown."""
+Fact = tuple[int, int, int, int]
+"""Graph, subject, predicate, object: ids."""
+INDENT = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """triple: subject, predicate, object as N-Triples terms; graph: the IRI of its graph (None: the default graph);
+    rule: the rule that gives it (None: it is explicit); parts: the triples that the rule was applied to, in the order
+    of its body; more: how many others an aggregate has counted; sn: the snapshot that was read."""
+
+    triple: tuple[str, str, str]
+    graph: str | None
+    rule: str | None
+    parts: tuple[Derivation, ...]
+    sn: int
+    more: int = 0
+
+    @property
+    def is_explicit(self) -> bool:
+        return self.rule is None
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines(0, set()))
+
+    def _lines(self, depth: int, shown: set[tuple[object, ...]]) -> Iterator[str]:
+        where = "" if self.graph is None else f" in <{self.graph}>"
+        why = "explicit" if self.rule is None else f"by rule {self.rule}"
+        key = (*self.triple, self.graph)
+        is_again = key in shown and bool(self.parts)
+        yield f"{INDENT * depth}{' '.join(self.triple)}{where}   {why}{', as above' if is_again else ''}"
+        shown.add(key)
+        if not is_again:
+            for part in self.parts:
+                yield from part._lines(depth + 1, shown)
+            if self.more:
+                yield f"{INDENT * (depth + 1)}and {self.more} more"
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One application of a rule. parts: the triples of its body; more: those of an aggregate that are left out."""
+
+    rule: str
+    parts: tuple[Fact, ...]
+    more: int = 0
+
+
+@dataclass(slots=True)
+class Explanation:
+    """The search for one derivation over a read of the stored graph, at an SN."""
+
+    plans: Sequence[RulePlan]
+    read: BatchSet
+    reader: Reader
+    sn: int
+    _steps: dict[Fact, list[_Step]] = field(default_factory=dict)
+    _proven: dict[Fact, _Step | None] = field(default_factory=dict)
+    _step_count: int = 0
+
+    def of(self, fact: Fact) -> dict[Fact, _Step | None] | None:
+        """Return for each triple of a derivation the step that gives it (None: explicit); None if the triple is not
+        there, or nothing gives it. Raises BudgetExceeded, QueryTimeout."""
+        if not self._held([fact])[0]:
+            return None
+        front = self._inferred([fact])
+        while fact not in self._proven and front:
+            met: dict[Fact, None] = {}
+            for one in front:
+                self._steps[one] = self._ways_to(one)
+                met |= dict.fromkeys(part for step in self._steps[one] for part in step.parts)
+            front = self._inferred([one for one in met if one not in self._steps and one not in self._proven])
+            self._prove()
+        return self._proven if fact in self._proven else None
+
+    def _prove(self) -> None:
+        """Find all triples that the proven ones prove."""
+        is_new = True
+        while is_new:
+            found = {
+                fact: step
+                for fact, steps in self._steps.items()
+                if fact not in self._proven
+                for step in reversed(steps)
+                if all(part in self._proven for part in step.parts)
+            }
+            self._proven |= found
+            is_new = bool(found)
+
+    def _inferred(self, facts: Sequence[Fact]) -> list[Fact]:
+        """Return those of some triples that are not explicit; the others are proven."""
+        if not facts:
+            return []
+        is_inferred = is_held(self.read, hidden(_quads(facts)))
+        self._proven |= {fact: None for fact, found in zip(facts, is_inferred, strict=True) if not found}
+        return [fact for fact, found in zip(facts, is_inferred, strict=True) if found]
+
+    def _held(self, facts: Sequence[Fact]) -> list[bool]:
+        return list(is_held(self.read, _quads(facts)))
+
+    def _ways_to(self, fact: Fact) -> list[_Step]:
+        found = []
+        for plan in self.plans:
+            seeds = plan.given_heads(_quads([fact]))
+            if seeds.length:
+                found += self._by(plan, fact, seeds)
+        return found
+
+    def _by(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> list[_Step]:
+        rule, found = plan.rule, list[_Step]()
+        if rule.aggregation is not None and fact not in _facts(plan.heads_of(seeds, self.read, self.reader)):
+            return []
+        for table in self.reader.solve(plan.body, self.read, rule.into, seeds):
+            if rule.aggregation is None:
+                table = table.take(np.flatnonzero(_is_fact(plan, table, fact)))
+            self._step_count += table.length
+            if self._step_count > STEPS_MAX:
+                raise BudgetExceeded(
+                    f"more than {STEPS_MAX} applications of rules lead to this triple: ask for a part of it"
+                )
+            parts = [plan.instances(pattern, table) for pattern in rule.patterns]
+            found += [_Step(rule.name, facts) for facts in zip(*parts, strict=True)]
+        if rule.aggregation is None:
+            return found
+        together = tuple(dict.fromkeys(part for step in found for part in step.parts))
+        return [_Step(rule.name, together[:SHOWN_MAX], max(0, len(together) - SHOWN_MAX))] if together else []
+
+
+def told(proven: dict[Fact, _Step | None], fact: Fact, reader: Reader, default_graph: int, sn: int) -> Derivation:
+    """Return the derivation of a triple as a tree. Equal parts of it are one object."""
+    made: dict[Fact, Derivation] = {}
+    waiting = [fact]
+    while waiting:
+        one = waiting[-1]
+        step = proven[one]
+        missing = [] if step is None else [part for part in step.parts if part not in made]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if one in made:
+            continue
+        graph, *triple = reader.registry.snapshot_reader().texts(np.array(one, np.int64))
+        parts = () if step is None else tuple(made[part] for part in step.parts)
+        made[one] = Derivation(
+            (triple[0], triple[1], triple[2]),
+            None if one[0] == default_graph else graph[1:-1],
+            None if step is None else step.rule,
+            parts,
+            sn,
+            0 if step is None else step.more,
+        )
+    return made[fact]
+
+
+def _quads(facts: Sequence[Fact]) -> Quads:
+    graphs, subjects, predicates, objects = np.array(facts, np.int64).reshape(-1, 4).T
+    return tuple(map(np.ascontiguousarray, (graphs, subjects, predicates, objects)))  # type: ignore[return-value]
+
+
+def _facts(quads: Quads) -> list[Fact]:
+    return list(zip(*(column.tolist() for column in quads), strict=True))
+
+
+def _is_fact(plan: RulePlan, table: BindingTable, fact: Fact) -> BoolArray:
+    is_fact = np.ones(table.length, np.bool_)
+    head = plan.rule.head
+    for part, wanted in zip((head.subject, head.predicate, head.object), fact[1:], strict=True):
+        if isinstance(part, Variable):
+            is_fact &= table.column(part) == wanted
+    return is_fact

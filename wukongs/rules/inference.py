@@ -1,0 +1,234 @@
+"""Inference: the rules of one engine, and what follows by them from each change of its stored graph.
+
+A rule that needs more time, rows or bytes than one propagation may take is paused, by name. Its conclusions go, as if
+it had been dropped, and the change is sealed with what follows by the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from wukongs.csparql.parser_rules import ParsedRule, parse_rules
+from wukongs.csparql.terms import Term
+from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
+from wukongs.query.limits import Limits
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.rules.changing_graph import NOTHING, hidden
+from wukongs.rules.derivation import Derivation, Explanation, told
+from wukongs.rules.program import Program, Rule, rules_of
+from wukongs.rules.propagation import Propagation, StratumPlan
+from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.settings import Settings
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.quads import NO_QUADS, Quads, graph_quads, joined
+from wukongs.store.term_registry import TermRegistry
+from wukongs.store.tombstones import Difference
+
+log = logging.getLogger("wukongs")
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledRule:
+    """A rule of an engine. text: a rule file of this rule alone; into: the IRI of the graph that it reads and concludes
+    into (None: the default graph); paused: why it is paused (None: it is not)."""
+
+    name: str
+    text: str
+    into: str | None = None
+    paused: str | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused is not None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "text": self.text, "into": self.into, "paused": self.paused}
+
+    @staticmethod
+    def of_json(found: Mapping[str, Any]) -> InstalledRule:
+        return InstalledRule(found["name"], found["text"], found["into"], found["paused"])
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """Rules, and the strata of those that are not paused."""
+
+    rules: Mapping[str, InstalledRule]
+    program: Program
+
+    @staticmethod
+    def of(rules: Iterable[InstalledRule]) -> Ruleset:
+        """Raises RuleError, also for a circle through NOT EXISTS or an aggregate."""
+        by_name = {rule.name: rule for rule in rules}
+        running = [one for rule in by_name.values() if not rule.is_paused for one in _plain(rule)]
+        return Ruleset(by_name, Program.of(running))
+
+    @staticmethod
+    def of_json(found: Iterable[Mapping[str, Any]]) -> Ruleset:
+        return Ruleset.of(map(InstalledRule.of_json, found))
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [rule.as_json() for rule in self.rules.values()]
+
+    def as_record(self, sn: int) -> dict[str, Any]:
+        """Return the record of the log by which these are the rules from an SN on."""
+        return {"op": "rules", "sn": sn, "rules": self.as_json()}
+
+    def with_rules(self, come: Iterable[ParsedRule], into: str | None = None) -> Ruleset:
+        """Return these rules and more. Raises RuleError (a name that is taken)."""
+        found = list(self.rules.values())
+        for parsed in come:
+            if parsed.name in self.rules:
+                known = f"rule {parsed.name}, which is there already"
+                raise parsed.error("a name that no other rule has", known, "drop that one first")
+            found.append(InstalledRule(parsed.name, text_of(parsed), into))
+        return Ruleset.of(found)
+
+    def with_missing(self, wanted: Iterable[ParsedRule]) -> Ruleset:
+        """Return these rules and those of some that are not among them. Raises RuleError (one of the same name says
+        something else)."""
+        missing = []
+        for parsed in wanted:
+            known = self.rules.get(parsed.name)
+            if known is None:
+                missing.append(parsed)
+            elif known.text != text_of(parsed):
+                raise parsed.error(
+                    f"rule {parsed.name} as the data folder has it", "another text", "drop that one first"
+                )
+        return self.with_rules(missing) if missing else self
+
+    def without(self, names: Iterable[str]) -> Ruleset:
+        """Raises RuleError (no such rule)."""
+        gone = set(self._known(names))
+        return Ruleset.of(rule for rule in self.rules.values() if rule.name not in gone)
+
+    def resumed(self, names: Iterable[str]) -> Ruleset:
+        """Return the rules with some of them no longer paused. Raises RuleError (no such rule)."""
+        wanted = set(self._known(names))
+        return Ruleset.of(replace(rule, paused=None) if rule.name in wanted else rule for rule in self.rules.values())
+
+    def paused(self, name: str, why: str) -> Ruleset:
+        rules = self.rules | {name: replace(self.rules[name], paused=why)}  # type: ignore[operator]
+        return Ruleset.of(rules.values())
+
+    def _known(self, names: Iterable[str]) -> list[str]:
+        found = list(names)
+        for name in found:
+            if name not in self.rules:
+                near = next(iter(get_close_matches(name, self.rules, 1)), "")
+                hint = f"did you mean {near}?" if near else "Engine.rules() names those that there are"
+                raise RuleError("the name of a rule of this engine", name, suggestion=hint)
+        return found
+
+
+def text_of(parsed: ParsedRule) -> str:
+    """Return a rule file of one rule."""
+    return parsed.prologue + parsed.text
+
+
+def _plain(rule: InstalledRule) -> Sequence[Rule]:
+    into = None if rule.into is None else Term(f"<{rule.into}>")
+    return [one for parsed in parse_rules(rule.text) for one in rules_of(parsed, into)]
+
+
+class Inference:
+    """store.arrangement.Follower of an engine with rules. Used with the engine's lock held."""
+
+    def __init__(self, registry: TermRegistry, default_graph: int, settings: Settings) -> None:
+        self._registry = registry
+        self._default_graph = default_graph
+        self._settings = settings
+        self._strata: tuple[StratumPlan, ...] = ()
+        self._memo = PlanMemo()
+        self.ruleset = Ruleset({}, Program(()))
+        self.is_changed = False
+        """Whether a rule was paused since somebody has looked."""
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self._strata)
+
+    def take(self, ruleset: Ruleset) -> None:
+        """Follow other rules from now on. What is inferred is to be changed by derive()."""
+        self.ruleset = ruleset
+        self._memo = PlanMemo()
+        plans = {id(rule): RulePlan(rule, self._registry, self._default_graph) for rule in ruleset.program.rules}
+        self._strata = tuple(
+            StratumPlan(tuple(plans[id(rule)] for rule in stratum.rules), stratum.is_recursive)
+            for stratum in ruleset.program.strata
+        )
+
+    def follow(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
+        propagation = self._propagation(before)
+        try:
+            return propagation.follow(change, asserted)
+        except (QueryTimeout, BudgetExceeded) as error:
+            self._pause(propagation, error)
+        return self._derived(before, change, asserted)
+
+    def derive(self, before: BatchSet) -> Difference:
+        """Return the change of all that is inferred to what follows by the rules as they are now. Raises RuleError,
+        which names the rule that takes too much."""
+        propagation = self._propagation(before)
+        try:
+            return propagation.derive_anew(NOTHING, NO_QUADS, _inferred(before))
+        except (QueryTimeout, BudgetExceeded) as error:
+            raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
+
+    def why(
+        self, read: BatchSet, sn: int, triple: Sequence[str], into: str | None, limits: Limits
+    ) -> Derivation | None:
+        """Return why a triple (canonical terms) is there as of a read; None if it is not there. Called without the
+        lock. Raises QueryTimeout, BudgetExceeded."""
+        graph = self._default_graph if into is None else self._registry.known(f"<{into}>")
+        subject, predicate, object_ = self._registry.known_all(triple).tolist()
+        fact = graph, subject, predicate, object_
+        reader = Reader(self._registry, self._default_graph, PlanMemo(), limits)
+        plans = [plan for stratum in self._strata for plan in stratum.plans]
+        with limits:
+            proven = Explanation(plans, read, reader, sn).of(fact)
+            return None if proven is None else told(proven, fact, reader, self._default_graph, sn)
+
+    def _derived(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
+        """Derive all anew, without the rules that take too much."""
+        while True:
+            propagation = self._propagation(before)
+            try:
+                return propagation.derive_anew(change, asserted, _inferred(before))
+            except (QueryTimeout, BudgetExceeded) as error:
+                self._pause(propagation, error)
+
+    def _propagation(self, before: BatchSet) -> Propagation:
+        settings = self._settings
+        limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+        if settings.rules_timeout_s:
+            limits.timeout_s = settings.rules_timeout_s
+            limits.deadline_s = time.monotonic() + limits.timeout_s
+        reader = Reader(self._registry, self._default_graph, self._memo, limits)
+        return Propagation(self._strata, before, reader, settings.rules_rows_max)
+
+    def _pause(self, propagation: Propagation, error: Exception) -> None:
+        rule = propagation.at_work
+        assert rule is not None, error
+        log.warning("%s: it is paused, and what it has concluded goes", _told(propagation, error))
+        self.take(self.ruleset.paused(rule.name, str(error)))
+        self.is_changed = True
+
+
+def _told(propagation: Propagation, error: Exception) -> str:
+    rule = propagation.at_work
+    return f"rule {rule.name if rule is not None else '?'}: {error}"
+
+
+def _inferred(read: BatchSet) -> Quads:
+    """Return all inferred triples, in the graphs that they belong to."""
+    graphs = np.unique(np.concatenate([NO_QUADS[0], *(batch.graphs for batch in read.batches)]))
+    return hidden(joined([graph_quads(read, graph) for graph in graphs[graphs < 0].tolist()]))

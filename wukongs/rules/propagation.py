@@ -1,0 +1,204 @@
+"""Propagation: what follows from one change of the stored graph, or no longer follows, stratum by stratum.
+
+Each stratum reads what the ones before it have settled, so it runs once:
+
+1. *Delete too much.* The heads that rested on triples that have gone, in the graph as it was, go as well, and in a
+   recursive stratum all that rested on those. Explicit triples stay.
+2. *Derive again.* Of these, and of explicit triples that have gone, those come back that follow in one step from what
+   is left. Only they are asked for, so it costs what has changed, not what there is.
+3. *Insert.* From all that has come, the rest follows by semi-naive rounds: each rule runs from the triples that the
+   round before has brought.
+
+That is delete and re-derive (Gupta, Mumick and Subrahmanian 1993) over batches. The changes of all strata merge to one
+difference, in which a triple that went and came back does not show.
+
+A stored graph holds its explicit triples and those that are inferred. Its hidden graph (changing_graph.hidden) holds
+the inferred ones that are not explicit, and changes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from wukongs.errors import BudgetExceeded
+from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, hidden
+from wukongs.rules.program import Rule
+from wukongs.rules.rule_plans import Reader, RulePlan
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray
+from wukongs.store.quads import NO_QUADS, Quads, is_held, joined, read_of, taken
+from wukongs.store.tombstones import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class StratumPlan:
+    """The plans of the rules of one stratum; those of aggregations apart."""
+
+    plans: tuple[RulePlan, ...]
+    is_recursive: bool
+    aggregations: tuple[RulePlan, ...] = field(init=False)
+    others: tuple[RulePlan, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "aggregations", tuple(p for p in self.plans if p.rule.aggregation is not None))
+        object.__setattr__(self, "others", tuple(p for p in self.plans if p.rule.aggregation is None))
+
+
+class Propagation:
+    """before: the stored graph as it was; rows_max: so many triples may be derived.
+
+    at_work: the rule that runs, for whoever asks after an error."""
+
+    def __init__(self, strata: Sequence[StratumPlan], before: BatchSet, reader: Reader, rows_max: int) -> None:
+        self._strata = strata
+        self._graph = ChangingGraph(before)
+        self._before = before
+        self._reader = reader
+        self._rows_max = rows_max
+        self._derived = 0
+        self._stays = NO_QUADS
+        self.at_work: Rule | None = None
+
+    def follow(self, change: Difference, asserted: Quads) -> Difference:
+        """Return a change of explicit triples with all that follows. asserted: the triples that the change makes
+        explicit, also those that are there.
+
+        Of the triples that are to go, those that are inferred stay. Raises QueryTimeout, BudgetExceeded."""
+        gone = self._explicit(gone_of(change))
+        promoted = self._promoted(asserted)
+        self._stays = promoted
+        self._graph.change(Difference(change.additions, _batch_or_none(gone)))
+        for number in range(len(self._strata)):
+            self._run(number)
+        return self._outcome(change.additions.triples(), gone, promoted)
+
+    def derive_anew(self, change: Difference, asserted: Quads, forget: Quads) -> Difference:
+        """Do the same as follow, but derive all that follows from the explicit triples. forget: all that is inferred,
+        in the graphs that it belongs to."""
+        gone = self._explicit(gone_of(change))
+        promoted = self._promoted(asserted)
+        if len(promoted[0]):
+            forget = taken(forget, ~is_held(read_of(promoted), forget))
+        self._graph.change(Difference(change.additions, _batch_or_none(joined((gone, forget)))))
+        for stratum in self._strata:
+            heads = [self._made(plan, plan.all_heads(self._graph.now, self._reader)) for plan in stratum.plans]
+            front = self._inserted(heads)
+            if stratum.is_recursive:
+                self._insert(stratum, front)
+        return self._outcome(change.additions.triples(), gone, promoted)
+
+    # --- one stratum --------------------------------------------------------------------------------------------------
+
+    def _run(self, number: int) -> None:
+        stratum = self._strata[number]
+        total = self._graph.difference()
+        come, gone = total.additions.triples(), gone_of(total)
+        now = self._graph.now
+        lost = self._overdeleted(stratum, come, gone)
+        anew = []
+        for plan in stratum.aggregations:
+            self.at_work = plan.rule
+            keys = plan.touched(come, gone, self._before, now, self._reader)
+            lost = joined((lost, self._may_go(plan.heads_of(keys, self._before, self._reader), lost)))
+            anew.append(self._made(plan, plan.heads_of(keys, now, self._reader)))
+        self._graph.change(Difference(NOTHING.additions, _batch_or_none(lost)))
+        restored = self._restored(self._strata[: number + 1], joined((lost, gone)))
+        front = self._inserted([*anew, restored])
+        self._insert(stratum, joined((come, front)), gone)
+
+    def _overdeleted(self, stratum: StratumPlan, come: Quads, gone: Quads) -> Quads:
+        """Return the inferred triples that rested on what has gone, or on the absence of what has come."""
+        lost, front = NO_QUADS, gone
+        shut_out = come
+        while len(front[0]) or len(shut_out[0]):
+            found = []
+            for plan in stratum.others:
+                self.at_work = plan.rule
+                found.append(plan.from_changes(plan.ways, front, self._before, self._reader))
+                if len(shut_out[0]):
+                    found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
+            front = self._may_go(joined(found), lost)
+            lost, shut_out = joined((lost, front)), NO_QUADS
+            if not stratum.is_recursive:
+                break
+        return lost
+
+    def _may_go(self, heads: Quads, lost: Quads) -> Quads:
+        """Return those of some heads that are inferred and not lost yet, each once."""
+        heads = taken(heads, self._is_inferred(heads))
+        for others in (lost, self._stays):
+            if len(others[0]) and len(heads[0]):
+                heads = taken(heads, ~is_held(read_of(others), heads))
+        heads = taken(heads, is_held(self._graph.now, heads))
+        return build_batch(*heads).triples() if len(heads[0]) else NO_QUADS
+
+    def _restored(self, strata: Sequence[StratumPlan], wanted: Quads) -> Quads:
+        """Return those of some triples that follow in one step from what there is. strata: all that are settled, since
+        what one rule gives no more another one may give still."""
+        if not len(wanted[0]):
+            return NO_QUADS
+        found, among = [], read_of(wanted)
+        for plan in [plan for stratum in strata for plan in stratum.plans]:
+            self.at_work = plan.rule
+            heads = plan.heads_of(plan.given_heads(wanted), self._graph.now, self._reader)
+            found.append(taken(heads, is_held(among, heads)))
+        return joined(found)
+
+    def _insert(self, stratum: StratumPlan, front: Quads, gone: Quads = NO_QUADS) -> None:
+        """Derive from what has come, and from the absence of what has gone, until nothing new follows."""
+        while len(front[0]) or len(gone[0]):
+            found = []
+            for plan in stratum.others:
+                self.at_work = plan.rule
+                found.append(self._made(plan, plan.from_changes(plan.ways, front, self._graph.now, self._reader)))
+                if len(gone[0]):
+                    found.append(self._made(plan, plan.from_changes(plan.let_in, gone, self._graph.now, self._reader)))
+            front, gone = self._inserted(found), NO_QUADS
+            if not stratum.is_recursive:
+                break
+
+    def _made(self, plan: RulePlan, heads: Quads) -> Quads:
+        """Note how much a rule has derived that is not there yet; return that, repeats included."""
+        self.at_work = plan.rule
+        heads = taken(heads, ~is_held(self._graph.now, heads))
+        self._derived += len(heads[0])
+        if self._derived > self._rows_max:
+            raise BudgetExceeded(
+                f"rule {plan.rule.name}: {self._derived} triples are derived in one change by now, more than "
+                f"rules_rows_max = {self._rows_max}"
+            )
+        return heads
+
+    def _inserted(self, found: Sequence[Quads]) -> Quads:
+        self._reader.limits.check()
+        return self._graph.add(joined(found)).additions.triples()
+
+    # --- explicit and inferred ----------------------------------------------------------------------------------------
+
+    def _is_inferred(self, quads: Quads) -> BoolArray:
+        return is_held(self._before, hidden(quads))
+
+    def _promoted(self, asserted: Quads) -> Quads:
+        """Return the inferred triples among some that become explicit, each once."""
+        found = taken(asserted, self._is_inferred(asserted))
+        return build_batch(*found).triples() if len(found[0]) else NO_QUADS
+
+    def _explicit(self, quads: Quads) -> Quads:
+        return taken(quads, ~self._is_inferred(quads)) if len(quads[0]) else quads
+
+    def _outcome(self, come: Quads, gone: Quads, promoted: Quads) -> Difference:
+        """Return all that changes, hidden graphs included. come, gone: the explicit triples; promoted: the inferred
+        ones that became explicit."""
+        total = self._graph.difference()
+        all_come, all_gone = total.additions.triples(), gone_of(total)
+        new = taken(all_come, ~is_held(read_of(come), all_come)) if len(come[0]) else all_come
+        kept = taken(gone, is_held(self._graph.now, gone))
+        ended = taken(all_gone, self._is_inferred(all_gone))
+        marks, unmarked = hidden(joined((new, kept))), hidden(joined((ended, promoted)))
+        return Difference(build_batch(*joined((all_come, marks))), _batch_or_none(joined((all_gone, unmarked))))
+
+
+def _batch_or_none(quads: Quads) -> Batch | None:
+    return build_batch(*quads) if len(quads[0]) else None

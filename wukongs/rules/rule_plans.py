@@ -1,0 +1,298 @@
+"""RulePlan: the queries by which one rule is evaluated, from all data or from what has changed.
+
+A derivation that is new uses a triple that is new. So there is one *way* for each triple pattern of the body: the
+pattern is matched with the changed triples alone, in columns, and the rest of the body is explored from these rows. A
+NOT EXISTS has a way for each of its patterns, too: from there the whole body is explored, to see what its change has
+let in or shut out. The *check* explores the body from given heads, and so tells which of these still follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wukongs.csparql.algebra import (
+    Bgp,
+    DatasetClause,
+    Exists,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    Node,
+    Project,
+    Query,
+    TriplePattern,
+)
+from wukongs.csparql.scope import expression_variables
+from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.answer import answer
+from wukongs.query.limits import Limits
+from wukongs.query.operators import operators
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.rows import filled
+from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.rules.program import Rule
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, INLINE_MARK, UNBOUND, BoolArray, Int64Array
+from wukongs.store.quads import NO_QUADS, Quads, joined
+from wukongs.store.term_registry import TermRegistry
+
+SEEDS_MAX = 1 << 18
+"""So many rows are explored together, so that the tables between stay small."""
+_CLAUSE = DatasetClause()
+
+
+class Reader:
+    """Evaluates bodies over reads of the stored graph, within the limits of one propagation."""
+
+    def __init__(self, registry: TermRegistry, default_graph: int, memo: PlanMemo, limits: Limits) -> None:
+        self._constants = ConstantIds(registry, {iri(DEFAULT_GRAPH_IRI): default_graph})
+        self._memo = memo
+        self.registry = registry
+        self.limits = limits
+        self._kept: dict[Term | None, Dataset] = {}
+
+    def solve(self, query: Query, over: BatchSet, into: Term | None, seeds: BindingTable) -> Iterator[BindingTable]:
+        """Yield the solutions of a query that agree with some of the seeds, in tables. Raises QueryTimeout,
+        BudgetExceeded."""
+        dataset = self._kept.get(into)
+        if dataset is None or dataset.stored is not over:
+            dataset = self._kept[into] = Dataset(_CLAUSE, over, {}, self._constants, into)
+        names = tuple(map(Variable, query.variables))
+        for start in range(0, seeds.length, SEEDS_MAX):
+            part = (
+                seeds
+                if seeds.length <= SEEDS_MAX
+                else seeds.take(np.arange(start, min(seeds.length, start + SEEDS_MAX)))
+            )
+            terms = QueryTerms(self.registry, self.registry.snapshot_reader())
+            found = answer(query, dataset, terms, self.limits, self._memo, "", given=part)
+            yield BindingTable(names, self._known(found.columns, terms, query), found.length)
+
+    def _known(self, columns: tuple[Int64Array, ...], terms: QueryTerms, query: Query) -> tuple[Int64Array, ...]:
+        """Make the terms that expressions have computed known for ever."""
+        if not terms.has_computed:
+            return columns
+        return tuple(_kept_terms(column, terms, self.registry) for column in columns)
+
+
+def _kept_terms(column: Int64Array, terms: QueryTerms, registry: TermRegistry) -> Int64Array:
+    distinct, places = np.unique(column, return_inverse=True)
+    hashed = np.flatnonzero((distinct >= 0) & (distinct & INLINE_MARK == 0))
+    distinct[hashed] = registry.keep_all(terms.texts(distinct[hashed]))
+    kept: Int64Array = distinct[places]
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From changed triples that match a pattern, by these of its variables, to the heads that a query gives."""
+
+    pattern: TriplePattern
+    seeds: tuple[Variable, ...]
+    query: Query
+
+
+class RulePlan:
+    """rule: the rule; graph: the id of the graph that it reads and concludes into."""
+
+    def __init__(self, rule: Rule, registry: TermRegistry, default_graph: int) -> None:
+        self.rule = rule
+        self._ids: dict[Term, int] = {}
+        self._registry = registry
+        self.graph = default_graph if rule.into is None else registry.keep(rule.into.text)
+        self._bound = frozenset(variable for pattern in rule.patterns for variable in pattern.variables())
+        self._bound |= frozenset(variable for table in rule.tables for variable in table.variables)
+        for pattern in (rule.head, *rule.patterns, *(one for found in rule.absent for one in absent_patterns(found))):
+            for part in (pattern.subject, pattern.predicate, pattern.object, pattern.graph):
+                if isinstance(part, Term):
+                    self._ids[part] = registry.keep(part.text)
+
+        wanted = rule.head.variables() if rule.aggregation is None else rule.aggregation.keys
+        self.ways = [
+            Way(pattern, pattern.variables(), _select(_body(rule, _without(rule.patterns, at)), wanted))
+            for at, pattern in enumerate(rule.patterns)
+        ]
+        self.whole = _select(_body(rule, rule.patterns), wanted)
+        anyway = _select(_body(rule, rule.patterns, absent=()), wanted)
+        negated = [one for found in rule.absent for one in absent_patterns(found)]
+        self.shut_out = [Way(one, self._shared(one), anyway) for one in negated]
+        """From triples that match a NOT EXISTS to the heads that may follow no more."""
+        self.let_in = [Way(one, self._shared(one), self.whole) for one in negated]
+        """From triples that matched a NOT EXISTS to the heads that may follow now."""
+        self.heads = self.whole if rule.aggregation is None else _select(_grouped(rule), rule.head.variables())
+        """The heads; of an aggregation for given keys."""
+        self.body = _select(_body(rule, rule.patterns), _all_variables(rule))
+        """All variables of the body, before it is grouped."""
+        self._given = tuple(
+            v for v in rule.head.variables() if v in (self._bound if rule.aggregation is None else wanted)
+        )
+        self._subject_may_be_literal = not self._is_node(rule.head.subject)
+        self._predicate_may_be_other = not self._is_predicate(rule.head.predicate)
+
+    def _shared(self, pattern: TriplePattern) -> tuple[Variable, ...]:
+        return tuple(variable for variable in pattern.variables() if variable in self._bound)
+
+    def _is_node(self, part: Term | Variable) -> bool:
+        is_subject = any(part in (pattern.subject, pattern.predicate) for pattern in self.rule.patterns)
+        return isinstance(part, Term) or is_subject
+
+    def _is_predicate(self, part: Term | Variable) -> bool:
+        return isinstance(part, Term) or any(part == pattern.predicate for pattern in self.rule.patterns)
+
+    def _graph_of(self, pattern: TriplePattern) -> int:
+        return self._ids[pattern.graph] if isinstance(pattern.graph, Term) else self.graph
+
+    # --- from triples to rows -----------------------------------------------------------------------------------------
+
+    def match(self, pattern: TriplePattern, quads: Quads, seeds: tuple[Variable, ...]) -> BindingTable:
+        """Return the distinct bindings of some variables of a pattern by the quads that match it."""
+        is_match = np.asarray(quads[0] == self._graph_of(pattern))
+        columns: dict[Variable, Int64Array] = {}
+        parts = pattern.subject, pattern.predicate, pattern.object
+        for part, column in zip(parts, quads[1:], strict=True):
+            if isinstance(part, Term):
+                is_match &= column == self._ids[part]
+            elif part in columns:
+                is_match &= column == columns[part]
+            else:
+                columns[part] = column
+        rows = np.flatnonzero(is_match)
+        if not seeds:
+            return BindingTable.unit() if len(rows) else BindingTable.empty()
+        found = BindingTable(seeds, tuple(columns[variable][rows] for variable in seeds), len(rows))
+        return found if len(seeds) == len(columns) else operators.distinct(found)
+
+    def given_heads(self, quads: Quads) -> BindingTable:
+        """Return the distinct bindings by which the check begins, for quads that may be heads."""
+        return self.match(self.rule.head, quads, self._given)
+
+    def made(self, table: BindingTable, reader: Reader) -> Quads:
+        """Return the heads of rows, repeats included; those that are no triples are left out."""
+        head = self.rule.head
+        columns = [
+            filled(table.length, self._ids[part]) if isinstance(part, Term) else table.column(part)
+            for part in (head.subject, head.predicate, head.object)
+        ]
+        wanted = np.ones(table.length, np.bool_)
+        for column in columns:
+            wanted &= column != UNBOUND
+        if self._subject_may_be_literal:
+            wanted &= _begins_with(columns[0], b"<_", reader.registry)
+        if self._predicate_may_be_other:
+            wanted &= _begins_with(columns[1], b"<", reader.registry)
+        subjects, predicates, objects = columns if wanted.all() else [column[wanted] for column in columns]
+        return filled(len(subjects), self.graph), subjects, predicates, objects
+
+    def instances(self, pattern: TriplePattern, table: BindingTable) -> list[tuple[int, int, int, int]]:
+        """Return the triples that a pattern becomes in each row, with their graph."""
+        graph = self._graph_of(pattern)
+        columns = [
+            filled(table.length, self._ids[part]) if isinstance(part, Term) else table.column(part)
+            for part in (pattern.subject, pattern.predicate, pattern.object)
+        ]
+        return [(graph, *row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    # --- from changes to heads ----------------------------------------------------------------------------------------
+
+    def from_changes(self, ways: Sequence[Way], quads: Quads, over: BatchSet, reader: Reader) -> Quads:
+        """Return the heads, or the keys of groups as heads would need them, that ways lead to from changed quads."""
+        return joined([self.made(table, reader) for table in self.rows_from(ways, quads, over, reader)])
+
+    def rows_from(self, ways: Sequence[Way], quads: Quads, over: BatchSet, reader: Reader) -> Iterator[BindingTable]:
+        for way in ways:
+            seeds = self.match(way.pattern, quads, way.seeds)
+            if seeds.length:
+                yield from reader.solve(way.query, over, self.rule.into, seeds)
+
+    def touched(self, come: Quads, gone: Quads, before: BatchSet, now: BatchSet, reader: Reader) -> BindingTable:
+        """Return the distinct keys of the groups of an aggregation that changes may have altered."""
+        assert self.rule.aggregation is not None
+        tables = [
+            *self.rows_from((*self.ways, *self.shut_out), come, now, reader),
+            *self.rows_from((*self.ways, *self.shut_out), come, before, reader),
+            *self.rows_from((*self.ways, *self.shut_out), gone, before, reader),
+            *self.rows_from((*self.ways, *self.shut_out), gone, now, reader),
+        ]
+        keys = self.rule.aggregation.keys
+        found = BindingTable.empty(keys) if keys else BindingTable.empty()
+        for table in tables:
+            found = operators.union(found, operators.project(table, keys), reader.limits.rows_max)
+        return operators.distinct(found)
+
+    def all_heads(self, over: BatchSet, reader: Reader) -> Quads:
+        """Return all heads that follow from a read in one step, repeats included."""
+        rows = reader.solve(self.heads, over, self.rule.into, BindingTable.unit())
+        return joined([self.made(table, reader) for table in rows])
+
+    def heads_of(self, seeds: BindingTable, over: BatchSet, reader: Reader) -> Quads:
+        """Return the heads that follow in one step and agree with some rows."""
+        if not seeds.length:
+            return NO_QUADS
+        return joined([self.made(table, reader) for table in reader.solve(self.heads, over, self.rule.into, seeds)])
+
+
+def _all_variables(rule: Rule) -> tuple[Variable, ...]:
+    inside = [variable for pattern in rule.patterns for variable in pattern.variables()]
+    inside += [variable for table in rule.tables for variable in table.variables]
+    return tuple(dict.fromkeys([*inside, *(variable for variable, _ in rule.binds)]))
+
+
+def absent_patterns(found: Exists) -> tuple[TriplePattern, ...]:
+    """Return the triple patterns of a NOT EXISTS."""
+    node = found.pattern
+    while isinstance(node, Filter):
+        node = node.pattern
+    assert isinstance(node, Bgp), node
+    return node.patterns
+
+
+def _without(patterns: tuple[TriplePattern, ...], at: int) -> tuple[TriplePattern, ...]:
+    return (*patterns[:at], *patterns[at + 1 :])
+
+
+def _body(rule: Rule, patterns: tuple[TriplePattern, ...], absent: Sequence[Exists] | None = None) -> Node:
+    node: Node = Bgp(patterns)
+    for table in rule.tables:
+        node = Join(table, node)
+    assigned = frozenset(variable for variable, _ in rule.binds)
+    late = [one for one in rule.conditions if expression_variables(one) & assigned]
+    for condition in rule.conditions:
+        if condition not in late:
+            node = Filter(condition, node)
+    for variable, expression in rule.binds:
+        node = Extend(node, variable, expression)
+    for condition in (*late, *(rule.absent if absent is None else absent)):
+        node = Filter(condition, node)
+    return node
+
+
+def _grouped(rule: Rule) -> Node:
+    assert rule.aggregation is not None
+    node: Node = Group(_body(rule, rule.patterns), rule.aggregation.keys, rule.aggregation.aggregates)
+    for variable, expression in rule.aggregation.binds:
+        node = Extend(node, variable, expression)
+    for condition in rule.aggregation.conditions:
+        node = Filter(condition, node)
+    return node
+
+
+def _select(node: Node, wanted: tuple[Variable, ...]) -> Query:
+    return Query("select", Project(node, wanted), tuple(variable.name for variable in wanted), (), _CLAUSE)
+
+
+def _begins_with(column: Int64Array, bytes_: bytes, registry: TermRegistry) -> BoolArray:
+    """Tell of terms whether their texts begin with one of some bytes."""
+    distinct, places = np.unique(column, return_inverse=True)
+    found = np.zeros(len(distinct), np.bool_)
+    hashed = np.flatnonzero((distinct >= 0) & (distinct & INLINE_MARK == 0))
+    if len(hashed):
+        text, offsets = registry.snapshot_reader().gather(distinct[hashed])
+        found[hashed] = np.isin(text[offsets[:-1]], list(bytes_))
+    kept: BoolArray = found[places]
+    return kept
