@@ -1,5 +1,6 @@
-"""The parser of rule files: PREFIX and BASE lines, and `RULE name: CONSTRUCT { template } WHERE { pattern }` between
-them.
+"""The parser of rule files: PREFIX and BASE lines, and rules between them.
+
+    RULE name: CONSTRUCT { template } WHERE { pattern }
 
 A rule is a CONSTRUCT query of the usual parser. Here are the names, and what a rule may not say although a query may: a
 word that has no place in a rule is refused where it stands, before the query is read. What depends on the meaning of a

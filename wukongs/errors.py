@@ -80,8 +80,8 @@ class UnsupportedFeatureError(_QueryTextError):
 
 class RuleError(WukongsError):
     """A rule that cannot be installed, or a name of one that is not there: what was expected and what was found; file,
-    line and column (from 1) where a text is at fault, else "" and 0; what may help (suggestion); excerpt: two lines, the
-    place underlined."""
+    line and column (from 1) where a text is at fault, else "" and 0; what may help (suggestion); excerpt: the
+    place underlined, two lines."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
 """rules: what rule files conclude from stored graphs.
 
-library.py finds the text of a rule set, program.py makes it a Program: single rules in strata.
+sources.py reads rule files, those of library/ among them; program.py makes a Program of them: plain rules in strata.
 """

@@ -48,7 +48,7 @@ from wukongs.errors import RuleError
 BRANCHES_MAX = 64
 """How many rules the UNIONs of one text may become, for each triple of its head."""
 OWN_GRAPHS = "<urn:x-wukongs:"
-"""What the names of graphs begin with that are no graphs of users."""
+"""The begin of the names of graphs that are no graphs of users."""
 
 Bind = tuple[Variable, Expression]
 
@@ -305,6 +305,21 @@ def _conjuncts(condition: Expression) -> list[Expression]:
     return [condition]
 
 
+def warnings_of(rules: Iterable[Rule]) -> list[str]:
+    """Say which rules conclude nothing new, whatever the data are."""
+    found = []
+    for rule in rules:
+        if any(not table.rows for table in rule.tables):
+            found.append(f"rule {rule.name} concludes nothing: its VALUES has no row")
+        elif rule.aggregation is None and any(
+            (one.subject, one.predicate, one.object) == (rule.head.subject, rule.head.predicate, rule.head.object)
+            and one.graph in (DEFAULT, rule.into)
+            for one in rule.patterns
+        ):
+            found.append(f"rule {rule.name} concludes nothing new: {_shown(rule.head)} is one of its patterns")
+    return found
+
+
 # --- what a rule must keep --------------------------------------------------------------------------------------------
 
 
@@ -355,6 +370,10 @@ def _check_head(parsed: ParsedRule, head: TriplePattern, bound: frozenset[Variab
 # --- strata -----------------------------------------------------------------------------------------------------------
 
 
+_ANY = Variable("")
+"""The predicate of a head that may have any."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Edge:
     """A rule, by its index, that reads what another one concludes, and how; is_strict: it has to know all of it."""
@@ -393,9 +412,6 @@ def _edges(rules: Sequence[Rule]) -> list[list[_Edge]]:
     return edges
 
 
-_ANY = Variable("")
-
-
 def _feeders(
     heads: dict[tuple[Term | None, TermOrVariable], list[int]], graph: Term | None, predicate: TermOrVariable
 ) -> list[int]:
@@ -419,14 +435,16 @@ def _reads(rule: Rule) -> Iterable[tuple[TriplePattern, bool, str]]:
 
 
 def _shown(pattern: TriplePattern) -> str:
-    parts = (pattern.subject, pattern.predicate, pattern.object)
-    # A variable of a subquery is called ?name.1, one without a name begins with a dot.
-    names = (
-        str(part).rpartition(".")[0] or "[]" if isinstance(part, Variable) and "." in part.name else part
-        for part in parts
-    )
-    triple = " ".join(map(str, names))
+    triple = " ".join(map(_name, (pattern.subject, pattern.predicate, pattern.object)))
     return triple if pattern.graph == DEFAULT else f"GRAPH {pattern.graph} {{ {triple} }}"
+
+
+def _name(part: TermOrVariable) -> str:
+    """Return a part of a triple as its rule has it: a variable of a subquery is called `?name.1`, one without a name
+    begins with a dot."""
+    if isinstance(part, Variable) and "." in part.name:
+        return "[]" if part.is_blank else f"?{part.name.partition('.')[0]}"
+    return str(part)
 
 
 def _components(edges: Sequence[Sequence[_Edge]]) -> list[set[int]]:
