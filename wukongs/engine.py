@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from wukongs.csparql.algebra import DatasetClause, Output
 from wukongs.csparql.tokens import check_text
 from wukongs.csparql.updates import using
-from wukongs.errors import NodeUnavailable, StorageError, StreamError
+from wukongs.errors import NodeUnavailable, StorageError
 from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
 from wukongs.live.async_calls import AsyncCalls
@@ -40,7 +40,15 @@ from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_names, graph_term, name_text, path_text, plain_iri
+from wukongs.query.terms.names import (
+    given_terms,
+    graph_names,
+    graph_term,
+    name_text,
+    path_text,
+    plain_iri,
+    triple_texts,
+)
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule
 from wukongs.rules.sources import RuleSource, read_all, read_rules
@@ -275,11 +283,9 @@ class Engine:
         on, down to explicit ones. None: it is not there. print() shows it as a tree.
 
         triple: subject, predicate, object, each as Stream.push takes a term. graph: IRI (default: the default graph).
-        Raises StreamError (no triple), QueryTimeout, BudgetExceeded."""
+        Raises DataError (no triple), QueryTimeout, BudgetExceeded."""
         core = self._core
-        if isinstance(triple, str) or len(triple) != 3:
-            raise StreamError(f"triple = {triple!r:.100}: expected subject, predicate and object")
-        terms = list(given_terms(dict(zip("spo", triple, strict=True))).values())
+        terms = triple_texts(triple)
         name = None if graph is None else graph_term(graph).text[1:-1]
         limits = limits_of(core.settings, timeout_s)
         with core.lock:

@@ -32,6 +32,7 @@ _EPILOG = """examples:
   wukongs query --data a.nt b.nt.gz --format csv @friends.rq > friends.csv
   wukongs query --named http://ex/g=g.nq 'SELECT * WHERE { GRAPH <http://ex/g> { ?s ?p ?o } }'
   wukongs query --data-dir db 'SELECT (COUNT(*) AS ?n) WHERE { ?s ?p ?o }'
+  wukongs query --data family.ttl --rules rdfs --rules family.rules 'SELECT ?x WHERE { ?x a <http://ex/Person> }'
   wukongs query --server tcp://127.0.0.1:7411 'ASK { ?s ?p ?o }'
   wukongs query --data a.ttl --explain 'SELECT ?a ?b WHERE { ?a <http://ex/knows> ?b }'
 
@@ -67,6 +68,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="a data folder, which is only read")
     parser.add_argument(
+        "--rules",
+        action="append",
+        metavar="FILE",
+        default=[],
+        help="what follows by these rules is there, too: a rule file, or a set: rdfs, owl-rl; may be repeated",
+    )
+    parser.add_argument(
         "--format", choices=FORMATS, default="table", help="of the answer (default: table; ttl and nt for CONSTRUCT)"
     )
     parser.add_argument("--explain", action="store_true", help="print the plan with estimated rows, not the answer")
@@ -96,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_intermixed_args(list(argv))
     argument, data, named = sort_out(options, parser)
     options.data, options.named = data, named
-    check_server_options(options, parser, "data", "named", "data_dir", "rows_max", "memory_max")
+    check_server_options(options, parser, "data", "named", "data_dir", "rules", "rows_max", "memory_max")
     text, source = read_argument(argument, "a query")
     graphs = [_named_graph(value, parser) for value in named]
     for file in [*data, *(file for _, file in graphs)]:
@@ -121,6 +129,8 @@ def main(argv: Sequence[str]) -> int:
             engine.load(file, base=options.base, strict=True)
         for iri, file in graphs:
             engine.load(file, graph=iri, base=options.base, strict=True)
+        for rules in options.rules:
+            engine.add_rules(rules)
         for warning in engine.warnings(text, base=options.base):
             print(f"warning: {warning}", file=sys.stderr)
         if options.explain:

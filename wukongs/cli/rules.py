@@ -1,17 +1,29 @@
-"""`wukongs rules`: check rule files."""
+"""`wukongs rules`: check rule files, add and drop rules, ask why a triple is there."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wukongs.cli import DONE, say
+from wukongs.cli import DONE, REFUSED, say
 from wukongs.cli.parsers import CommandParser
+from wukongs.cli.query import say_if_compiling
+from wukongs.cli.server import add_server_options, check_server_options, connect_to
+
+if TYPE_CHECKING:
+    from wukongs.engine import Engine
+    from wukongs.remote.client import RemoteEngine
 
 _EPILOG = """examples:
   wukongs rules check family.rules
   wukongs rules check family.rules rdfs
+  wukongs rules add --data-dir db rdfs family.rules
+  wukongs rules list --server tcp://127.0.0.1:7411
+  wukongs rules why --data-dir db '<http://ex/ann>' '<http://ex/ancestor>' '<http://ex/bob>'
 
 FILE is a rule file, or the name of a set that wukongs brings along: rdfs, owl-rl. check reads all of them as one
 program, and says in which order the rules are followed; a rule that reads its own conclusions, or those of one that
@@ -19,7 +31,13 @@ reads its own, is recursive. docs/rules.md tells how rules are written.
 """
 _ACTIONS = {
     "check": "read rule files, and print the order in which the rules are followed",
+    "add": "follow more rules from now on",
+    "list": "print the rules, and which are paused",
+    "drop": "follow some rules no more: what they have concluded goes",
+    "resume": "let rules go on that were paused, since they took too much",
+    "why": "print why a triple is there, down to the triples that somebody has stated",
 }
+_NAMES = "the name of a rule"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -38,7 +56,32 @@ def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
         epilog=f"commands:\n{about}\n{_EPILOG}",
     )
     parser.add_argument("action", choices=tuple(_ACTIONS), metavar="ACTION", help="what to do")
-    return {"": parser, "check": _check_parser()}
+    return {"": parser, "check": _check_parser(), **{name: _parser(name) for name in _ACTIONS if name != "check"}}
+
+
+def _parser(action: str) -> argparse.ArgumentParser:
+    parser = CommandParser(
+        prog=f"wukongs rules {action}",
+        description=f"{_ACTIONS[action][:1].upper()}{_ACTIONS[action][1:]}.",
+        epilog=_EPILOG,
+    )
+    if action == "add":
+        parser.add_argument("files", nargs="+", metavar="FILE", help="a rule file, or the name of a set: rdfs, owl-rl")
+        parser.add_argument(
+            "--into", metavar="IRI", help="the graph that they read and conclude into (default: the default graph)"
+        )
+    elif action in ("drop", "resume"):
+        parser.add_argument("names", nargs="+", metavar="NAME", help=_NAMES)
+    elif action == "list":
+        parser.add_argument("--text", action="store_true", help="print the rules themselves, as a rule file")
+    else:
+        for part in ("SUBJECT", "PREDICATE", "OBJECT"):
+            parser.add_argument(part.lower(), metavar=part, help="as N-Triples writes it")
+        parser.add_argument("--graph", metavar="IRI", help="the graph that it is in (default: the default graph)")
+    made = "; made if need be" if action == "add" else ""
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help=f"the data folder{made}")
+    add_server_options(parser)
+    return parser
 
 
 def _check_parser() -> argparse.ArgumentParser:
@@ -65,4 +108,76 @@ def _check(argv: Sequence[str]) -> int:
     return DONE
 
 
-_RUN = {"check": _check}
+@contextmanager
+def _opened(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Iterator[Engine | RemoteEngine]:
+    """Give the engine that the options name."""
+    check_server_options(options, parser, "data_dir")
+    if options.data_dir is None and options.server is None:
+        parser.error("no --data-dir and no --server: say whose rules")
+    if options.server is not None:
+        with connect_to(options) as node:
+            yield node
+        return
+    say_if_compiling()
+    from wukongs.durable.recovery import check_is_ours
+    from wukongs.engine import Engine
+
+    check_is_ours(options.data_dir)
+    with Engine(options.data_dir) as engine:
+        yield engine
+
+
+def _add(argv: Sequence[str]) -> int:
+    parser = _parser("add")
+    options = parser.parse_args(list(argv))
+    from wukongs.rules.inference import text_of
+    from wukongs.rules.sources import read_all
+
+    text = "\n".join(map(text_of, read_all(options.files)))
+    with _opened(options, parser) as engine:
+        names = engine.add_rules(text, into=options.into)
+        print(f"{len(names)} rules: {', '.join(names)}", file=sys.stderr)
+    return DONE
+
+
+def _list(argv: Sequence[str]) -> int:
+    parser = _parser("list")
+    options = parser.parse_args(list(argv))
+    with _opened(options, parser) as engine:
+        for rule in engine.rules():
+            into = "" if rule.into is None else f" into <{rule.into}>"
+            say(f"{rule.text}\n\n" if options.text else f"{rule.name}{into}\n")
+            if rule.paused is not None:
+                print(f"rule {rule.name} is paused: {rule.paused}", file=sys.stderr)
+    return DONE
+
+
+def _drop(argv: Sequence[str]) -> int:
+    parser = _parser("drop")
+    options = parser.parse_args(list(argv))
+    with _opened(options, parser) as engine:
+        print(f"snapshot {engine.drop_rules(options.names)}", file=sys.stderr)
+    return DONE
+
+
+def _resume(argv: Sequence[str]) -> int:
+    parser = _parser("resume")
+    options = parser.parse_args(list(argv))
+    with _opened(options, parser) as engine:
+        print(f"snapshot {engine.resume_rules(options.names)}", file=sys.stderr)
+    return DONE
+
+
+def _why(argv: Sequence[str]) -> int:
+    parser = _parser("why")
+    options = parser.parse_args(list(argv))
+    with _opened(options, parser) as engine:
+        found = engine.why((options.subject, options.predicate, options.object), options.graph)
+    if found is None:
+        print("there is no such triple", file=sys.stderr)
+        return REFUSED
+    say(f"{found}\n")
+    return DONE
+
+
+_RUN = {"check": _check, "add": _add, "list": _list, "drop": _drop, "resume": _resume, "why": _why}

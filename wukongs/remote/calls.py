@@ -39,6 +39,7 @@ from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
+from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule
 from wukongs.settings import Settings
 from wukongs.wire.packets import Array, Packet
@@ -73,6 +74,9 @@ class EngineLike(Protocol):
     def drop_rules(self, names: Sequence[str]) -> int: ...
     def resume_rules(self, names: Sequence[str]) -> int: ...
     def rules(self) -> list[InstalledRule]: ...
+    def why(
+        self, triple: Sequence[str], graph: str | None = None, *, timeout_s: float | None = None
+    ) -> Derivation | None: ...
     def running(self) -> list[RunningQuery]: ...
     def kill(self, number: int) -> None: ...
     def stats(self) -> dict[str, Any]: ...
@@ -199,6 +203,7 @@ class Calls:
             "queries": self._queries,
             "running": self._running,
             "rules": self._rules,
+            "why": self._why_triple,
             "ingest_addresses": self._ingest_addresses,
             "stream.advance": self._advance,
             "stream.close": self._close_stream,
@@ -362,6 +367,10 @@ class Calls:
             if stream.options != stream_options(self._settings, **given):
                 raise
             return stream
+
+    def _why_triple(self, session: Session, args: Args) -> Packet:
+        found = self._engine.why(args["triple"], args.get("graph"), timeout_s=args.get("timeout_s"))
+        return _value(None if found is None else found.as_json())
 
     def _rules(self, session: Session, args: Args) -> Packet:
         return _value([rule.as_json() for rule in self._engine.rules()])

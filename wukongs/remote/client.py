@@ -32,7 +32,7 @@ from wukongs.live.table_change import TableChange
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_names, graph_term, path_text, plain_iri
+from wukongs.query.terms.names import given_terms, graph_names, graph_term, path_text, plain_iri, triple_texts
 from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost, answer_limit
@@ -41,6 +41,7 @@ from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
 from wukongs.remote.sending import SourceFile, send_file
 from wukongs.remote.stream import RemoteStream, stream_bytes, table_bytes
+from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, text_of
 from wukongs.rules.sources import RuleSource, read_rules
 from wukongs.store.encoded import MalformedLine
@@ -474,6 +475,14 @@ class RemoteEngine:
     def resume_rules(self, names: str | Sequence[str]) -> int:
         """Do the same as Engine.resume_rules."""
         return int(self._call("resume_rules", {"names": [names] if isinstance(names, str) else list(names)}))
+
+    def why(
+        self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None
+    ) -> Derivation | None:
+        """Do the same as Engine.why."""
+        args = {"triple": triple_texts(triple), "graph": graph, "timeout_s": timeout_s}
+        found = self._call("why", args)
+        return None if found is None else Derivation.of_json(found)
 
     def rules(self) -> list[InstalledRule]:
         """Do the same as Engine.rules."""

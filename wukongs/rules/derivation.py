@@ -8,8 +8,9 @@ more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ Fact = tuple[int, int, int, int]
 INDENT = "  "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Derivation:
     """triple: subject, predicate, object as N-Triples terms; graph: the IRI of its graph (None: the default graph);
     rule: the rule that gives it (None: it is explicit); parts: the triples that the rule was applied to, in the order
@@ -40,7 +41,7 @@ class Derivation:
     triple: tuple[str, str, str]
     graph: str | None
     rule: str | None
-    parts: tuple[Derivation, ...]
+    parts: tuple[Derivation, ...] = field(repr=False)
     sn: int
     more: int = 0
 
@@ -48,21 +49,50 @@ class Derivation:
     def is_explicit(self) -> bool:
         return self.rule is None
 
-    def __str__(self) -> str:
-        return "\n".join(self._lines(0, set()))
+    def as_json(self) -> list[list[object]]:
+        """Return a list of triples, each behind those that it rests on, which it names by their places."""
+        places: dict[int, int] = {}
+        made: list[list[object]] = []
+        waiting = [self]
+        while waiting:
+            one = waiting[-1]
+            missing = [part for part in one.parts if id(part) not in places]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if id(one) not in places:
+                places[id(one)] = len(made)
+                parts = [places[id(part)] for part in one.parts]
+                made.append([*one.triple, one.graph, one.rule, parts, one.sn, one.more])
+        return made
 
-    def _lines(self, depth: int, shown: set[tuple[object, ...]]) -> Iterator[str]:
-        where = "" if self.graph is None else f" in <{self.graph}>"
-        why = "explicit" if self.rule is None else f"by rule {self.rule}"
-        key = (*self.triple, self.graph)
-        is_again = key in shown and bool(self.parts)
-        yield f"{INDENT * depth}{' '.join(self.triple)}{where}   {why}{', as above' if is_again else ''}"
-        shown.add(key)
-        if not is_again:
-            for part in self.parts:
-                yield from part._lines(depth + 1, shown)
-            if self.more:
-                yield f"{INDENT * (depth + 1)}and {self.more} more"
+    @staticmethod
+    def of_json(found: Sequence[Sequence[Any]]) -> Derivation:
+        made: list[Derivation] = []
+        for subject, predicate, object_, graph, rule, parts, sn, more in found:
+            below = tuple(made[place] for place in parts)
+            made.append(Derivation((subject, predicate, object_), graph, rule, below, sn, more))
+        return made[-1]
+
+    def __str__(self) -> str:
+        lines, shown = list[str](), set[tuple[object, ...]]()
+        waiting: list[tuple[int, Derivation | str]] = [(0, self)]
+        while waiting:
+            depth, one = waiting.pop()
+            if isinstance(one, str):
+                lines.append(INDENT * depth + one)
+                continue
+            key = (*one.triple, one.graph)
+            is_again = key in shown and bool(one.parts)
+            shown.add(key)
+            where = "" if one.graph is None else f" in <{one.graph}>"
+            why = "explicit" if one.rule is None else f"by rule {one.rule}"
+            lines.append(f"{INDENT * depth}{' '.join(one.triple)}{where}   {why}{', as above' if is_again else ''}")
+            if not is_again:
+                waiting += [(depth + 1, f"and {one.more} more")] if one.more else []
+                waiting += [(depth + 1, part) for part in reversed(one.parts)]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from wukongs.csparql.terms import Term
@@ -51,6 +51,13 @@ def canonical(value: Any) -> str:
         return canonical_term(text, b"bindings")
     except DataError as error:
         raise DataError(str(error).removeprefix("row 0, column 'object', ")) from None
+
+
+def triple_texts(triple: Sequence[Any]) -> list[str]:
+    """Return the canonical texts of a subject, a predicate and an object. Raises DataError (no triple, no term)."""
+    if isinstance(triple, str) or not isinstance(triple, Sequence) or len(triple) != 3:
+        raise DataError(f"triple: expected subject, predicate and object, found {triple!r:.100}")
+    return list(given_terms(dict(zip(("subject", "predicate", "object"), triple, strict=True))).values())
 
 
 def given_terms(bindings: Mapping[str, Any], read: Callable[[Any], str] = canonical) -> dict[str, str]:
