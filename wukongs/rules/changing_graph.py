@@ -11,7 +11,7 @@ import numpy as np
 
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.quads import NO_QUADS, Quads, is_held, taken
+from wukongs.store.quads import NO_QUADS, Quads, graph_quads, is_held, joined, taken
 from wukongs.store.tombstones import Difference, DifferenceMerge
 
 NOTHING = Difference(build_batch(*NO_QUADS), None)
@@ -67,6 +67,12 @@ def _size(difference: Difference) -> int:
 def gone_of(difference: Difference) -> Quads:
     """Return the quads that go."""
     return NO_QUADS if difference.tombstones is None else difference.tombstones.triples()
+
+
+def inferred_in(read: BatchSet) -> Quads:
+    """Return all inferred triples, in the graphs that they belong to."""
+    graphs = np.unique(np.concatenate([NO_QUADS[0], *(batch.graphs for batch in read.batches)]))
+    return hidden(joined([graph_quads(read, graph) for graph in graphs[graphs < 0].tolist()]))
 
 
 def hidden(quads: Quads) -> Quads:

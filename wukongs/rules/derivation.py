@@ -176,7 +176,7 @@ class Explanation:
                 raise BudgetExceeded(
                     f"more than {STEPS_MAX} applications of rules lead to this triple: ask for a part of it"
                 )
-            parts = [plan.instances(pattern, table) for pattern in rule.patterns]
+            parts = [_facts(plan.instances(pattern, table)) for pattern in rule.patterns]
             found += [_Step(rule.name, facts) for facts in zip(*parts, strict=True)]
         if rule.aggregation is None:
             return found

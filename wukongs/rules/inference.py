@@ -13,21 +13,20 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-import numpy as np
-
 from wukongs.csparql.parser_rules import ParsedRule, parse_rules
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
 from wukongs.query.limits import Limits
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.rules.changing_graph import NOTHING, hidden
+from wukongs.rules.changing_graph import NOTHING, inferred_in
 from wukongs.rules.derivation import Derivation, Explanation, told
 from wukongs.rules.program import Program, Rule, rules_of
 from wukongs.rules.propagation import Propagation, StratumPlan
+from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.settings import Settings
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.quads import NO_QUADS, Quads, graph_quads, joined
+from wukongs.store.quads import NO_QUADS, Quads
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.tombstones import Difference
 
@@ -148,6 +147,7 @@ class Inference:
         self._settings = settings
         self._strata: tuple[StratumPlan, ...] = ()
         self._memo = PlanMemo()
+        self._ranks: dict[int, Ranks] = {}
         self.ruleset = Ruleset({}, Program(()))
         self.is_changed = False
         """Whether a rule was paused since somebody has looked."""
@@ -160,6 +160,7 @@ class Inference:
         """Follow other rules from now on. What is inferred is to be changed by derive()."""
         self.ruleset = ruleset
         self._memo = PlanMemo()
+        self._ranks.clear()
         plans = {id(rule): RulePlan(rule, self._registry, self._default_graph) for rule in ruleset.program.rules}
         self._strata = tuple(
             StratumPlan(tuple(plans[id(rule)] for rule in stratum.rules), stratum.is_recursive)
@@ -172,6 +173,9 @@ class Inference:
             return propagation.follow(change, asserted)
         except (QueryTimeout, BudgetExceeded) as error:
             self._pause(propagation, error)
+        except BaseException:
+            self._ranks.clear()
+            raise
         return self._derived(before, change, asserted)
 
     def derive(self, before: BatchSet) -> Difference:
@@ -179,7 +183,7 @@ class Inference:
         which names the rule that takes too much."""
         propagation = self._propagation(before)
         try:
-            return propagation.derive_anew(NOTHING, NO_QUADS, _inferred(before))
+            return propagation.derive_anew(NOTHING, NO_QUADS, inferred_in(before))
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
 
@@ -202,7 +206,7 @@ class Inference:
         while True:
             propagation = self._propagation(before)
             try:
-                return propagation.derive_anew(change, asserted, _inferred(before))
+                return propagation.derive_anew(change, asserted, inferred_in(before))
             except (QueryTimeout, BudgetExceeded) as error:
                 self._pause(propagation, error)
 
@@ -213,7 +217,7 @@ class Inference:
             limits.timeout_s = settings.rules_timeout_s
             limits.deadline_s = time.monotonic() + limits.timeout_s
         reader = Reader(self._registry, self._default_graph, self._memo, limits)
-        return Propagation(self._strata, before, reader, settings.rules_rows_max)
+        return Propagation(self._strata, before, reader, settings.rules_rows_max, self._ranks)
 
     def _pause(self, propagation: Propagation, error: Exception) -> None:
         rule = propagation.at_work
@@ -226,9 +230,3 @@ class Inference:
 def _told(propagation: Propagation, error: Exception) -> str:
     rule = propagation.at_work
     return f"rule {rule.name if rule is not None else '?'}: {error}"
-
-
-def _inferred(read: BatchSet) -> Quads:
-    """Return all inferred triples, in the graphs that they belong to."""
-    graphs = np.unique(np.concatenate([NO_QUADS[0], *(batch.graphs for batch in read.batches)]))
-    return hidden(joined([graph_quads(read, graph) for graph in graphs[graphs < 0].tolist()]))

@@ -21,15 +21,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from wukongs.errors import BudgetExceeded
-from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, hidden
+from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, hidden, inferred_in
 from wukongs.rules.program import Rule
+from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, is_held, joined, read_of, taken
 from wukongs.store.tombstones import Difference
+
+RANKLESS_MIN, RANKLESS_FACTOR = 4096, 32
+"""A recursive stratum gets ranks when a deletion would let more triples go than so many, and so many for each triple
+that has gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,21 @@ class StratumPlan:
 
 
 class Propagation:
-    """before: the stored graph as it was; rows_max: so many triples may be derived.
+    """before: the stored graph as it was; rows_max: so many triples may be derived; ranks: of the
+    strata that have some, by number. They are worth nothing after an error.
 
     at_work: the rule that runs, for whoever asks after an error."""
 
-    def __init__(self, strata: Sequence[StratumPlan], before: BatchSet, reader: Reader, rows_max: int) -> None:
+    def __init__(
+        self,
+        strata: Sequence[StratumPlan],
+        before: BatchSet,
+        reader: Reader,
+        rows_max: int,
+        ranks: dict[int, Ranks],
+    ) -> None:
         self._strata = strata
+        self._ranks = ranks
         self._graph = ChangingGraph(before)
         self._before = before
         self._reader = reader
@@ -82,11 +98,12 @@ class Propagation:
         if len(promoted[0]):
             forget = taken(forget, ~is_held(read_of(promoted), forget))
         self._graph.change(Difference(change.additions, _batch_or_none(joined((gone, forget)))))
-        for stratum in self._strata:
+        self._ranks.clear()
+        for number, stratum in enumerate(self._strata):
             heads = [self._made(plan, plan.all_heads(self._graph.now, self._reader)) for plan in stratum.plans]
             front = self._inserted(heads)
             if stratum.is_recursive:
-                self._insert(stratum, front)
+                self._insert(number, front)
         return self._outcome(change.additions.triples(), gone, promoted)
 
     # --- one stratum --------------------------------------------------------------------------------------------------
@@ -96,22 +113,25 @@ class Propagation:
         total = self._graph.difference()
         come, gone = total.additions.triples(), gone_of(total)
         now = self._graph.now
-        lost = self._overdeleted(stratum, come, gone)
+        lost = [self._overdelete(number, come, gone)]
         anew = []
         for plan in stratum.aggregations:
             self.at_work = plan.rule
             keys = plan.touched(come, gone, self._before, now, self._reader)
-            lost = joined((lost, self._may_go(plan.heads_of(keys, self._before, self._reader), lost)))
-            anew.append(self._made(plan, plan.heads_of(keys, now, self._reader)))
-        self._graph.change(Difference(NOTHING.additions, _batch_or_none(lost)))
-        restored = self._restored(self._strata[: number + 1], joined((lost, gone)))
-        front = self._inserted([*anew, restored])
-        self._insert(stratum, joined((come, front)), gone)
+            front = self._may_go(plan.heads_of(keys, self._before, self._reader), NO_QUADS)
+            self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
+            lost.append(front)
+            anew.append((plan, plan.heads_of(keys, now, self._reader)))
+        restored = self._restored(self._settled(number), joined([*lost, gone]))
+        front = self._inserted([*(self._made(*one) for one in anew), restored], number)
+        self._insert(number, joined((come, front)), gone)
 
-    def _overdeleted(self, stratum: StratumPlan, come: Quads, gone: Quads) -> Quads:
-        """Return the inferred triples that rested on what has gone, or on the absence of what has come."""
-        lost, front = NO_QUADS, gone
-        shut_out = come
+    def _overdelete(self, number: int, come: Quads, gone: Quads) -> Quads:
+        """Let the inferred triples go that rested on what has gone, or on the absence of what has come, unless ranks
+        say that they stay. Return these."""
+        stratum, ranks = self._strata[number], self._ranks.get(number)
+        lost, front, shut_out = NO_QUADS, gone, come
+        allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
         while len(front[0]) or len(shut_out[0]):
             found = []
             for plan in stratum.others:
@@ -119,11 +139,65 @@ class Propagation:
                 found.append(plan.from_changes(plan.ways, front, self._before, self._reader))
                 if len(shut_out[0]):
                     found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
-            front = self._may_go(joined(found), lost)
-            lost, shut_out = joined((lost, front)), NO_QUADS
+            front, shut_out = self._may_go(joined(found), lost), NO_QUADS
+            if ranks is None and stratum.is_recursive and len(lost[0]) + len(front[0]) > allowed:
+                ranks = self._ranks[number] = self._ranked(number)
+            if ranks is not None:
+                front = taken(front, ~self._stands(number, ranks, front))
+            self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
+            lost = joined((lost, front))
             if not stratum.is_recursive:
                 break
         return lost
+
+    def _stands(self, number: int, ranks: Ranks, quads: Quads) -> BoolArray:
+        """Mark the triples that have a derivation left, of triples with lower ranks. bool[n]"""
+        stands = np.zeros(len(quads[0]), np.bool_)
+        for plan in self._settled(number):
+            self.at_work = plan.rule
+            seeds = plan.given_heads(quads)
+            if plan.rule.aggregation is not None:
+                heads = plan.heads_of(seeds, self._graph.now, self._reader)
+                stands |= is_held(read_of(heads), quads)
+                continue
+            if not seeds.length:
+                continue
+            for table in self._reader.solve(plan.body, self._graph.now, plan.rule.into, seeds):
+                highest = np.zeros(table.length, np.int64)
+                for pattern in plan.rule.patterns:
+                    ranks.raise_to(highest, plan.instances(pattern, table))
+                heads = plan.instances(plan.rule.head, table)
+                stands |= is_held(read_of(taken(heads, highest < ranks.of(heads))), quads)
+        return stands
+
+    def _ranked(self, number: int) -> Ranks:
+        """Derive a recursive stratum anew as it was, to know in which round each of its triples comes."""
+        ranks, graph, now = Ranks(), self._graph, self._graph.now
+        plans = self._settled(number)
+        inferred = inferred_in(self._before)
+        mine = np.zeros(len(inferred[0]), np.bool_)
+        for plan in self._strata[number].plans:
+            mine |= plan.may_be_heads(inferred)
+        asked = taken(inferred, mine)
+        self._graph = ChangingGraph(self._before)
+        self._graph.change(Difference(NOTHING.additions, _batch_or_none(asked)))
+        front = self._inserted([self._restored(plans, asked)])
+        while len(front[0]):
+            ranks.put(front)
+            found = [
+                plan.from_changes(plan.ways, front, self._graph.now, self._reader)
+                for plan in plans
+                if plan.rule.aggregation is None
+            ]
+            front = self._inserted([joined(found)])
+        self._graph = graph
+        assert self._graph.now is now
+        return ranks
+
+    def _settled(self, number: int) -> list[RulePlan]:
+        """Return the plans of a stratum and of those before it: what one rule gives no more another one may still
+        give."""
+        return [plan for stratum in self._strata[: number + 1] for plan in stratum.plans]
 
     def _may_go(self, heads: Quads, lost: Quads) -> Quads:
         """Return those of some heads that are inferred and not lost yet, each once."""
@@ -134,20 +208,20 @@ class Propagation:
         heads = taken(heads, is_held(self._graph.now, heads))
         return build_batch(*heads).triples() if len(heads[0]) else NO_QUADS
 
-    def _restored(self, strata: Sequence[StratumPlan], wanted: Quads) -> Quads:
-        """Return those of some triples that follow in one step from what there is. strata: all that are settled, since
-        what one rule gives no more another one may give still."""
+    def _restored(self, plans: Sequence[RulePlan], wanted: Quads) -> Quads:
+        """Return those of some triples that follow in one step from what there is."""
         if not len(wanted[0]):
             return NO_QUADS
         found, among = [], read_of(wanted)
-        for plan in [plan for stratum in strata for plan in stratum.plans]:
+        for plan in plans:
             self.at_work = plan.rule
             heads = plan.heads_of(plan.given_heads(wanted), self._graph.now, self._reader)
             found.append(taken(heads, is_held(among, heads)))
         return joined(found)
 
-    def _insert(self, stratum: StratumPlan, front: Quads, gone: Quads = NO_QUADS) -> None:
+    def _insert(self, number: int, front: Quads, gone: Quads = NO_QUADS) -> None:
         """Derive from what has come, and from the absence of what has gone, until nothing new follows."""
+        stratum = self._strata[number]
         while len(front[0]) or len(gone[0]):
             found = []
             for plan in stratum.others:
@@ -155,7 +229,7 @@ class Propagation:
                 found.append(self._made(plan, plan.from_changes(plan.ways, front, self._graph.now, self._reader)))
                 if len(gone[0]):
                     found.append(self._made(plan, plan.from_changes(plan.let_in, gone, self._graph.now, self._reader)))
-            front, gone = self._inserted(found), NO_QUADS
+            front, gone = self._inserted(found, number), NO_QUADS
             if not stratum.is_recursive:
                 break
 
@@ -171,9 +245,14 @@ class Propagation:
             )
         return heads
 
-    def _inserted(self, found: Sequence[Quads]) -> Quads:
+    def _inserted(self, found: Sequence[Quads], number: int = -1) -> Quads:
+        """Let come those of some heads that are not there; return these. number: of the stratum, if it may have
+        ranks."""
         self._reader.limits.check()
-        return self._graph.add(joined(found)).additions.triples()
+        new = self._graph.add(joined(found)).additions.triples()
+        if number in self._ranks and len(new[0]):
+            self._ranks[number].put(new)
+        return new
 
     # --- explicit and inferred ----------------------------------------------------------------------------------------
 

@@ -152,6 +152,15 @@ class RulePlan:
 
     def match(self, pattern: TriplePattern, quads: Quads, seeds: tuple[Variable, ...]) -> BindingTable:
         """Return the distinct bindings of some variables of a pattern by the quads that match it."""
+        is_match, columns = self._matches(pattern, quads)
+        rows = np.flatnonzero(is_match)
+        if not seeds:
+            return BindingTable.unit() if len(rows) else BindingTable.empty()
+        found = BindingTable(seeds, tuple(columns[variable][rows] for variable in seeds), len(rows))
+        return found if len(seeds) == len(columns) else operators.distinct(found)
+
+    def _matches(self, pattern: TriplePattern, quads: Quads) -> tuple[BoolArray, dict[Variable, Int64Array]]:
+        """Mark the quads that match a pattern, bool[n]; return also where its variables are."""
         is_match = np.asarray(quads[0] == self._graph_of(pattern))
         columns: dict[Variable, Int64Array] = {}
         parts = pattern.subject, pattern.predicate, pattern.object
@@ -162,11 +171,11 @@ class RulePlan:
                 is_match &= column == columns[part]
             else:
                 columns[part] = column
-        rows = np.flatnonzero(is_match)
-        if not seeds:
-            return BindingTable.unit() if len(rows) else BindingTable.empty()
-        found = BindingTable(seeds, tuple(columns[variable][rows] for variable in seeds), len(rows))
-        return found if len(seeds) == len(columns) else operators.distinct(found)
+        return is_match, columns
+
+    def may_be_heads(self, quads: Quads) -> BoolArray:
+        """Mark the quads that match the head. bool[n]"""
+        return self._matches(self.rule.head, quads)[0]
 
     def given_heads(self, quads: Quads) -> BindingTable:
         """Return the distinct bindings by which the check begins, for quads that may be heads."""
@@ -189,14 +198,13 @@ class RulePlan:
         subjects, predicates, objects = columns if wanted.all() else [column[wanted] for column in columns]
         return filled(len(subjects), self.graph), subjects, predicates, objects
 
-    def instances(self, pattern: TriplePattern, table: BindingTable) -> list[tuple[int, int, int, int]]:
-        """Return the triples that a pattern becomes in each row, with their graph."""
-        graph = self._graph_of(pattern)
-        columns = [
+    def instances(self, pattern: TriplePattern, table: BindingTable) -> Quads:
+        """Return the triple that a pattern becomes in each row."""
+        subjects, predicates, objects = (
             filled(table.length, self._ids[part]) if isinstance(part, Term) else table.column(part)
             for part in (pattern.subject, pattern.predicate, pattern.object)
-        ]
-        return [(graph, *row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        )
+        return filled(table.length, self._graph_of(pattern)), subjects, predicates, objects
 
     # --- from changes to heads ----------------------------------------------------------------------------------------
 
