@@ -59,31 +59,35 @@ _BLANKS = frozenset(("blank", "[", "("))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedRule:
-    """One rule. line, column: the place of its name; text: the rule as it is written, from RULE on; prologue: the BASE
-    and PREFIX lines that hold there, so that `prologue + text` is a rule file of one rule; source: the file."""
+    """One rule. text: the rule as it is written, from RULE on; prologue: the BASE and PREFIX lines that hold there, so
+    that `prologue + text` is a rule file of one rule; source: the file."""
 
     name: str
     query: Query
     text: str
     prologue: str
-    line: int
-    column: int
     source: str
+    name_token: Token
     tokens: tuple[Token, ...]
     """Those of its CONSTRUCT query."""
-    template_end: int
-    """How many of them are CONSTRUCT and its template."""
     file_text: str
 
-    def error(self, expected: str, found: str, suggestion: str = "", token: Token | None = None) -> RuleError:
-        """Make the error for a token of the rule, or for the rule as a whole."""
-        if token is None:
-            return RuleError(expected, found, self.source, self.line, self.column, "", suggestion)
-        return _error(self.file_text, self.source, token, expected, found, suggestion)
+    @property
+    def line(self) -> int:
+        """The line of its name, from 1."""
+        return place(self.file_text, self.name_token.start)[0]
 
-    def first(self, *kinds: str, start: int = 0) -> Token | None:
-        """Return the first token of one of these kinds; start: the first token that counts."""
-        return next((token for token in self.tokens[start:] if token.kind in kinds), None)
+    @property
+    def column(self) -> int:
+        return place(self.file_text, self.name_token.start)[1]
+
+    def error(self, expected: str, found: str, suggestion: str = "", token: Token | None = None) -> RuleError:
+        """Make the error for a token of the rule, or for the rule as a whole, at its name."""
+        return _error(self.file_text, self.source, token or self.name_token, expected, found, suggestion)
+
+    def first(self, *kinds: str) -> Token | None:
+        """Return the first token of one of these kinds."""
+        return next((token for token in self.tokens if token.kind in kinds), None)
 
     def mention(self, name: str, after: str = "") -> Token | None:
         """Return the first token that names a variable behind a word (from the start, if that has no such word)."""
@@ -134,7 +138,6 @@ def _rule(parser: PatternParser, known: dict[str, ParsedRule]) -> ParsedRule:
     start = parser.expect("RULE", "RULE and a name, PREFIX, BASE or the end of the rules")
     name = parser.expect("rule name", f"{NAME} after RULE")
     parser.expect(":", "':' after the name of the rule")
-    line, column = parser.place_of(name)
     if name.text in known:
         found = f"'{name.text}', which line {known[name.text].line} has"
         raise _error(parser.text, parser.source, name, "a name that no other rule here has", found)
@@ -160,11 +163,9 @@ def _rule(parser: PatternParser, known: dict[str, ParsedRule]) -> ParsedRule:
         query,
         parser.text[start.start : last.end],
         inner.prologue_text(),
-        line,
-        column,
         parser.source,
+        name,
         tuple(tokens),
-        _template_end(tokens),
         parser.text,
     )
 

@@ -1,0 +1,76 @@
+"""`wukongs rules`: what check prints, and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wukongs.cli import DONE, REFUSED, WRONG_USAGE, main
+
+FAMILY = """PREFIX : <http://e/>
+RULE start: CONSTRUCT { ?x :ancestor ?y } WHERE { ?x :parent ?y }
+RULE go-on: CONSTRUCT { ?x :ancestor ?z . ?z :below ?x } WHERE { ?x :ancestor ?y . ?y :parent ?z }
+RULE root: CONSTRUCT { ?x a :Root } WHERE { ?y :ancestor ?x FILTER NOT EXISTS { ?x :parent ?z } }
+"""
+
+
+@pytest.fixture
+def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "family.rules").write_text(FAMILY)
+    return "family.rules"
+
+
+def test_check_prints_the_strata(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "check", family]) == DONE
+    printed = capsys.readouterr()
+    assert printed.out == "1: start\n2 (recursive): go-on\n3: go-on\n4: root\n"
+    assert printed.err == ""
+
+
+def test_check_reads_files_and_shipped_sets_together(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.rules").write_text("RULE more: CONSTRUCT { ?x <h> ?y } WHERE { ?x <http://e/ancestor> ?y }")
+    assert main(["rules", "check", family, "more.rules"]) == DONE
+    assert capsys.readouterr().out.splitlines()[0] == "1: start"
+    assert main(["rules", "check", "rdfs", "more.rules"]) == DONE
+    assert capsys.readouterr().out == "1 (recursive): rdfs2, rdfs3, rdfs5, rdfs7, rdfs9, rdfs11, more\n"
+    assert main(["rules", "check", family, "rdfs"]) == REFUSED
+    assert "rdfs7 feeds root by NOT EXISTS { ?x <http://e/parent> ?z }" in capsys.readouterr().err
+
+
+def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.rules").write_text("RULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <p> ?y }")
+    assert main(["rules", "check", str(tmp_path / "a.rules")]) == DONE
+    printed = capsys.readouterr()
+    assert printed.out == "1 (recursive): a\n"
+    assert printed.err == "warning: rule a concludes nothing new: ?x <p> ?y is one of its patterns\n"
+
+
+def test_a_refused_rule_is_shown_underlined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.rules").write_text("\nRULE a: CONSTRUCT { ?x <p> ?y } WHERE { ?x <q>* ?y }")
+    assert main(["rules", "check", str(tmp_path / "a.rules")]) == REFUSED
+    first, shown, marks = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"wukongs: {tmp_path / 'a.rules'}, line 2, column 44: expected no path with *")
+    assert shown.index("<q>") == marks.index("^^^")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], WRONG_USAGE, "the following arguments are required: ACTION"),
+        (["chek"], WRONG_USAGE, "invalid choice: 'chek'"),
+        (["check"], WRONG_USAGE, "the following arguments are required: FILE"),
+        (["check", "--strict", "x"], WRONG_USAGE, "unrecognized arguments: --strict"),
+        (["check", "nowhere.rules"], REFUSED, "nowhere.rules: expected a rule file, found no such file"),
+        (["check", "rdf"], REFUSED, "did you mean 'rdfs'?"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", *arguments]) == status
+    assert message in capsys.readouterr().err
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "--help"]) == DONE
+    assert "wukongs rules check" in capsys.readouterr().out
