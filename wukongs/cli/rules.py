@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,9 +101,13 @@ def _check(argv: Sequence[str]) -> int:
     from wukongs.rules.sources import read_all
 
     program = Program.of(rule for parsed in read_all(options.files) for rule in rules_of(parsed))
-    for number, stratum in enumerate(program.strata, 1):
-        names = ", ".join(dict.fromkeys(rule.name for rule in stratum.rules))
-        say(f"{number}{' (recursive)' if stratum.is_recursive else ''}: {names}\n")
+    shown = [
+        (" (recursive)" if stratum.is_recursive else "", ", ".join(dict.fromkeys(rule.name for rule in stratum.rules)))
+        for stratum in program.strata
+    ]
+    # One text with several triples in its template is several strata.
+    for number, ((recursive, names), _) in enumerate(groupby(shown), 1):
+        say(f"{number}{recursive}: {names}\n")
     for warning in warnings_of(program.rules):
         print(f"warning: {warning}", file=sys.stderr)
     return DONE
