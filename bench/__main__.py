@@ -18,6 +18,7 @@ BENCHMARKS = (
     "citybench",
     "oneshot",
     "interactive",
+    "rules",
     "overshoot",
     "wire",
     "nodes",
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="of interactive: another engine, which prints rows of the tables as JSON lines",
     )
     parser.add_argument(
-        "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline: these questions only"
+        "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline, rules: these questions only"
     )
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
@@ -123,6 +124,10 @@ def run(
         from wukongs.bench.interactive.run import main as run_interactive
 
         return run_interactive(report, quick, peer)
+    if name == "rules":
+        from wukongs.bench.rules.run import main as run_rules
+
+        return run_rules(report, quick, only)
     if name == "overshoot":
         from wukongs.bench.oneshot.overshoot import main as run_overshoot
 
