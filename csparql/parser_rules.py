@@ -2,9 +2,9 @@
 
     RULE name: CONSTRUCT { template } WHERE { pattern }
 
-A rule is a CONSTRUCT query of the usual parser. Here are the names, and what a rule may not say although a query may: a
-word that has no place in a rule is refused where it stands, before the query is read. What depends on the meaning of a
-pattern is refused by wukongs/rules/program.py, which asks the rule for the place (`ParsedRule.error`).
+A rule is a CONSTRUCT query of the usual parser. Here are the names, and the words that a query may have and a rule may
+not: each is refused where it stands, before the query is read. wukongs/rules/program.py refuses patterns for their
+meaning, and asks the rule for the place (`ParsedRule.error`).
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ def test_a_wheel_brings_one_name_and_all_packages_but_the_benchmarks(
     }
     console = {path.relative_to(copy) for path in (copy / "wukongs/server/console").rglob("*") if path.is_file()}
     assert Path("wukongs/server/console/parts/page.js") in console
-    assert {Path(name) for name in names} == ours | linked | console | {Path("wukongs/py.typed")}
+    rules = {path.relative_to(copy) for path in (copy / "wukongs/rules/library").glob("*.rules")}
+    assert Path("wukongs/rules/library/rdfs.rules") in rules
+    assert {Path(name) for name in names} == ours | linked | console | rules | {Path("wukongs/py.typed")}
 
 
 def test_a_users_own_modules_keep_their_names(installed: Installed, users: Path) -> None:

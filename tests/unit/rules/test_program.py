@@ -351,7 +351,7 @@ def test_a_long_chain_of_rules_needs_no_recursion() -> None:
 
 
 def test_each_stratum_reads_only_itself_and_those_before() -> None:
-    """Of random rules: the order holds against a plain search for what reaches what."""
+    """The order of random rules holds against a plain search for what reaches what."""
     rng = random.Random(7)
     for _ in range(200):
         edges = [(rng.randrange(6), rng.randrange(6)) for _ in range(rng.randint(1, 9))]
