@@ -76,7 +76,8 @@ class Rule:
     aggregation: if it is there, then the fields above are what is grouped
     into: the graph of the head, None for the default graph
 
-    Every variable of the head, the binds and the conditions is bound by what comes before.
+    Every variable of the head, the binds and the conditions is bound by what comes before, unless the expression of a
+    bind fails.
     """
 
     name: str
