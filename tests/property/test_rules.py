@@ -311,7 +311,13 @@ def _difference(found: Views, expected: Views, installed: list[tuple[str, Rule]]
 
 @needs_rules
 def test_inferences_follow_a_graph_that_moves() -> None:
-    run_state_machine_as_test(RulesMachine, settings=fuzzed(60, steps=20))
+    run_state_machine_as_test(RulesMachine, settings=fuzzed(10, steps=8))
+
+
+@needs_rules
+@pytest.mark.slow
+def test_inferences_follow_a_graph_that_moves_long() -> None:
+    run_state_machine_as_test(RulesMachine, settings=fuzzed(60, steps=25))
 
 
 @needs_rules
