@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from wukongs.store.batch import Batch, stack_descriptors
+from wukongs.store.batch import Batch, build_batch, stack_descriptors, with_key_filter
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.layout import TOMBSTONE_COUNT, TOMBSTONES
 from wukongs.store.tombstone_kernels import visible_pairs
@@ -97,7 +97,18 @@ class BatchSet:
 
     @cached_property
     def graphs(self) -> Int64Array:
-        """The ids of the graphs with a triple in this read, sorted. Cost: one sort of the directories, not of triples.
+        """The ids of the graphs with a triple in this read, sorted; hidden graphs, whose ids are negative, are left
+        out."""
+        return self._all_graphs[np.searchsorted(self._all_graphs, 0) :]
+
+    def has_graph(self, graph: int) -> bool:
+        """Tell whether a graph has a triple in this read. It may be a hidden one."""
+        at = int(np.searchsorted(self._all_graphs, graph))
+        return at < len(self._all_graphs) and int(self._all_graphs[at]) == graph
+
+    @cached_property
+    def _all_graphs(self) -> Int64Array:
+        """The ids of all graphs with a triple in this read, sorted. Cost: one sort of the directories, not of triples.
         If there are tombstones, they are counted against the triples, graph by graph."""
         held = [batch.graphs for batch in self.batches]
         if not held:
@@ -112,6 +123,34 @@ class BatchSet:
         np.add.at(totals, places, np.concatenate(counts))
         assert (totals >= 0).all(), "more was deleted from a graph than it held"
         return names[totals > 0]
+
+    @cached_property
+    def hidden_count(self) -> int:
+        """The triples of hidden graphs in this read. Cost: one look at the directories."""
+        return sum([_hidden_count(batch) for batch in self.batches]) - sum(map(_hidden_count, self.tombstones))
+
+    def without_inferred(self, graph: int) -> BatchSet:
+        """Return this read without those triples of a graph that its hidden graph has: with one more change, whose
+        tombstones hide them. All of them are in the graph. It is made once, and kept with this read.
+
+        Cost: a sort of the hidden graph's triples; if it has none, one look at the directories."""
+        if not any((batch.graphs == ~graph).any() for batch in self.batches):
+            return self
+        found = self._explicit.get(graph)
+        if found is None:
+            pairs = list(self.pairs(~graph))
+            subjects, objects = (np.concatenate([pair[at] for pair in pairs]) for at in (0, 2))
+            predicates = np.repeat([pair[1] for pair in pairs], [len(pair[0]) for pair in pairs])
+            gone = with_key_filter(build_batch(np.full(len(subjects), graph), subjects, predicates, objects))
+            nothing = build_batch(*[np.empty(0, np.int64)] * 4)
+            tombstones = [*self._tombstones_by_batch(), gone if len(gone) else None]
+            found = BatchSet.of((*self.batches, nothing), self.disjoint, tombstones)
+            self._explicit[graph] = found
+        return found
+
+    @cached_property
+    def _explicit(self) -> dict[int, BatchSet]:
+        return {}
 
     def triples(self, graph: int) -> Iterator[tuple[Int64Array, int, Int64Array]]:
         """Yield (subjects, predicate, objects) of a graph, one directory row after the other, each triple that is seen
@@ -131,6 +170,12 @@ def _row_counts(batch: Batch) -> Int64Array:
     """Return the triples of each directory row. int64[n_directory]"""
     ends = batch.out.offsets[batch.out.key_starts].astype(np.int64)
     return ends[1:] - ends[:-1]
+
+
+def _hidden_count(batch: Batch) -> int:
+    """Return the triples of hidden graphs in a batch."""
+    is_hidden = batch.graphs < 0
+    return int(_row_counts(batch)[is_hidden].sum()) if is_hidden.any() else 0
 
 
 EMPTY = BatchSet.of((), True)

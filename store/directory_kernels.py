@@ -2,7 +2,8 @@
 """Kernels that go through a directory of many graphs without looking at graphs that cannot match.
 
 The directory is sorted by (predicate, graph): the rows of a predicate lie together, and those of one graph are found by
-jumping from predicate to predicate. A vertex's codes have the order of the directory.
+jumping from predicate to predicate. A vertex's codes have the order of the directory. Hidden graphs have negative ids:
+their rows are the first of a predicate's, and no named graph is one of them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ def predicate_rows(descriptor, predicate):
 
 
 @njit_uncounted
+def named_rows(descriptor, predicate):
+    """Return the directory rows [first, last) of a predicate, of any graph but hidden ones."""
+    first, last = predicate_rows(descriptor, predicate)
+    graphs = int64_array(descriptor[GRAPHS], descriptor[DIRECTORY_SIZE])
+    if first < last and graphs[first] < 0:
+        first = lower_bound(graphs, first, last, 0)
+    return first, last
+
+
+@njit_uncounted
 def row_of_graph(predicates, graphs, row, last, graph):
     """Return the first directory row in [row, last) of a graph, `last` if there is none.
 
@@ -55,6 +66,22 @@ def row_of_graph(predicates, graphs, row, last, graph):
 
 
 @njit_uncounted
+def unnamed_row(predicates, graphs, row, last, default_graph):
+    """Return the first directory row in [row, last) of the default graph or of a hidden graph, `last` if there is none.
+    Cost: as row_of_graph."""
+    near = row + NEAR_ROWS
+    while row < last and graphs[row] != default_graph and graphs[row] >= 0:
+        if row < near:
+            row += 1
+            continue
+        end = lower_bound(predicates, row, last, predicates[row] + 1)
+        row = lower_bound(graphs, row, end, default_graph)
+        if row < end and graphs[row] != default_graph:
+            row = end
+    return row
+
+
+@njit_uncounted
 def code_position(descriptor, lo, hi, code):
     """Return the first position in [lo, hi) of a vertex's codes that is >= code."""
     while lo < hi:
@@ -68,14 +95,14 @@ def code_position(descriptor, lo, hi, code):
 
 @njit
 def count_named_edges(descriptors, default_graph, predicate):
-    """Return (triples, out keys, in keys) of a predicate in all graphs but the default one, summed over batches.
+    """Return (triples, out keys, in keys) of a predicate in all named graphs, summed over batches.
 
     int64[3]. Cost: logarithmic in the directory of each batch: the rows of a predicate lie together.
     """
     totals = np.zeros(3, np.int64)
     for b in range(descriptors.shape[0]):
         descriptor = descriptors[b]
-        first, last = predicate_rows(descriptor, predicate)
+        first, last = named_rows(descriptor, predicate)
         if first == last:
             continue
         excluded = directory_row(descriptor, predicate, default_graph)
@@ -94,7 +121,7 @@ def count_named_edges(descriptors, default_graph, predicate):
 
 @njit
 def count_named_degree(descriptors, default_graph, predicate, direction, vertex, asked_max):
-    """Return how many values a vertex has under a predicate in all graphs but the default one, summed over batches.
+    """Return how many values a vertex has under a predicate in all named graphs, summed over batches.
 
     If a vertex has more rows than asked_max in a batch, so many are looked up, evenly spread, and stand for all (a
     float). Cost: asked_max look-ups in each batch at most.
@@ -102,7 +129,7 @@ def count_named_degree(descriptors, default_graph, predicate, direction, vertex,
     total = 0.0
     for b in range(descriptors.shape[0]):
         descriptor = descriptors[b]
-        first, last = predicate_rows(descriptor, predicate)
+        first, last = named_rows(descriptor, predicate)
         excluded = directory_row(descriptor, predicate, default_graph)
         unlisted = is_unlisted(descriptor, vertex)
         lo, hi = first, last
@@ -136,7 +163,7 @@ def add_row_counts(descriptor, row, last, sign, totals):
 
 @njit
 def count_graph(descriptors, graph, default_graph):
-    """Return (triples, out keys, in keys) of a graph (-1: of all but the default one), summed over batches.
+    """Return (triples, out keys, in keys) of a graph (-1: of all named ones), summed over batches.
 
     int64[3]. A key counts once for each of its predicates. Cost: log2(directory) for each predicate and batch.
     """
@@ -148,20 +175,23 @@ def count_graph(descriptors, graph, default_graph):
             continue
         predicates = int64_array(descriptor[PREDICATES], n)
         graphs = int64_array(descriptor[GRAPHS], n)
-        wanted, sign = (graph, 1) if graph >= 0 else (default_graph, -1)
-        if graph < 0:
+        if graph == -1:
             add_row_counts(descriptor, np.int64(0), n, 1, totals)
-        row = row_of_graph(predicates, graphs, np.int64(0), n, wanted)
+            row = unnamed_row(predicates, graphs, np.int64(0), n, default_graph)
+            while row < n:
+                add_row_counts(descriptor, row, row + 1, -1, totals)
+                row = unnamed_row(predicates, graphs, row + 1, n, default_graph)
+            continue
+        row = row_of_graph(predicates, graphs, np.int64(0), n, graph)
         while row < n:
-            add_row_counts(descriptor, row, row + 1, sign, totals)
-            row = row_of_graph(predicates, graphs, row + 1, n, wanted)
+            add_row_counts(descriptor, row, row + 1, 1, totals)
+            row = row_of_graph(predicates, graphs, row + 1, n, graph)
     return totals
 
 
 @njit
 def count_vertex_edges(descriptors, graph, default_graph, direction, vertex, asked_max):
-    """Return how many values a vertex has under all predicates of a graph (-1: of all but the default one), summed over
-    batches.
+    """Return how many values a vertex has under all predicates of a graph (-1: of all named ones), summed over batches.
 
     If a vertex has more directory rows than asked_max in a batch, so many are looked up, evenly spread, and stand for
     all (a float). A vertex without codes is looked up in all rows. Cost: asked_max look-ups in each
@@ -181,7 +211,8 @@ def count_vertex_edges(descriptors, graph, default_graph, direction, vertex, ask
             at = lo + i * (hi - lo) // asked
             code = 2 * at + direction if unlisted else code_at(descriptor, at)
             held_in = graphs[code >> 1]
-            if code & 1 != direction or (graph >= 0 and held_in != graph) or (graph < 0 and held_in == default_graph):
+            is_asked = (held_in >= 0 and held_in != default_graph) if graph == -1 else held_in == graph
+            if code & 1 != direction or not is_asked:
                 continue
             found += count_values(descriptor, direction, code >> 1, vertex)
         if asked > 0:

@@ -32,6 +32,10 @@ CLASH_FIRST = -3
 """In the columns of an Encoded that is not confirmed yet: CLASH_FIRST - k stands for term k of its clashes."""
 
 DEFAULT_GRAPH_IRI = "urn:x-wukongs:default"
+INFERRED_IRI = "urn:x-wukongs:inferred"
+"""Names all that rules have inferred in the default graph; with `:IRI` behind it, in that one (hidden_graphs.py)."""
+EXPLICIT_IRI = "urn:x-wukongs:explicit"
+"""Names all else of the default graph; with `:IRI` behind it, of that graph."""
 OUT = 0
 """Direction: from subject to object."""
 IN = 1

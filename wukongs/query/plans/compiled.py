@@ -31,7 +31,7 @@ from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import ADVICE
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import NO_MATCH, Int64Array
 from wukongs.store.window_table import WindowTable
 
 OUT_CELLS = 1 << 16
@@ -343,7 +343,7 @@ def _block(
         row[layout.PARTS_FROM] = len(sources)
         for part in dataset.source(graph).parts:
             number, access = numbers[id(part.batches)], -1
-            if _goes_by_predicate(row) and part.graph >= 0:
+            if _goes_by_predicate(row) and part.graph not in (layout.ALL_NAMED, NO_MATCH):
                 access = table.access(number, int(row[layout.PREDICATE]), part.graph, int(row[layout.DIRECTION]))
             sources.append((number, part.graph, part.name, access))
         row[layout.PARTS_TO] = len(sources)

@@ -69,6 +69,7 @@ from wukongs.query.plans.span_kernels import (
     run_end,
 )
 from wukongs.store.addresses import int64_array, int64_table
+from wukongs.store.dtypes import NO_MATCH
 from wukongs.store.jit import njit_uncounted
 from wukongs.store.layout import NOTHING_HIDDEN, PROBE_WIDTH
 from wukongs.store.lookup_kernels import (
@@ -299,12 +300,13 @@ def resolve_parts(steps, parts, descriptors, part_rows):
     """Find the directory row of every part whose predicate and graph are constant; SEARCH for the others."""
     for s in range(steps.shape[0]):
         for q in range(steps[s, PARTS_FROM], steps[s, PARTS_TO]):
-            if steps[s, PREDICATE_KIND] == CONSTANT and parts[q, PART_GRAPH] >= 0:
-                part_rows[q] = directory_row(
-                    descriptors[parts[q, PART_BATCH]], steps[s, PREDICATE], parts[q, PART_GRAPH]
-                )
+            graph = parts[q, PART_GRAPH]
+            if graph == NO_MATCH:
+                part_rows[q] = ABSENT
+            elif graph != ALL_NAMED and steps[s, PREDICATE_KIND] == CONSTANT:
+                part_rows[q] = directory_row(descriptors[parts[q, PART_BATCH]], steps[s, PREDICATE], graph)
             else:
-                part_rows[q] = SEARCH if parts[q, PART_GRAPH] >= ALL_NAMED else ABSENT
+                part_rows[q] = SEARCH
 
 
 @njit_uncounted

@@ -33,7 +33,7 @@ ANY = 4
 # A part: int64[PART_WIDTH]: where a step looks.
 PART_BATCH = 0
 PART_GRAPH = 1
-"""The graph id in that batch's directory, or ALL_NAMED."""
+"""The graph id in that batch's directory (negative: that of a hidden graph), ALL_NAMED, or NO_MATCH."""
 PART_NAME = 2
 """The graph id that a match reports (a window's stream), or FROM_DIRECTORY."""
 PART_WIDTH = 3

@@ -69,7 +69,7 @@ from wukongs.store.window_table_kernels import may_hold, probe_key
 def reported_graph(step, part, graph_in_directory, default_graph, wanted_graph):
     """Return the graph id that a match in this directory row reports, -1 if the step does not look there."""
     if part[PART_GRAPH] == ALL_NAMED:
-        if graph_in_directory in (default_graph, WINDOW_GRAPH):
+        if graph_in_directory == default_graph or graph_in_directory <= WINDOW_GRAPH:  # below are hidden graphs
             return np.int64(-1)
     elif part[PART_GRAPH] != graph_in_directory:
         return np.int64(-1)
@@ -83,7 +83,7 @@ def reported_graph(step, part, graph_in_directory, default_graph, wanted_graph):
 
 @njit_uncounted
 def graph_asked(part, wanted_graph):
-    """Return the one graph whose directory rows a part needs; negative if it is any."""
+    """Return the one graph whose directory rows a part needs; ALL_NAMED if it is any."""
     return wanted_graph if part[PART_GRAPH] == ALL_NAMED else part[PART_GRAPH]
 
 
@@ -199,7 +199,7 @@ def search_values(step, part, descriptors, default_graph, key, predicate, wanted
     while i < end:
         code = 2 * i + step[DIRECTION] if unlisted else code_at(descriptor, i)
         row = max(code >> 1, first)
-        if row < last and only >= 0:
+        if row < last and only != ALL_NAMED:
             row = row_of_graph(predicates, graphs, row, last, only)
         if row >= last:
             break
@@ -232,7 +232,7 @@ def collect_values(step, parts, part_rows, descriptors, default_graph, key, pred
         row = part_rows[q]
         if row == ABSENT or not may_have_key(descriptors[part[PART_BATCH], KEY_FILTER], hashed, bits):
             continue
-        if row == SEARCH and predicate >= 0 and part[PART_GRAPH] >= 0:
+        if row == SEARCH and predicate >= 0 and part[PART_GRAPH] != ALL_NAMED:
             row = directory_row(descriptors[part[PART_BATCH]], predicate, part[PART_GRAPH])
             if row == ABSENT:
                 continue
@@ -295,7 +295,7 @@ def collect_keys(step, parts, part_rows, descriptors, default_graph, predicate, 
         only = graph_asked(part, wanted_graph)
         row = first
         while row < last:
-            if only >= 0:
+            if only != ALL_NAMED:
                 row = row_of_graph(predicates, graphs, row, last, only)
                 if row == last:
                     break
