@@ -86,11 +86,12 @@ def read_content(folder: Path, settings: Settings) -> Content:
 
 
 def gathered(stored: BatchSet, wanted: Callable[[Int64Array], BoolArray] | None = None) -> Iterator[Quads]:
-    """Yield stored quads, some 131,072 at a time. wanted: tells those that are, by their subjects; None: all."""
+    """Yield stored quads but for those that rules have inferred, some 131,072 at a time. wanted: tells those that are,
+    by their subjects; None: all."""
     parts: list[Quads] = []
     count = 0
     for graph in stored.graphs.tolist():
-        for subjects, predicate, objects in stored.triples(graph):
+        for subjects, predicate, objects in stored.without_inferred(graph).triples(graph):
             for first in range(0, len(subjects), ROWS_AT_A_TIME):
                 some, ends = subjects[first : first + ROWS_AT_A_TIME], objects[first : first + ROWS_AT_A_TIME]
                 if wanted is not None:

@@ -255,7 +255,7 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
         found = {
             "sn": core.sn,
             "sealed_ms": core.sealed_ms,
-            "stored_triples": len(trace),
+            "stored_triples": len(trace) - trace.read(trace.upper).hidden_count,
             "stored_bytes": trace.size_bytes + core.arrangement.filter_bytes,
             "stored_batches": trace.batch_count,
             "terms": len(core.registry.persistent) + len(core.registry.transient),

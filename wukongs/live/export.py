@@ -15,6 +15,7 @@ from wukongs.query.terms.names import graph_term
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.disk import storage_errors
 from wukongs.store.dtypes import NO_MATCH, Int64Array
+from wukongs.store.hidden_graphs import view_of
 from wukongs.store.terms import to_ntriples
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def graph_names(core: Core) -> list[str]:
 def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
     """Iterate over a stored graph (None: the default graph) at the newest snapshot, as canonical texts."""
     terms = core.registry if core.reach is None else core.reach.ids
+    view = None if name is None else view_of(graph_term(name).text[1:-1])
+    if view is not None:
+        name = view.graph
     graph = core.default_graph if name is None else terms.resolve(graph_term(name).text)
     with core.lock:
         core.check_is_open()
@@ -47,7 +51,9 @@ def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
         stored = core.arrangement.trace.read(core.sn)
         divided = None if core.reach is None else core.reach.graph(stored, core.sn)
         reader = core.registry.snapshot_reader()
-    if graph == NO_MATCH:
+    if view is not None:
+        stored, graph = view.of(stored, graph)
+    if graph == NO_MATCH or (graph < 0 and divided is not None):  # nodes of a cluster infer nothing
         return
     for columns in _of_one(stored, graph) if divided is None else divided.triples(graph):
         for first in range(0, len(columns[0]), ROWS_AT_A_TIME):

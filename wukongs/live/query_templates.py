@@ -30,6 +30,7 @@ from wukongs.csparql.scope import exists_patterns
 from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.walk import parts_of
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.store.hidden_graphs import view_of
 
 _OVER_ROWS = (Project, Distinct, OrderBy, Slice, Group, Extend, Filter)
 """Operators that look only at the rows below them."""
@@ -84,10 +85,13 @@ def with_constants(core: Node, constants: tuple[TermOrVariable, ...]) -> Node:
 
 
 def constants_of(query: Query) -> list[Term]:
-    """Return the terms whose ids a query needs, whatever the data holds: of its patterns, graphs and streams."""
+    """Return the terms whose ids a query needs, whatever the data holds: of its patterns, graphs and streams, and of
+    the graphs whose views it reads."""
     clause = query.dataset
     windows = [window.name for window in clause.windows]
-    names = [DEFAULT_GRAPH_IRI, *clause.default_graphs, *clause.named_graphs, *windows]
+    graphs = *clause.default_graphs, *clause.named_graphs
+    viewed = [view.graph for name in graphs if (view := view_of(name)) is not None]
+    names = [DEFAULT_GRAPH_IRI, *graphs, *viewed, *windows]
     found = dict.fromkeys(iri(name) for name in names)
     found |= dict.fromkeys(part for part in parts_of((query.pattern, query.described)) if isinstance(part, Term))
     return list(found)

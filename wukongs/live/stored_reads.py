@@ -23,6 +23,7 @@ from wukongs.query.execution.prepared import BoundPlans
 from wukongs.query.output.results import Result
 from wukongs.query.plans.compiled import Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.conditions import conditions_of
+from wukongs.query.plans.dataset import reads_explicit
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.dtypes import NO_MATCH
 
@@ -102,7 +103,7 @@ class _Read:
 def _patterns(bound: BoundQuery) -> tuple[FilteredBgp, tuple[Variable, ...]] | None:
     """Return the triple patterns and filters of a SELECT of no more than these, and the variables of its columns."""
     query, node = bound.query, bound.query.pattern
-    if query.form != "select" or query.dataset.named_graphs or not isinstance(node, Project):
+    if query.form != "select" or query.dataset.named_graphs or not isinstance(node, Project) or reads_explicit(query):
         return None
     node, own = node.pattern, dict[Variable, Variable]()
     while isinstance(node, Extend) and node.expression in bound.hidden.values():

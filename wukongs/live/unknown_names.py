@@ -24,6 +24,7 @@ from wukongs.query.limits import limits_of
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.hidden_graphs import view_of
 from wukongs.store.slice_ring import SliceRing
 
 ASK_S = 5.0
@@ -93,7 +94,8 @@ class _Held:
 
     def has_graph(self, name: Term) -> bool:
         wanted = self._constants(name)
-        return name.text in self._into or bool((self.graphs == wanted).any())
+        is_view = view_of(name.text[1:-1]) is not None
+        return is_view or name.text in self._into or bool((self.graphs == wanted).any())
 
     @cached_property
     def predicates(self) -> Int64Array:

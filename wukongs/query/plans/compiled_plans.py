@@ -27,7 +27,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled import CompiledQuery, CompiledSteps, Windows, Workspace
-from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.dataset import Dataset, Resolve, reads_explicit
 from wukongs.query.plans.deltas import Deltas
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PLANS_MAX, PlanMemo, Route
@@ -142,10 +142,10 @@ class CompiledPlans:
 
     @staticmethod
     def is_for(query: Query) -> bool:
-        """Tell whether a query reads triples by nothing but triple patterns. DESCRIBE, paths and TIMESTAMP read them in
-        other ways."""
+        """Tell whether a query reads triples by nothing but triple patterns, and those of graphs as they are. DESCRIBE,
+        paths and TIMESTAMP read them in other ways."""
         reads_otherwise = any(isinstance(part, PathPattern | Timestamp) for part in parts_of(query.pattern))
-        return query.form != "describe" and not reads_otherwise
+        return query.form != "describe" and not reads_otherwise and not reads_explicit(query)
 
     @property
     def has_batches(self) -> bool:

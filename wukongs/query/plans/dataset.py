@@ -4,6 +4,9 @@ The clause is exact. The default graph is the merge of the graphs and windows of
 FROM NAMED and FROM NAMED STREAM declare graphs and windows that only GRAPH reaches. Without any clause there is the
 stored graph as it is. Only in a query with a window, GRAPH <iri> may also name a graph of FROM or FROM STREAM (decision
 0003).
+
+A view of a stored graph (store/hidden_graphs.py) has a name as any graph, and is meant by that only. One without what
+rules have inferred is read through a set of batches of its own.
 """
 
 from __future__ import annotations
@@ -15,21 +18,31 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, StreamWindow
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, Query, StreamWindow
 from wukongs.csparql.automaton import Automaton, Link
 from wukongs.csparql.explain import Moved
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import parts_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.query.plans.lowered_plan import LoweredPlan, SourceShape
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.hidden_graphs import view_of
 
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
 _DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
+
+
+def reads_explicit(query: Query) -> bool:
+    """Tell whether a query names a view of a graph without what rules have inferred. Such a view has batches of its
+    own, so compiled plans, which know the stored graph and windows only, are not for the query."""
+    terms = (part.text[1:-1] for part in parts_of(query.pattern) if isinstance(part, Term) and part.is_iri)
+    views = map(view_of, (*query.dataset.default_graphs, *query.dataset.named_graphs, *terms))
+    return any(view is not None and view.is_explicit for view in views)
 
 
 class Part(NamedTuple):
@@ -224,6 +237,11 @@ class Dataset:
     def is_named(self, graph: Term) -> bool:
         """Tell whether GRAPH <iri> {} has a solution."""
         names, wanted = self.named_graphs(), self.resolve(graph)
+        if self.clause.is_empty and view_of(graph.text[1:-1]) is not None:
+            part = self._stored(graph.text[1:-1])
+            if self.completion is None:
+                return part.batches.has_graph(part.graph)
+            names, wanted = self.completion.graph_names(), part.graph
         at = int(np.searchsorted(names, wanted))
         return (at < len(names) and int(names[at]) == wanted) or bool(self._declared(graph))
 
@@ -242,8 +260,16 @@ class Dataset:
         return int(batches.count / share)
 
     def _stored(self, name: str) -> Part:
-        graph = self.resolve(iri(name))
-        return Part(self.stored, graph, graph)
+        named, view = self.resolve(iri(name)), view_of(name)
+        if view is None:
+            return Part(self.stored, named, named)
+        if self.completion is not None and not view.is_explicit:
+            return Part(self.stored, NO_MATCH, named)  # nodes of a cluster infer nothing
+        batches, graph = view.of(self.stored, self.resolve(iri(view.graph)))
+        if id(batches) not in self._first:
+            self._first[id(batches)] = len(self.descriptors)
+            self.descriptors = np.concatenate([self.descriptors, batches.descriptors])
+        return Part(batches, graph, named)
 
     def _window(self, window: StreamWindow) -> Part:
         graph = self.graphs.get(window, WINDOW_GRAPH)
@@ -265,13 +291,12 @@ class Dataset:
             return self._source([Part(self.stored, ALL_NAMED, FROM_DIRECTORY)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.named_graphs)]
         # In order of their ids, which is that of the spans which a step unites.
-        stored.sort(key=lambda part: part.graph)
+        stored.sort(key=lambda part: part.name)
         return self._source([*stored, *(self._window(window) for window in self.clause.windows if window.named)])
 
     def _named(self, graph: Term) -> Source:
         if self.clause.is_empty:
-            name = self.resolve(graph)
-            return self._source([Part(self.stored, name, name)])
+            return self._source([self._stored(graph.text[1:-1])])
         return self._source(self._declared(graph))
 
     def _declared(self, graph: Term) -> list[Part]:
