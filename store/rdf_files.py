@@ -31,6 +31,7 @@ from wukongs.errors import DataError
 from wukongs.store.dtypes import CLASH_FIRST
 from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.encoder import rename_terms
+from wukongs.store.hidden_graphs import check_graphs_written
 from wukongs.store.line_pieces import cut_ranges, cut_stream
 from wukongs.store.term_ids import HASH_BITS
 from wukongs.store.terms import blank_node
@@ -176,12 +177,17 @@ def check_lines(
 ) -> None:
     """Give the malformed lines of a piece, whose first line has this number in the file, to on_malformed(name, line).
 
-    Raises DataError for the first of them, with strict or without on_malformed."""
+    Raises DataError for the first of them, with strict or without on_malformed; for quads of a graph that cannot be
+    written."""
     for found in piece.malformed:
         bad = replace(found, line=found.line + first_line - 1)
         if strict or on_malformed is None:
             raise DataError(f"column {bad.column}: {bad.reason}, found {_shorten(bad.text)!r}", name, bad.line)
         on_malformed(name, bad)
+    try:
+        check_graphs_written(piece.encoded)
+    except DataError as error:
+        raise DataError(error.message, name) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ from wukongs.query.terms.names import (
     path_text,
     plain_iri,
     triple_texts,
+    written_graph,
 )
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule
@@ -169,7 +170,7 @@ class Engine:
             source = path_text("source", source)
         if blank_scope is not None:
             blank_scope = name_text("blank_scope", blank_scope)
-        into = None if graph is None else graph_term(graph)
+        into = None if graph is None else written_graph(graph)
         number, reader = open_file(self._core, source, base, format, blank_scope)
         with reader, waiting(timeout_s):
             return self._backend.load(number, reader, into, None if strict else set_aside)
@@ -260,7 +261,7 @@ class Engine:
         that is taken; a circle through NOT EXISTS or an aggregate; a rule that takes more than rules_timeout_s or
         rules_rows_max), StorageError. Nothing has changed then."""
         parsed = read_rules(source)
-        graph = None if into is None else graph_term(into).text[1:-1]
+        graph = None if into is None else written_graph(into).text[1:-1]
         self._backend.change_rules(lambda ruleset: ruleset.with_rules(parsed, graph))
         return tuple(one.name for one in parsed)
 

@@ -19,7 +19,7 @@ from wukongs.durable.recovery import check_is_ours
 from wukongs.engine import Engine
 from wukongs.errors import StorageError
 from wukongs.live import bulk_load
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import written_graph
 from wukongs.settings import Settings
 from wukongs.store.bulk import BulkPlan, FilePart
 
@@ -90,7 +90,7 @@ class EngineLoad:
         core, injector = self._engine._core, self._engine._injector
         file = asdict(done) if done.is_named else None
         try:
-            into = None if graph is None else graph_term(graph)
+            into = None if graph is None else written_graph(graph)
             number, reader = bulk_load.open_file(core, source, base, format)
             with reader:
                 bulk_load.load(core, injector, number, reader, into, strict=strict, on_run=see, file=file)

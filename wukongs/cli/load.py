@@ -21,7 +21,7 @@ from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import written_graph
 from wukongs.settings import Settings
 from wukongs.store.disk import storage_errors
 
@@ -103,7 +103,7 @@ def _count(text: str) -> int:
 
 def _graph(text: str) -> str:
     try:
-        graph_term(text)
+        written_graph(text)
     except DataError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text

@@ -22,7 +22,7 @@ from typing import IO, Any
 from wukongs.csparql.terms import iri
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.errors import StorageError
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import written_graph
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
 from wukongs.store.bulk import RUNS_AHEAD, BulkPlan, FilePart, InTurn, RunStack, read_runs
@@ -132,7 +132,7 @@ class FolderLoad:
         """Return the id of a graph."""
         if graph is None:
             return int(self._registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
-        return self._registry.keep(graph_term(graph).text)
+        return self._registry.keep(written_graph(graph).text)
 
     def _seal_run(self, state: FileState, run: FilePart) -> None:
         self._seal(state, run.batch, run.read_count, len(run.malformed))

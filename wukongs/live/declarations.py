@@ -24,7 +24,7 @@ from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
 from wukongs.live.windows import check_clause, check_window, firing_period, firing_step, makes_stream
 from wukongs.query.output.results import WindowResult
-from wukongs.query.terms.names import graph_term, positive
+from wukongs.query.terms.names import graph_term, positive, written_graph
 from wukongs.settings import Settings
 
 log = logging.getLogger("wukongs")
@@ -52,7 +52,7 @@ def stream_options(
     options = {
         "timing": timing if isinstance(timing, bool) else [graph_term(text).text for text in timing or ()],
         "batch_ms": positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
-        "into": None if into is None else graph_term(into).text,
+        "into": None if into is None else written_graph(into).text,
         "history_ms": positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
         "slice_bytes_max": positive("slice_bytes_max", slice_bytes_max, 1, "bytes"),
         "index": index,

@@ -26,6 +26,7 @@ from wukongs.live.header import OLDEST_LOGGED_VERSION, PROTOCOL_VERSION, Frame, 
 from wukongs.outcomes import Asked
 from wukongs.store.dtypes import CLASH_FIRST, INLINE_MARK, UNBOUND, BoolArray, Int64Array
 from wukongs.store.encoded import NO_SIGNS, Encoded, TermRows, TermTable, signs
+from wukongs.store.hidden_graphs import check_graphs_written
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -388,7 +389,8 @@ def _read_terms(frame: Frame, kind: str, what: str, is_trusted: bool) -> TermTab
 
 
 def check_ids(encoded: Encoded, where: str) -> None:
-    """Check that the columns hold ids and codes of terms that are there. where: names what came, in the error.
+    """Check that the columns hold ids and codes of terms that are there, and that the graphs may be written. where:
+    names what came, in the error.
 
     Raises: DataError."""
     last_clash = CLASH_FIRST - len(encoded.clashes)
@@ -408,6 +410,10 @@ def check_ids(encoded: Encoded, where: str) -> None:
         missing += int(np.count_nonzero((terms.of(column) < 0) & (column >= 0) & (column & INLINE_MARK == 0)))
     if missing:
         raise DataError(f"{where}: expected the text of every term, found {missing} without")
+    try:
+        check_graphs_written(encoded)
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
 
 
 def _are_strange(ids: Int64Array) -> bool:

@@ -27,6 +27,7 @@ from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
+from wukongs.store.hidden_graphs import check_graphs_written
 
 if TYPE_CHECKING:
     import pyarrow
@@ -310,6 +311,8 @@ def _take(calls: Sequence[tuple[Stream, Columns | None]], advance_ms: int | None
     sink, states = calls[0][0]._sink, [stream._state for stream, _ in calls]
     for state, one in zip(states, encoded, strict=True):
         _check_signs(state, one)
+        if one is not None:
+            check_graphs_written(one)
     found, refusal = sink.take_all(list(zip(states, encoded, strict=True)), advance_ms)
     counts = {}
     for (stream, columns), one, late in zip(calls, encoded, found, strict=False):

@@ -17,6 +17,7 @@ from wukongs.query.terms.names import is_reported
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns, rename_terms
+from wukongs.store.hidden_graphs import check_graphs_written
 from wukongs.store.quads import Quads
 from wukongs.store.terms import blank_node
 
@@ -95,6 +96,7 @@ def _encoded(table: pyarrow.Table, what: str, scope: str, hash_bits: int) -> Enc
         encoded = encode_columns(
             subjects, predicates, objects, graphs=graphs, scope=scope.encode(), hash_bits=hash_bits
         )
+        check_graphs_written(encoded)
     except DataError as error:
         raise DataError(f"{what}: {error}") from None
     return _with_reported(encoded, scope, hash_bits)

@@ -7,10 +7,13 @@ graph is there while it has a triple, or was made by CREATE before in the reques
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+import numpy as np
+
 from wukongs.csparql.rules import rewrite
-from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Transfer
 from wukongs.errors import DataError, UpdateError
 from wukongs.live.core import Core
@@ -25,8 +28,9 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, UNBOUND, Int64Array
 from wukongs.store.graph_change import GraphChange
+from wukongs.store.hidden_graphs import View, check_written, view_of
 from wukongs.store.quads import Quads, graph_quads
 from wukongs.store.trace import Handle
 
@@ -51,11 +55,34 @@ class _View:
         found: list[int] = (self.stored.graphs if self.divided is None else self.divided.graph_names()).tolist()
         return found
 
-    def quads(self, graph: int, name: int) -> Quads:
-        """Return all triples of a graph, each once, under another graph's name."""
-        if self.divided is not None:
+    def quads(self, graph: int, name: int, view: View | None = None) -> Quads:
+        """Return all triples of a graph, each once, under another graph's name. view: the part of it that is asked
+        for."""
+        if self.divided is not None and graph != NO_MATCH:
             self.divided.fetch_all(None, (graph,))
-        return graph_quads(self.stored, graph, name)
+        stored, graph = (self.stored, graph) if view is None else view.of(self.stored, graph)
+        return graph_quads(stored, graph, name)
+
+
+def _written(operation: Change) -> Iterator[Term]:
+    """Yield the graphs that an operation names to write them."""
+    graphs: Iterable[object] = ()
+    match operation:
+        case InsertData() | DeleteData():
+            graphs = [quad.graph for quad in operation.quads]
+            for columns in operation.columns:
+                yield from (Term(str(columns.terms[place])) for place in set(columns.graphs) if place >= 0)
+        case Modify():
+            graphs = *(quad.graph for quad in (*operation.delete, *operation.insert)), operation.default_graph
+        case Clear():
+            graphs = (operation.target,)
+        case Create():
+            graphs = (operation.graph,)
+        case Transfer():
+            graphs = operation.destination, operation.source if operation.kind == "MOVE" else None
+        case Load():
+            graphs = (operation.into,)
+    yield from (graph for graph in set(graphs) if isinstance(graph, Term))
 
 
 class UpdateRequest:
@@ -77,8 +104,11 @@ class UpdateRequest:
     def run(self, place: int, operation: Change) -> None:
         """Do the operation at a place of the request (from 1).
 
-        Raises UpdateError, DataError (both not with SILENT), QueryTimeout, BudgetExceeded."""
+        Raises UpdateError, DataError (both not with SILENT), DataError (a graph that is only read), QueryTimeout,
+        BudgetExceeded."""
         self._limits.check()
+        for name in _written(operation):
+            check_written(name.text[1:-1])
         scope = f"{self._scope}:{place}"
         core = self._core
         try:
@@ -143,6 +173,9 @@ class UpdateRequest:
         dataset = Dataset(where.dataset, view.stored, {}, constants, operation.default_graph, view.divided)
         found = answer(where, dataset, terms, self._limits, PlanMemo(), scope)
         columns: dict[Variable, Int64Array] = dict(zip(map(Variable, where.variables), found.columns, strict=True))
+        for name in {quad.graph for quad in (*operation.delete, *operation.insert) if isinstance(quad.graph, Variable)}:
+            for text in terms.texts(np.setdiff1d(columns[name], [UNBOUND])):
+                check_written(text[1:-1])
         solutions = Solutions(columns, found.length, terms)
         deletes = to_delete(operation.delete, solutions, self._ids, core.default_graph)
         inserts = to_insert(operation.insert, solutions, self._ids, core.default_graph, scope)
@@ -180,10 +213,16 @@ class UpdateRequest:
         if operation.source == operation.destination:
             return
         view = self._view()
-        self._check_is_there(view, operation.source, operation.kind)
-        source, into = self._graph(operation.source), operation.destination
+        into, part = operation.destination, None
+        if operation.source is not None:
+            part = view_of(operation.source.text[1:-1])
+        if part is None:
+            source = self._graph(operation.source)
+            self._check_is_there(view, operation.source, operation.kind)
+        else:
+            source = self._graph(None if part.graph == DEFAULT_GRAPH_IRI else iri(part.graph))
         destination = self._core.default_graph if into is None else self._ids.keep(into.text)
-        quads = view.quads(source, destination)
+        quads = view.quads(source, destination, part)
         if operation.kind != "ADD":
             self._change.clear([destination])
         self._change.insert(quads)

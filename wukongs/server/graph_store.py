@@ -43,6 +43,7 @@ from wukongs.server.media import (
 )
 from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, seconds_of
 from wukongs.server.sparql import SNAPSHOT, answer
+from wukongs.store.hidden_graphs import check_written
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MARK = b"\xef\xbb\xbf"
@@ -58,6 +59,8 @@ async def store(request: Request) -> Response:
         raise Refused(400, "graph and default: expected one of the two")
     graph = None if name is None else _graph_of(name)
     is_all = name is None and not is_default
+    if graph is not None and request.method not in ("GET", "HEAD"):
+        check_written(graph)
     match request.method:
         case "GET" | "HEAD":
             return await (_all(request, face) if is_all else _get(request, face, graph))

@@ -12,6 +12,7 @@ from wukongs.errors import DataError, SettingsError
 from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.encoder import canonical_term
+from wukongs.store.hidden_graphs import check_written
 
 _STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")
 _PLAIN_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
@@ -30,6 +31,13 @@ def graph_term(name: str) -> Term:
     if not value or _NOT_IN_IRI.search(value):
         raise DataError(f"expected an IRI, without spaces, quotes or any of < > {{ }} | \\ ^ `, found {name!r}")
     return Term(f"<{value}>")
+
+
+def written_graph(name: str) -> Term:
+    """Do the same as graph_term, for a graph that is to be written. Raises DataError also for one that is only read."""
+    term = graph_term(name)
+    check_written(term.text[1:-1])
+    return term
 
 
 def plain_iri(name: str) -> str:
