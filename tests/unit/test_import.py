@@ -36,6 +36,7 @@ def loaded_by(program: str) -> set[str]:
         "import wukongs.cli; assert wukongs.cli.main(['run', '--help']) == 0",
         "import wukongs.cli; assert wukongs.cli.main(['demo', '--help']) == 0",
         "import wukongs.cli; assert wukongs.cli.main(['bench', '--help']) == 0",
+        "import wukongs.cli; assert wukongs.cli.main(['completion', 'bash']) == 0",
         "import wukongs; wukongs.parse_query('SELECT * WHERE { ?s ?p ?o }')",
         "import wukongs; wukongs.Settings()",
     ],
@@ -51,14 +52,15 @@ def test_an_engine_loads_no_library_that_a_plain_query_does_not_need() -> None:
     assert not loaded_by(program) & {"pandas", "pyoxigraph", "pyspark", "py4j", "zmq", "rich"}
 
 
-def test_help_is_there_at_once() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["completion", "bash"]])
+def test_help_is_there_at_once(arguments: list[str]) -> None:
     """By the processor's time: beside other tests it waits."""
 
     def used_s() -> float:
         used = os.times()
         return used.children_user + used.children_system
 
-    command = [sys.executable, "-m", "wukongs", "--help"]
+    command = [sys.executable, "-m", "wukongs", *arguments]
     subprocess.run(command, capture_output=True, check=True)
     seconds = []
     for _ in range(5):

@@ -27,9 +27,7 @@ from wukongs.cli.draining import add, add_parser, drain, drain_parser, remove, r
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.server import why_not_free
 from wukongs.cli.spark_cluster import run_on_spark
-from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
 from wukongs.errors import NodeUnavailable, SettingsError
-from wukongs.wire.keys import SECRET_FILE, make_keys
 
 NODES_MAX = 64
 """Each is a process with connections to all others: more are more files than one machine lets be open."""
@@ -138,6 +136,8 @@ def _integer(low: int, high: int) -> Any:
 
 
 def _seconds(text: str) -> float:
+    from wukongs.cluster.node_config import SILENCE_MAX_S, SILENCE_MIN_S
+
     with contextlib.suppress(ValueError):
         if SILENCE_MIN_S <= float(text) <= SILENCE_MAX_S:
             return float(text)
@@ -145,6 +145,8 @@ def _seconds(text: str) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.wire.keys import SECRET_FILE, make_keys
+
     if argv and argv[0] == "start":
         return start_again(argv[1:])
     if argv and (change := {"add": add, "drain": drain, "remove": remove}.get(argv[0])) is not None:

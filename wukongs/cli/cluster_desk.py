@@ -18,7 +18,6 @@ from pathlib import Path
 
 from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
-from wukongs.cluster.node_config import load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 
 FOLDER = "wukongs-cluster-"
@@ -136,6 +135,8 @@ def _running_cluster(server: str | None) -> Path:
 
 
 def _addresses(folder: Path) -> list[str]:
+    from wukongs.cluster.node_config import load_node_config
+
     with contextlib.suppress(SettingsError):
         return [member.clients for member in load_node_config(folder / "node0.toml").nodes]
     return []

@@ -21,9 +21,7 @@ from wukongs.cli.progress import make_progress, short_bytes
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
-from wukongs.query.terms.names import written_graph
 from wukongs.settings import Settings
-from wukongs.store.disk import storage_errors
 
 if TYPE_CHECKING:
     from wukongs.cli.engine_load import EngineLoad
@@ -102,6 +100,8 @@ def _count(text: str) -> int:
 
 
 def _graph(text: str) -> str:
+    from wukongs.query.terms.names import written_graph
+
     try:
         written_graph(text)
     except DataError as error:
@@ -247,6 +247,8 @@ def _open_rejects(path: Path) -> BinaryIO:
 
 
 def _rejects_errors(path: Path) -> contextlib.AbstractContextManager[None]:
+    from wukongs.store.disk import storage_errors
+
     return storage_errors(f"cannot write the rejects to {path}", "Give --rejects a file that can be written")
 
 

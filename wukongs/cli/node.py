@@ -20,13 +20,13 @@ from wukongs.cli.logs import add_log_options, begin_logs
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file
 from wukongs.cli.server import why_not_free
-from wukongs.cluster.node_config import HttpConfig, NodeConfig, TrustFiles, load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, WukongsError
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.descriptors import is_lack
 
 if TYPE_CHECKING:
     from wukongs.cluster.node import Inside
+    from wukongs.cluster.node_config import HttpConfig, NodeConfig
     from wukongs.engine import Engine
 
 TRIES_MAX, PAUSE_S = 5, 1.0
@@ -85,6 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.cluster.node_config import TrustFiles, load_node_config
+
     options = make_parser().parse_args(list(argv))
     for file in options.config:
         check_file(file, "a TOML file")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
-from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.query.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
@@ -100,6 +99,8 @@ def parse_seconds(text: str) -> float:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.csparql.parser import parse_query
+
     parser = make_parser()
     options = parser.parse_intermixed_args(list(argv))
     argument, data, named = sort_out(options, parser)

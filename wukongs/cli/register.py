@@ -7,18 +7,19 @@ import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import check_file, read_argument
 from wukongs.cli.server import add_server_options, connect_to
-from wukongs.csparql.algebra import Output
-from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow
+
+OUTPUTS = ("rstream", "istream", "dstream")
+"""The values of csparql.algebra.Output, which is not imported for the help alone."""
 
 _EPILOG = """examples:
   wukongs register --server tcp://127.0.0.1:7411 @traffic.rq
@@ -39,7 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("query", metavar="QUERY|@FILE", help="the query, or @FILE that holds it; @- is stdin")
     add_server_options(parser, required=True)
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the query against it")
-    parser.add_argument("--output", choices=get_args(Output), help="which rows of a firing are reported")
+    parser.add_argument("--output", choices=OUTPUTS, help="which rows of a firing are reported")
     parser.add_argument(
         "--bindings",
         metavar="FILE",
@@ -93,6 +94,8 @@ _READERS = {".parquet": _read_parquet, ".arrow": _read_arrow, ".csv": _read_csv}
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.csparql.parser import parse_query
+
     options = make_parser().parse_args(list(argv))
     text, source = read_argument(options.query, "a query")
     parse_query(text, options.base, source)  # a wrong query is refused by the name of its file

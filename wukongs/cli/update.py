@@ -12,7 +12,6 @@ from wukongs.cli import DONE
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.query import parse_seconds, read_argument, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
-from wukongs.csparql.parser_update import parse_update
 from wukongs.settings import Settings
 
 _EPILOG = """examples:
@@ -52,6 +51,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.csparql.parser_update import parse_update
+
     parser = make_parser()
     options = parser.parse_args(list(argv))
     check_server_options(options, parser, "data_dir", "load_from")

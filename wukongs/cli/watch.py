@@ -16,15 +16,14 @@ from wukongs.cli.query import parse_seconds, print_result
 from wukongs.cli.server import add_server_options, connect_to
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.query.output.formats import FORMATS
-from wukongs.query.output.results import WindowResult
-from wukongs.remote.query import RemoteQuery
-from wukongs.remote.watching import watched
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
+    from wukongs.query.output.results import WindowResult
     from wukongs.remote.client import RemoteEngine
+    from wukongs.remote.query import RemoteQuery
 
 COUNTS_APART_S = 1.0
 
@@ -70,6 +69,8 @@ def _count(text: str) -> int:
 
 
 def main(argv: Sequence[str]) -> int:
+    from wukongs.remote.watching import watched
+
     parser = make_parser()
     options = parser.parse_args(list(argv))
     if options.all == bool(options.names):

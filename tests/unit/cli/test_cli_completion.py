@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from wukongs.cli import COMMANDS, main
 from wukongs.cli.completion import all_parsers
+from wukongs.csparql.algebra import Output
 
 HERE = ("people.ttl", "friends.rq", "db")
 FORMATS = ("arrow", "csv", "json", "nt", "table", "tsv", "ttl", "xml")
@@ -27,6 +29,7 @@ CASES = {
     ("queries", "kill", "--wh"): set(),
     ("cluster", "drain", "--to"): {"--to", "--token-file"},
     ("stream", "add", "--index", ""): {"all", "matching"},
+    ("register", "--output", ""): set(get_args(Output)),
     ("completion", ""): {"bash", "zsh", "fish"},
     ("nonsense", "--form"): set(),
 }
