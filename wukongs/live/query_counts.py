@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from wukongs.query.output.results import WindowResult
 
@@ -87,6 +88,7 @@ class QueryCounts:
 
     def stats(self) -> dict[str, Any]:
         """Return the counts, and medians, 99th percentiles and histograms of the times."""
+        execution_us, latency_us = _ordered(self.execution_us), _ordered(self.latency_us)
         return {
             "windows": self.windows,
             "rows": self.rows,
@@ -95,14 +97,25 @@ class QueryCounts:
             "errors": self.errors,
             "over_budget": self.over_budget,
             "explored_together": self.explored_together,
-            "execution_us_p50": _percentile(self.execution_us, 50),
-            "execution_us_p99": _percentile(self.execution_us, 99),
-            "latency_us_p50": _percentile(self.latency_us, 50),
-            "latency_us_p99": _percentile(self.latency_us, 99),
+            "execution_us_p50": _percentile(execution_us, 50),
+            "execution_us_p99": _percentile(execution_us, 99),
+            "latency_us_p50": _percentile(latency_us, 50),
+            "latency_us_p99": _percentile(latency_us, 99),
             "execution_us_histogram": self.executions.stats(),
             "latency_us_histogram": self.latencies.stats(),
         }
 
 
-def _percentile(times_us: array[float], percent: float) -> float:
-    return float(np.percentile(times_us.tolist(), percent)) if times_us else 0.0
+def _ordered(times_us: array[float]) -> npt.NDArray[np.float32]:
+    """Return a sorted copy: an array whose memory is lent cannot grow."""
+    return np.sort(np.frombuffer(times_us.tobytes(), np.float32))
+
+
+def _percentile(ordered: npt.NDArray[np.float32], percent: float) -> float:
+    """Return a percentile of sorted times, between the two nearest. numpy's own takes 50 us for each of some times: of
+    a thousand queries that is a fifth of a second."""
+    if not len(ordered):
+        return 0.0
+    place, part = divmod((len(ordered) - 1) * percent / 100, 1.0)
+    low, high = (float(ordered[min(int(place) + step, len(ordered) - 1)]) for step in (0, 1))
+    return low + part * (high - low)
