@@ -343,11 +343,18 @@ class Engine:
         graphs = {"default_graphs": default_graphs, "named_graphs": named_graphs}
         return await self._async_calls.do(partial(self.query, text, bindings, base, timeout_s, at, **graphs))
 
-    def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
+    def warnings(
+        self,
+        text: str,
+        base: str | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> tuple[str, ...]:
         """Return likely mistakes of a one-shot query, a sentence each: variables that are asked for and that nothing
         binds, predicates that neither the stored graph nor a stream has, graphs that do not exist, each with the
-        nearest one that is there. Raises as query."""
-        prepared = self._one_shot(text, base)
+        nearest one that is there. default_graphs, named_graphs: as query has them. Raises as query."""
+        prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         return (*prepared.warnings, *unknown_names(self._core, prepared.asked, prepared.unseen))
 
     def _answer(

@@ -72,3 +72,15 @@ def test_windows_are_not_replaced(engine: wukongs.Engine) -> None:
     text = "SELECT ?s FROM STREAM <http://ex/st> [RANGE 1s STEP 1s] { ?s ?p ?o }"
     with pytest.raises(wukongs.StreamError):
         engine.query(text, default_graphs=[G])
+
+
+def test_warnings_are_of_the_given_dataset(engine: wukongs.Engine) -> None:
+    engine.update("INSERT DATA { GRAPH <http://ex/graph> { <http://ex/s> <http://ex/knows> <http://ex/o> } }")
+    own = "SELECT * FROM <http://ex/nothing> { ?s <http://ex/knows> ?o }"
+    assert engine.warnings(own)[0].startswith("there is no graph <http://ex/nothing> so far")
+    assert engine.warnings(own, default_graphs=["http://ex/graph"]) == ()
+    told = ("there is no graph <http://ex/grpah> so far: did you mean <http://ex/graph>?",)
+    plain = "SELECT * { ?s <http://ex/knows> ?o }"
+    assert engine.warnings(plain) == ()
+    assert engine.warnings(plain, default_graphs=["http://ex/grpah"]) == told
+    assert engine.warnings(plain, named_graphs=["http://ex/grpah"]) == told

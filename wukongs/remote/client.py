@@ -271,10 +271,18 @@ class RemoteEngine:
         graphs = {"default_graphs": default_graphs, "named_graphs": named_graphs}
         return await self._async_calls.do(partial(self.query, text, bindings, base, timeout_s, at, **graphs))
 
-    def warnings(self, text: str, base: str | None = None) -> tuple[str, ...]:
+    def warnings(
+        self,
+        text: str,
+        base: str | None = None,
+        *,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
+    ) -> tuple[str, ...]:
         """Do the same as Engine.warnings."""
         check_one_shot(parse_query(_query_text(text), _text(base)))
-        return tuple(self._call("warnings", {"text": text, "base": base}))
+        args = {"text": text, "base": base, **_dataset(default_graphs, named_graphs)}
+        return tuple(self._call("warnings", args))
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
         """Do the same as Engine.prepare; each call is one request, and the node keeps the plans."""

@@ -131,18 +131,14 @@ async def _query(request: Request, face: Face, operation: Operation) -> Response
     if wished is None and choose(accept, _OFFERED) is None:
         raise _not_acceptable(accept, _OFFERED)
     base, timeout_s, at = address_of(request), face.bounds.timeout_s(seconds_of(fields)), integer_of(fields, "at")
+    default, among = fields.getlist("default-graph-uri"), fields.getlist("named-graph-uri")
 
     def ask() -> tuple[Result, tuple[str, ...]]:
-        result = face.engine.query(
-            operation.text,
-            base=base,
-            timeout_s=timeout_s,
-            at=at,
-            default_graphs=fields.getlist("default-graph-uri"),
-            named_graphs=fields.getlist("named-graph-uri"),
-        )
-        is_kept = len(operation.text) <= TEXT_CHARACTERS_MAX  # else it would be parsed again
-        return result, face.engine.warnings(operation.text, base) if is_kept else ()
+        engine, text = face.engine, operation.text
+        result = engine.query(text, base=base, timeout_s=timeout_s, at=at, default_graphs=default, named_graphs=among)
+        if len(text) > TEXT_CHARACTERS_MAX:  # it would be parsed again
+            return result, ()
+        return result, engine.warnings(text, base, default_graphs=default, named_graphs=among)
 
     result, warnings = await face.workers.do(request, ask, may_cancel=True)
     return await answer(request, face, result, wished, warnings)

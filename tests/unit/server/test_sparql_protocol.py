@@ -872,3 +872,6 @@ def test_likely_mistakes_are_told_beside_the_answer(filled: Client) -> None:
     assert answer.headers["Wukongs-Warning"] == "?nme is selected, but nothing binds it: did you mean ?name?"
     assert "Wukongs-Warning" not in filled.get("SELECT ?name { ?x ?p ?name }").headers
     assert filled.get("SELECT ?ñ { ?x ?p ?o }").headers["Wukongs-Warning"].startswith("?\\xf1 is selected")
+    graph = ("default-graph-uri", "http://ex/nothing")
+    beside = filled.get("SELECT ?name { ?x ?p ?name }", graph).headers["Wukongs-Warning"]
+    assert beside.startswith("there is no graph <http://ex/nothing> so far")
