@@ -373,12 +373,14 @@ class Engine:
             plans, terms = prepared.bound(names), [given[name] for name in names]
             if at is None and self._core.reach is None:
                 with self._core.lock:
-                    if (result := self._reads.answer(plans, terms)) is not None:
+                    if (result := self._reads.answer(plans, terms, text)) is not None:
                         return result
             query, memo, bound = plans.bound.query, plans.memo, partial(plans.bound.given, terms)
         owner = f"query {text[:40]!r}"
         return self._until_answered(
-            lambda limits: ask(self._core, query, memo, limits, owner, at, given=bound)[0], timeout_s, started_s
+            lambda limits: ask(self._core, query, memo, limits, owner, at, given=bound, text=text)[0],
+            timeout_s,
+            started_s,
         )
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:

@@ -978,6 +978,7 @@ class ContinuousQuery:
             partial=reading.partial,
             latency_us=(time.perf_counter() - due_at_s) * 1e6,
             is_stream=self.is_stream,
+            text=self.source.text,
         )
 
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:

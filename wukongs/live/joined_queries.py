@@ -900,6 +900,7 @@ class JoinedQuery:
             windows=whole.windows,
             partial=whole.partial,
             latency_us=whole.latency_us,
+            text=self.source.text,
         )
         readers.counts.report(window, whole.latency_us, block.end_ms, block.count)
         readers.log.put(block.end_ms, window, WINDOW_BYTES + window.size_bytes, block.stretch)

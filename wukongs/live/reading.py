@@ -124,15 +124,18 @@ def ask(
     at: int | None = None,
     profile: Profile | None = None,
     given: Callable[[QueryTerms], BindingTable] | None = None,
+    text: str = "",
 ) -> tuple[Result, Dataset]:
     """Answer a query over the newest stable snapshot, or that of SN `at`; return also what it read.
 
     owner, at: as for reading; profile: notes rows and times of the plan; given: makes the row of arguments, if the
-    query is that of a BoundQuery. Raises QueryTimeout, BudgetExceeded, CompactedError (at).
+    query is that of a BoundQuery; text: of the query, for the result. Raises QueryTimeout,
+    BudgetExceeded, CompactedError (at).
     """
     with reading(core, query.dataset, limits, owner, at) as read:
         with limits:
             row = None if given is None else given(read.terms)
         found = answer(query, read.dataset, read.terms, limits, memo, read.scope, profile=profile, given=row)
-    result = Result(query.form, query.variables, found.columns, read.terms, read.sn, found.boolean, found.length)
+    names, columns = query.variables, found.columns
+    result = Result(query.form, names, columns, read.terms, read.sn, found.boolean, found.length, text=text)
     return result, read.dataset

@@ -38,8 +38,9 @@ class StoredReads:
         self._core = core
         self._workspace = Workspace()
 
-    def answer(self, plans: BoundPlans, texts: Sequence[str]) -> Result | None:
-        """Answer a query for one row of terms, None if it has to go the usual way. texts: canonical.
+    def answer(self, plans: BoundPlans, texts: Sequence[str], text: str) -> Result | None:
+        """Answer a query for one row of terms, None if it has to go the usual way. texts: canonical;
+        text: of the query.
 
         Raises WukongsError (the engine is closed, or has failed)."""
         core, read = self._core, plans.compiled
@@ -57,7 +58,7 @@ class StoredReads:
         if columns is None:
             return None
         core.query_count += 1
-        return Result("select", read.names, columns, core.registry.snapshot_reader(), core.sn)
+        return Result("select", read.names, columns, core.registry.snapshot_reader(), core.sn, text=text)
 
 
 @dataclass(slots=True)

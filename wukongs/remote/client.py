@@ -323,7 +323,8 @@ class RemoteEngine:
             limit_s = self._query_limit(timeout_s)
             answer, joined = self._connection.call(method, args, limit_s=limit_s)
             try:
-                return receive_result(self._connection, joined, answer, {"result": answer.fields.get("result")})
+                source = {"result": answer.fields.get("result")}
+                return receive_result(self._connection, joined, answer, source, args["text"])
             except SessionLost as lost:
                 reason = str(lost)
         raise NodeUnavailable(f"the rows of the query have stopped coming {REPEATS_MAX} times, at last: {reason}")

@@ -172,16 +172,16 @@ class Incoming:
         self._keep(columns, terms, count)
         self.missing_from += count
 
-    def result(self) -> Result:
-        """Return the result, once it is complete."""
+    def result(self, text: str = "") -> Result:
+        """Return the result, once it is complete. text: of its query, if that is known here."""
         columns = tuple(self._columns or [np.empty(0, np.int64)] * self._width)
         head, window = self._head, self._head.get("window")
         names = tuple(head["vars"])
         given = (head["form"], names, columns, self._reader, head["snapshot"], head.get("boolean"), self._rows)
         if window is None:
-            return Result(*given)
+            return Result(*given, text=text)
         windows = {stream: (bounds[0], bounds[1]) for stream, bounds in window["windows"].items()}
-        return WindowResult(*given, **{**window, "windows": windows})
+        return WindowResult(*given, **{**window, "windows": windows}, text=text)
 
     def _keep(self, columns: list[Int64Array], terms: TermTable, count: int) -> None:
         if self._columns is None and count == self._rows:  # all of it: most results

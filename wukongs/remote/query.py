@@ -323,21 +323,21 @@ def fetch_any(
         query = numbers.get(answer.fields.get("query"))  # type: ignore[arg-type]
         if query is None or answer.fields.get("number") != query.taken + 1:
             raise DataError(f"{joined.address}: expected the next window of a query, found {answer.fields!r:.200}")
-        item = _item_of(connection, joined, answer)
+        item = _item_of(connection, joined, answer, query.text)
         query.note(item, answer.fields.get("end_ms"))
         return query, item
     except (SessionLost, Moved):
         return None
 
 
-def _item_of(connection: Connection, joined: Joined, answer: Packet) -> WindowResult | WukongsError:
+def _item_of(connection: Connection, joined: Joined, answer: Packet, text: str) -> WindowResult | WukongsError:
     try:
         raise_failure(answer, joined.address)
     except WukongsError as error:
         return error
     except (TypeError, ValueError) as error:
         return WukongsError(f"{joined.address}: {error}")
-    window = receive_result(connection, joined, answer, {"query": answer.fields["query"]}, keep=True)
+    window = receive_result(connection, joined, answer, {"query": answer.fields["query"]}, text, keep=True)
     if not isinstance(window, WindowResult):
         raise DataError(f"{joined.address}: expected a window, found a {window.kind}")
     return window

@@ -17,23 +17,23 @@ from wukongs.wire.packets import Packet
 
 
 def receive_result(
-    connection: Connection, joined: Joined, first: Packet, source: Mapping[str, Any], *, keep: bool = False
+    connection: Connection, joined: Joined, first: Packet, source: Mapping[str, Any], text: str, *, keep: bool = False
 ) -> Result:
-    """Return a result whose head and first chunk have come. source: how the node calls it, for the others; keep: it is
-    released by other means. Raises DataError (a node that lies), SessionLost."""
+    """Return a result whose head and first chunk have come. source: how the node calls it, for the others; text: of the
+    query; keep: it is released by other means. Raises DataError (a node that lies), SessionLost."""
     head = first.fields.get("head")
     if not isinstance(head, dict):
         raise DataError(f"{joined.address}: expected the head of a result, found {head!r}")
     incoming = Incoming(head, joined.address)
     incoming.add(first.arrays)
     if incoming.is_complete:
-        return incoming.result()
+        return incoming.result(text)
     while not incoming.is_complete:
         answer = connection.ask(joined, ROWS, {**source, "start": incoming.missing_from})
         incoming.add(_expect(answer, ROWS, joined).arrays)
     if not keep:
         _expect(connection.ask(joined, RELEASE, source), ANSWER, joined)
-    return incoming.result()
+    return incoming.result(text)
 
 
 def receive_file(connection: Connection, joined: Joined, number: object, path: str | os.PathLike[str]) -> None:

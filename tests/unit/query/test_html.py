@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 import wukongs
+from tests.unit.remote.served import connected, served
 from wukongs.query.output.live_view import line_chart
 
 ATTACK = '"<script>alert(1)</script><img src=x onerror=alert(2)>\\"&amp;"'
@@ -24,21 +25,25 @@ class Tags(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: set[str] = set()
+        self.titles: dict[str, str] = {}
         self.texts: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self.tags.append(tag)
         self.attributes |= {name for name, _ in attrs}
+        self._title = dict(attrs).get("title")
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
+        if self._title is not None:
+            self.titles[data] = self._title
 
 
 def shown(thing: Any) -> Tags:
     found = Tags(thing._repr_html_())
     assert set(found.tags) <= {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}
-    assert found.attributes <= {"style"}
+    assert found.attributes <= {"style", "title"}
     return found
 
 
@@ -57,6 +62,51 @@ def test_terms_are_escaped_and_numbers_are_bare_and_to_the_right(engine: Any) ->
     assert '<td style="text-align:right">5</td>' in result._repr_html_()
     assert "<script" not in result._repr_html_()
     assert repr(result).startswith("<Result select ?s ?o ?none: 4 rows")
+
+
+PREFIX = "PREFIX ex: <http://ex/> "
+
+
+def test_iris_are_shortened_by_the_prefixes_of_the_query_and_whole_in_their_titles(engine: Any) -> None:
+    engine.update("INSERT DATA { <http://ex/a> a <http://ex/b/c>, <http://other/d>, 'http://ex/text' }")
+    found = shown(engine.query(PREFIX + "SELECT * { ?s ?p ?o }"))
+    assert found.titles == {
+        "ex:a": "<http://ex/a>",
+        "rdf:type": "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>",
+    }
+    assert {"<http://ex/b/c>", "<http://other/d>", '"http://ex/text"'} <= set(found.texts)
+    given = engine.query(PREFIX + "SELECT ?s ?p { ?s ?p ?o }", {"o": "<http://other/d>"})
+    assert found.titles == shown(given).titles
+    graph = shown(engine.query(PREFIX + "CONSTRUCT { ?s ?p <<( ?s ?p ?o )>> } WHERE { ?s ?p ?o }"))
+    assert "ex:a" in graph.titles
+    assert shown(engine.query("SELECT ?s { ?s ?p ?o }")).titles == {}
+
+
+def test_prefixes_and_titles_are_escaped(engine: Any) -> None:
+    engine.update("INSERT DATA { <http://ex/x'onmouseover='alert(1)> <http://ex/&amp;> 1 }")
+    text = "PREFIX a: <http://ex/x'onmouseover='> SELECT * { ?s ?p ?o }"
+    found = shown(engine.query(text))
+    assert found.titles == {}
+    assert "<http://ex/x'onmouseover='alert(1)>" in found.texts
+    engine.update("INSERT DATA { <http://ex/'&quot;#b> <http://ex/p> 1 }")
+    found = shown(engine.query("PREFIX a: <http://ex/'&quot;#> SELECT ?s { ?s <http://ex/p> ?o }"))
+    assert found.titles == {"a:b": "<http://ex/'&quot;#b>"}
+
+
+def test_windows_have_the_prefixes_of_their_query(engine: Any) -> None:
+    text = PREFIX + WINDOWS.replace("SELECT ?o", "SELECT ?s")
+    stream, query = engine.stream("http://ex/s", batch_ms=100), engine.register(text)
+    stream.push([("<http://ex/a>", "<http://ex/p>", 7, 50)])
+    stream.advance(100)
+    window = next(query.results(10))
+    assert shown(window).titles == {"ex:a": "<http://ex/a>"}
+
+
+def test_results_of_a_node_are_shortened_too() -> None:
+    with wukongs.Engine() as engine, served(engine) as (_, wire), connected(wire) as client:
+        test_windows_have_the_prefixes_of_their_query(client)
+        engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+        assert "ex:p" in shown(client.query(PREFIX + "SELECT * { ?s ?p ?o }")).titles
 
 
 def test_rows_and_texts_are_bounded(engine: Any) -> None:

@@ -7,6 +7,8 @@ from html import escape
 from typing import Any
 
 from wukongs.errors import WukongsError
+from wukongs.query.output.row_text import Cell
+from wukongs.query.output.table_cells import cell_writer
 from wukongs.query.terms.rdf_terms import split_literal, to_ntriples
 from wukongs.query.terms.values import value_of
 
@@ -16,12 +18,20 @@ _RIGHT = ' style="text-align:right"'
 _LEFT = ' style="text-align:left"'
 
 
-def rows_table(names: Sequence[str], columns: Sequence[Sequence[str | None]], row_count: int, caption: str) -> str:
-    """Return a table of canonical texts, None where unbound: numbers bare and to the right, other terms as N-Triples.
+def rows_table(
+    names: Sequence[str],
+    columns: Sequence[Sequence[str | None]],
+    row_count: int,
+    caption: str,
+    prefixes: Mapping[str, str],
+) -> str:
+    """Return a table of canonical texts, None where unbound: numbers bare and to the right, IRIs with a prefix and
+    whole in their titles, other terms as N-Triples.
 
-    row_count: how many rows there are, of which the columns hold the first ones."""
+    row_count: how many rows there are, of which the columns hold the first ones; prefixes: name -> IRI."""
     head = "".join(f"<th{_LEFT}>{escape(name)}</th>" for name in names)
-    cells = [[_cell(text) for text in column] for column in columns]
+    short = cell_writer(prefixes)
+    cells = [[_cell(text, short) for text in column] for column in columns]
     shown = len(cells[0]) if cells else 0
     body = "".join(f"<tr>{''.join(column[row] for column in cells)}</tr>" for row in range(shown))
     more = f"<div>... {row_count - shown:,} more</div>" if row_count > shown else ""
@@ -84,12 +94,15 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _cell(text: str | None) -> str:
+def _cell(text: str | None, short: Cell) -> str:
     if text is None:
         return "<td></td>"
     if text.startswith('"') and value_of(text).is_numeric:
         return f"<td{_RIGHT}>{escape(_cut(split_literal(text)[0]))}</td>"
-    return f"<td{_LEFT}>{escape(_cut(to_ntriples(text)))}</td>"
+    whole = to_ntriples(text)
+    if text.startswith('"') or (told := short(text)) == whole:
+        return f"<td{_LEFT}>{escape(_cut(whole))}</td>"
+    return f'<td{_LEFT} title="{escape(_cut(whole))}">{escape(_cut(told))}</td>'
 
 
 def _cut(text: str) -> str:

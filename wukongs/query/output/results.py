@@ -61,9 +61,12 @@ class Result:
         snapshot: int,
         boolean: bool | None = None,
         length: int | None = None,
+        *,
+        text: str = "",
     ) -> None:
         """columns[i] : int64[n_rows], the ids of variables[i]; length: n_rows, needed only where there is no column.
         A graph has no variables but three columns, of its triples' subjects, predicates and objects, each triple once.
+        text: of the query, whose prefixes shorten what a notebook shows.
         """
         width = len(_TRIPLE_COLUMNS if kind in ("construct", "describe") else variables)
         assert width == len(columns), (kind, variables, len(columns))
@@ -77,6 +80,7 @@ class Result:
         self.reader = reader
         self._columns = columns
         self._rows = rows
+        self._text = text
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -329,9 +333,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         from wukongs.query.output.html import ROWS_MAX, rows_table
+        from wukongs.query.output.table_cells import declared_prefixes
 
         names, count = ((), 0) if self.kind == "ask" else (self._names, len(self))
-        return rows_table(names, self.head(ROWS_MAX), count, self._summary())
+        return rows_table(names, self.head(ROWS_MAX), count, self._summary(), declared_prefixes(self._text))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._summary()}, snapshot {self.snapshot}>"
@@ -373,8 +378,9 @@ class WindowResult(Result):
         partial: bool,
         latency_us: float,
         is_stream: bool = False,
+        text: str = "",
     ) -> None:
-        super().__init__(kind, variables, columns, reader, snapshot, boolean, length)
+        super().__init__(kind, variables, columns, reader, snapshot, boolean, length, text=text)
         self.query = query
         self.start_ms = start_ms
         self.end_ms = end_ms
