@@ -21,6 +21,8 @@ _ARGUMENTS = (
     "--disable-dev-shm-usage",
     "--force-color-profile=srgb",
 )
+_EXPECTED = ("Failed to load resource", "WebSocket connection to")
+"""What the browser says of error answers, and of a server that is away."""
 Value = TypeVar("Value")
 
 
@@ -87,9 +89,9 @@ class Page:
             self.driver.save_screenshot(str(self._images / f"{name}.png"))
 
     def complaints(self) -> list[str]:
-        """Return what the browser finds wrong with the page since it was asked last, but for error answers."""
+        """Return what the browser finds wrong with the page since it was asked last."""
         found = [entry["message"] for entry in self.driver.get_log("browser")]
-        return [one for one in found if "Failed to load resource" not in one]
+        return [one for one in found if not any(told in one for told in _EXPECTED)]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -33,10 +34,11 @@ from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
 from wukongs.server.openapi import described
-from wukongs.server.requests import ClientGone, Refused, problem
+from wukongs.server.requests import ClientGone, Refused, problem, query_fields
 from wukongs.server.sparql import SNAPSHOT, WARNING, sparql
 
 _GZIP_MIN_BYTES, _GZIP_LEVEL = 1024, 4
+_BEARER = "bearer."
 _OPEN_PATHS = ("/", "/healthz", "/readyz")
 """Paths that need no token, beside the files of the console: they tell nothing but whether the server is well."""
 
@@ -218,7 +220,14 @@ def _name_of(host: str) -> str:
 
 
 def _token_of(request: HTTPConnection) -> str | None:
+    """Return the token that a request gives. A page of a browser cannot set headers of a socket: it offers the
+    subprotocols `wukongs` and `bearer.TOKEN`, the token in base64url without its padding."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    for offered in request.scope.get("subprotocols", ()):
+        if offered.startswith(_BEARER):
+            told = offered.removeprefix(_BEARER)
+            with suppress(ValueError):
+                return base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)).decode()
     match scheme.lower():
         case "bearer":
             return given.strip()
@@ -242,8 +251,10 @@ async def _openapi(request: Request) -> Response:
 
 
 async def _stats(request: Request) -> Response:
-    face = face_of(request)
-    return JSONResponse(await face.workers.do(request, face.engine.stats))
+    """Answer with the counts of the engine; with `only`, which may be given several times, with these parts of them."""
+    face, wished = face_of(request), query_fields(request).getlist("only")
+    found = await face.workers.do(request, face.engine.stats)
+    return JSONResponse({name: value for name, value in found.items() if not wished or name in wished})
 
 
 async def _metrics(request: Request) -> Response:

@@ -90,13 +90,20 @@ class Event:
         return len(self.sent) + changes + (0 if self.window is None else self.window.size_bytes)
 
 
-def window_json(window: WindowResult) -> str:
-    """Return a window as JSON on one line: its facts, and its rows as SPARQL JSON results have them."""
-    facts = json.dumps(_facts(window))
+def window_json(window: WindowResult, rows_max: int | None = None) -> str:
+    """Return a window as JSON on one line: its facts, and its rows as SPARQL JSON results have them. rows_max: of more
+    rows the first ones, and how many there are."""
+    told = _facts(window)
+    rows: Result = window
+    if rows_max is not None and len(window) > rows_max:
+        told["row_count"] = len(window)
+        first, names = tuple(window.ids(0, rows_max)), tuple(window.vars)
+        rows = Result(window.kind, names, first, window.reader, window.snapshot, length=rows_max)
+    facts = json.dumps(told)
     if window.is_graph:
-        triples = json.dumps([[to_ntriples(term) for term in triple] for triple in window.triples()])
+        triples = json.dumps([[to_ntriples(term) for term in triple] for triple in rows.triples()])
         return f'{facts[:-1]}, "triples": {triples}}}'
-    return f"{facts[:-1]}, {serialize(window, 'json').replace(chr(10), '').removeprefix('{')}"
+    return f"{facts[:-1]}, {serialize(rows, 'json').replace(chr(10), '').removeprefix('{')}"
 
 
 def changes_json(window: WindowResult, added: Counter[Row], removed: Counter[Row]) -> str:

@@ -28,6 +28,9 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     "advance_ms": ("integer", "then nothing at or before this time comes any more"),
     "after": ("string", "the id of the last window that the client has, or now"),
     "changes": ("boolean", "windows are told as the rows that have come and gone"),
+    "rows_max": ("integer", "of a window with more rows the first ones are told, and row_count"),
+    "brief": ("boolean", "names only, and whether they are paused"),
+    "only": ("array", "these parts"),
     "analyze": ("boolean", "run it, and show rows and times"),
     "explain": ("string", "plan, or analyze to run it: the plan as text, in the place of the result"),
     "base": ("string", "the IRI that relative ones are resolved by"),
@@ -89,7 +92,7 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
     },
     "/streams/{name}/close": {"post": Call("end a stream: nothing more comes")},
     "/queries": {
-        "get": Call("all registered queries", answers={200: ("queries", [_JSON])}),
+        "get": Call("all registered queries", ("brief",), answers={200: ("queries", [_JSON])}),
         "post": Call("register a query", ("base", "output"), (_QUERY, _JSON, _FORM), {201: ("registered", [_JSON])}),
     },
     "/queries/{name}": {
@@ -98,14 +101,14 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
         "delete": Call("close a query"),
     },
     "/queries/{name}/windows": {
-        "get": Call("its windows, as they come", ("after", "changes", "timeout", "format"), (), _WINDOWS)
+        "get": Call("its windows, as they come", ("after", "changes", "rows_max", "timeout", "format"), (), _WINDOWS)
     },
     "/queries/{name}/why": {"get": Call("what it waits for", answers={200: ("in words", [_TEXT])})},
     "/queries/{name}/explain": {"get": Call("its plan", ("analyze",), (), {200: ("the plan", [_TEXT])})},
     "/queries/{name}/pause": {"post": Call("pause a query")},
     "/queries/{name}/resume": {"post": Call("let it go on")},
     "/": {"get": Call("the console", answers={200: ("a page for people", ["text/html"])})},
-    "/stats": {"get": Call("counts and sizes, as Engine.stats", answers={200: ("the counts", [_JSON])})},
+    "/stats": {"get": Call("counts and sizes, as Engine.stats", ("only",), answers={200: ("the counts", [_JSON])})},
     "/metrics": {"get": Call("metrics for Prometheus", answers={200: ("metrics", [_TEXT])})},
     "/healthz": {"get": Call("whether the process serves", answers={200: ("it does", [_TEXT])})},
     "/readyz": {"get": Call("whether the engine answers", answers={200: ("it does", [_JSON])})},

@@ -22,7 +22,7 @@ from wukongs.errors import WukongsError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.query.output.results import WindowResult
 from wukongs.server.face import Face, face_of
-from wukongs.server.feeds import Event, Feed
+from wukongs.server.feeds import Event, Feed, window_json
 from wukongs.server.media import ARROW, Media, base_type, choose
 from wukongs.server.requests import (
     Refused,
@@ -31,6 +31,7 @@ from wukongs.server.requests import (
     details_of,
     form_of,
     integer,
+    integer_of,
     json_of,
     one_of,
     query_fields,
@@ -46,6 +47,8 @@ RETRY_MS = 1000
 POLL_S, POLL_MAX_S = 20.0, 300.0
 WINDOWS_MAX = 1000
 """Windows in one answer of a long poll, at most."""
+SUBPROTOCOL = "wukongs"
+"""The subprotocol of sockets, for pages of browsers: they can give a token only as another one beside it (app.py)."""
 _TEXTS = ("application/sparql-query", "text/plain", "application/x-csparql")
 _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "base": (str, "an IRI"),
@@ -60,10 +63,12 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
 
 
 async def queries(request: Request) -> Response:
-    """Answer GET /queries with all registered queries, POST /queries registers one."""
+    """Answer GET /queries with all registered queries, with `brief` without texts and warnings, for which the data are
+    looked through; POST /queries registers one."""
     face = face_of(request)
     if request.method == "GET":
-        return JSONResponse(await face.workers.do(request, lambda: [_described(one) for one in face.engine.queries()]))
+        told_of = _named_only if "brief" in query_fields(request) else _described
+        return JSONResponse(await face.workers.do(request, lambda: [told_of(one) for one in face.engine.queries()]))
     text, options = await _text_of(request, face, (*_OPTIONS,))
     query = await face.workers.do(request, partial(face.engine.register, text, **options))
     if not hasattr(query, "node"):
@@ -114,9 +119,13 @@ async def explain(request: Request) -> Response:
 
 
 def _described(query: RegisteredQuery) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": query.name, "text": query.source.text, "is_stream": query.is_stream}
-    told |= {name: value for name in ("is_paused", "node") if (value := getattr(query, name, None)) is not None}
-    return {**told, "warnings": list(query.warnings())}
+    text = {"text": query.source.text, "is_stream": query.is_stream}
+    return {**_named_only(query), **text, "warnings": list(query.warnings())}
+
+
+def _named_only(query: RegisteredQuery) -> dict[str, Any]:
+    known = {name: value for name in ("is_paused", "node") if (value := getattr(query, name, None)) is not None}
+    return {"name": query.name, **known}
 
 
 async def _named(request: HTTPConnection, face: Face) -> RegisteredQuery:
@@ -173,12 +182,14 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
 
 class Wish(NamedTuple):
     """The wishes of a subscriber. after: the id of the last window that it has (None: all that are kept); changes: it
-    wants what has changed since the window before; goes_on: it knows the window before the first one."""
+    wants what has changed since the window before; goes_on: it knows the window before the first one; rows_max: of a
+    window with more rows it wants the first ones (None: all)."""
 
     after: int | None
     changes: bool
     goes_on: bool
     arrow: bool
+    rows_max: int | None
 
 
 async def windows(request: Request) -> Response:
@@ -197,7 +208,8 @@ async def windows(request: Request) -> Response:
     if media is ARROW:
         return await _one_as_arrow(face, request, feed, wish, timeout_s)
     found = await _polled(feed, wish, timeout_s, WINDOWS_MAX)
-    told = b",\n".join(map(Telling(wish).message, found))
+    telling = Telling(wish)
+    told = b",\n".join([await telling.message(event) for event in found])
     last = found[-1].id if found else wish.after
     is_over = feed.is_ended and not found
     head = json.dumps({"after": last, "ended": is_over}).encode()
@@ -216,7 +228,10 @@ async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
     changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
     if changes:
         feed.wants_changes = True
-    return Wish(after, changes, given not in (None, "now"), one_of(fields, "format") == ARROW.name)
+    rows_max = integer_of(fields, "rows_max")
+    if rows_max is not None and rows_max < 1:
+        raise Refused(400, f"parameter rows_max = {rows_max}: expected at least 1")
+    return Wish(after, changes, given not in (None, "now"), one_of(fields, "format") == ARROW.name, rows_max)
 
 
 async def _server_sent(feed: Feed, wish: Wish) -> AsyncIterator[bytes]:
@@ -226,27 +241,32 @@ async def _server_sent(feed: Feed, wish: Wish) -> AsyncIterator[bytes]:
         if event is None:
             yield b": \n\n"
         else:
-            yield telling.of(event).sent
+            yield (await telling.of(event)).sent
     if not feed.is_cut:  # else whoever reads it is to come again
         yield b"event: end\ndata: {}\n\n"
 
 
 class Telling:
-    """Tells a subscriber of events: whole windows, or, once it has one, the changes since."""
+    """Tells a subscriber of events: windows or their first rows, or, once it has one, the changes since."""
 
     def __init__(self, wish: Wish) -> None:
-        self._changes, self._has_before = wish.changes, wish.goes_on
+        self._changes, self._has_before, self._rows_max = wish.changes, wish.goes_on, wish.rows_max
 
-    def of(self, event: Event) -> Event:
-        """Return what is told: the event itself, or the changes."""
+    async def of(self, event: Event) -> Event:
+        """Return what is told: the event itself, with its first rows, or the changes."""
         is_change = self._changes and self._has_before and event.changes is not None
         if event.kind != "error":  # what comes behind a gap has nothing before it
             self._has_before = event.kind == "window"
-        return event.changes if is_change and event.changes is not None else event
+        if is_change and event.changes is not None:
+            return event.changes
+        window, rows_max = event.window, self._rows_max
+        if window is None or rows_max is None or len(window) <= rows_max:
+            return event
+        return Event.of("window", event.id, await asyncio.to_thread(window_json, window, rows_max))
 
-    def message(self, event: Event) -> bytes:
+    async def message(self, event: Event) -> bytes:
         """Return an event as a JSON object."""
-        told = self.of(event)
+        told = await self.of(event)
         return b'{"event": "%b", "id": %d, "data": %b}' % (told.kind.encode(), told.id, told.text)
 
 
@@ -294,16 +314,16 @@ def arrow_bytes(window: WindowResult) -> bytes:
 async def live(socket: WebSocket) -> None:
     """Send the windows of a query over a WebSocket: JSON in texts; or with format=arrow each window in a binary
     message, and what is no window in a text."""
-    face = face_of(socket)
+    face, spoken = face_of(socket), next((one for one in socket.scope["subprotocols"] if one == SUBPROTOCOL), None)
     try:
         feed = await _feed_of(socket, face)
         wish = await _wish(socket, feed)
     except (Refused, WukongsError) as error:
-        await socket.accept()
+        await socket.accept(spoken)
         await socket.send_text(json.dumps({"event": "refused", "data": details_of(error)}))
         await socket.close(1008, str(error).encode()[:120].decode("utf-8", "ignore"))
         return
-    await socket.accept()
+    await socket.accept(spoken)
     sending = asyncio.ensure_future(_send(socket, feed, wish))
     leaving = asyncio.ensure_future(_until_left(socket))
     await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -319,7 +339,7 @@ async def _send(socket: WebSocket, feed: Feed, wish: Wish) -> None:
         if wish.arrow and event.window is not None:
             await socket.send_bytes(await asyncio.to_thread(arrow_bytes, event.window))
         else:
-            await socket.send_text(telling.message(event).decode())
+            await socket.send_text((await telling.message(event)).decode())
     await socket.close(*((1001, "the server ends") if feed.is_cut else (1000, "the query has ended")))
 
 

@@ -60,6 +60,11 @@ def test_stats_are_those_of_the_engine(client: Client) -> None:
     assert (told["stored_triples"], told["updates"]["requests"]) == (2, 1)
 
 
+def test_parts_of_the_stats(client: Client) -> None:
+    told = client.ask("GET", "/stats", [("only", "streams"), ("only", "held_back_by")]).json
+    assert told == {"streams": {}, "held_back_by": {}}
+
+
 def test_a_plan_is_told_in_the_place_of_the_result(client: Client) -> None:
     query = "SELECT * { ?s <http://ex/q> ?o . ?o <http://ex/q> ?q }"
     plan = client.direct(query, ("explain", "plan"))

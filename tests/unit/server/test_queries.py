@@ -211,6 +211,38 @@ def test_changes_follow_a_whole_window(registered: Client, engine: wukongs.Engin
     assert late[0][0] == "window", "it knows none"
 
 
+def test_of_a_window_the_first_rows_and_how_many_there_are(registered: Client, engine: wukongs.Engine) -> None:
+    rows = [(f"<http://ex/{at}>", "<http://ex/p>", f'"{at}"', 500) for at in range(20)]
+    engine.push_many({S: rows}, advance_ms=1000)
+    fill(engine, 2)
+    whole, few = registered.ask("GET", "/queries/q/windows", {"rows_max": "5"}).json["events"]
+    assert (whole["data"]["row_count"], len(whole["data"]["results"]["bindings"])) == (20, 5)
+    assert (few["data"].get("row_count"), subjects(few["data"])) == (None, ["2"])
+    with socket(registered, "/queries/q/windows?rows_max=7") as connection:
+        told = json.loads(connection.recv())["data"]
+        assert (told["row_count"], len(told["results"]["bindings"])) == (20, 7)
+    ((_, _, event),) = Events(registered, "/queries/q/windows?rows_max=19").take(1)
+    assert (event["row_count"], len({*subjects(event)})) == (20, 19)
+    ((_, _, event),) = Events(registered, "/queries/q/windows?rows_max=20").take(1)
+    assert (event.get("row_count"), len({*subjects(event)})) == (None, 20)
+    for wrong in ("0", "-1", "x"):
+        assert registered.ask("GET", "/queries/q/windows", {"rows_max": wrong}).status == 400
+
+
+def test_of_a_window_of_triples_the_first_ones(client: Client, engine: wukongs.Engine, stream: Any) -> None:
+    text = text_of().replace("SELECT ?s ?o", "CONSTRUCT { ?s <http://ex/q> ?o }")
+    assert client.ask("POST", "/queries", body=text, content_type=QUERY).status == 201
+    rows = [(f"<http://ex/{at}>", "<http://ex/p>", f'"{at}"', 500) for at in range(20)]
+    engine.push_many({S: rows}, advance_ms=1000)
+    engine.settle(10)
+    (event,) = client.ask("GET", "/queries/q/windows", {"rows_max": "3"}).json["events"]
+    assert (event["data"]["row_count"], len({*map(tuple, event["data"]["triples"])})) == (20, 3)
+
+
+def test_a_list_of_names_alone(registered: Client) -> None:
+    assert registered.ask("GET", "/queries", {"brief": ""}).json == [{"name": "q", "is_paused": False}]
+
+
 def test_long_poll_answers_what_has_come_or_waits(registered: Client, engine: wukongs.Engine) -> None:
     assert registered.ask("GET", "/queries/q/windows", {"timeout": "0.05"}).json == {
         "after": None,

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 import wukongs
 from tests.unit.server.asking import UPDATE, Answer, Client
@@ -131,6 +132,23 @@ def test_a_socket_needs_a_token_too(guarded: Client) -> None:
         connect(address).recv()
     with connect(address, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as connection:
         assert json.loads(connection.recv())["data"]["status"] == 404
+
+
+def test_a_page_gives_a_socket_its_token_as_a_subprotocol(guarded: Client) -> None:
+    address = guarded.address.replace("http", "ws", 1) + "/queries/q/windows"
+    for token in (TOKEN + "x", "", "\xff"):
+        with pytest.raises((InvalidStatus, ConnectionClosed)):
+            connect(address, subprotocols=offered(token)).recv()
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        connect(address, subprotocols=[Subprotocol("wukongs"), Subprotocol("bearer.!")]).recv()
+    with connect(address, subprotocols=offered(TOKEN)) as connection:
+        assert json.loads(connection.recv())["data"]["status"] == 404
+        assert connection.subprotocol == "wukongs"
+
+
+def offered(token: str) -> list[Subprotocol]:
+    told = base64.urlsafe_b64encode(token.encode("latin-1")).decode().rstrip("=")
+    return [Subprotocol("wukongs"), Subprotocol(f"bearer.{told}")]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])

@@ -1,6 +1,7 @@
 /** Elements, made from what they are to show. What data brings becomes text, never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
+const ENTRIES_MAX = 100;
 
 /** Make an element. properties: attributes, or listeners under names such as onclick; false and null leave one out. */
 export function h(tag, properties = {}, ...children) {
@@ -56,14 +57,36 @@ export function table(caption, names, rows, numbers = []) {
   );
 }
 
-/** Do something again and again while an element is on the page, and never twice at the same time. */
+/**
+ * Do something again and again while an element is on the page that can be seen, and never twice at the same time. The
+ * longer it takes the rarer it is done: a server with thousands of queries is asked for a twentieth of the time at most.
+ */
 export function every(element, ms, act) {
   const again = async () => {
+    const began = performance.now();
     try {
       if (!document.hidden) await act();
     } finally {
-      if (element.isConnected) setTimeout(again, ms);
+      if (element.isConnected) setTimeout(again, Math.max(ms, 19 * (performance.now() - began)));
     }
   };
   queueMicrotask(again);
+}
+
+/**
+ * Make what leaves a long list readable: a field that picks entries by a part of their names, there once it is needed,
+ * and the first ones of those. change: called when the field was written to. Return its element, and first(entries,
+ * nameOf): the entries to show, and a note about those that are left.
+ */
+export function sieve(label, change) {
+  const field = h("input", { type: "search", "aria-label": label, placeholder: label, oninput: () => change(), hidden: true });
+  const first = (entries, nameOf) => {
+    field.hidden = entries.length <= ENTRIES_MAX / 4 && field.value === "";
+    const wanted = field.hidden ? "" : field.value.trim().toLowerCase();
+    const found = wanted ? entries.filter((one) => nameOf(one).toLowerCase().includes(wanted)) : entries;
+    const left = found.length - ENTRIES_MAX;
+    const note = left > 0 ? `${left} more of ${found.length}: write a part of the name above.` : found.length === 0 && wanted ? "No name has this part." : "";
+    return { shown: found.slice(0, ENTRIES_MAX), note: note && h("p", { class: "note" }, note) };
+  };
+  return { element: field, first };
 }

@@ -1,24 +1,30 @@
 /** The view of the engine: its store, its snapshots and who holds them, its disk, and the nodes of a cluster. */
 
 import { bytesText, short, timeText } from "./chart.js";
-import { every, h, renew, show, table } from "./dom.js";
+import { every, h, renew, show, sieve, table } from "./dom.js";
 import { json } from "./server.js";
 
 const LOOK_MS = 1000;
 
 export function engineView(parent) {
-  const facts = h("div");
+  const [facts, running, rest] = [h("div"), h("div"), h("div")];
+  let stats = null;
+  const names = sieve("Filter queries", () => renew(running, ...queries(stats, names)));
   const look = async () => {
-    const stats = await json("stats").catch(() => null);
-    if (stats !== null) renew(facts, ...told(stats));
+    const found = await json("stats").catch(() => null);
+    if (found === null) return;
+    stats = found;
+    renew(facts, tiles(stats));
+    renew(running, ...queries(stats, names));
+    renew(rest, ...others(stats));
   };
-  show(parent, h("h2", {}, "Engine"), facts);
+  show(parent, h("h2", {}, "Engine"), facts, h("h3", {}, "Queries"), names.element, running, rest);
   every(facts, LOOK_MS, look);
 }
 
-function told(stats) {
+function tiles(stats) {
   const one = stats.process ?? {};
-  const tiles = [
+  const facts = [
     ["snapshot", `${stats.sn}`],
     ["stored triples", short(stats.stored_triples)],
     ["memory of the store", bytesText(stats.stored_bytes)],
@@ -32,23 +38,27 @@ function told(stats) {
     ["processor time", `${short(Math.round(one.cpu_s ?? 0))} s`],
     ["threads", short(one.threads ?? 0)],
   ];
-  const found = [h("dl", { class: "tiles" }, ...tiles.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))];
-  found.push(h("h3", {}, "Queries"), queries(stats));
-  found.push(h("h3", {}, "Who reads older snapshots"), handles(stats));
+  return h("dl", { class: "tiles" }, ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+function others(stats) {
+  const found = [h("h3", {}, "Who reads older snapshots"), handles(stats)];
   if (stats.nodes) found.push(h("h3", {}, "Nodes"), nodes(stats));
   const durability = Object.entries(stats.durability ?? {});
   if (durability.length) found.push(h("h3", {}, "Data folder"), folders(stats.durability));
   return found;
 }
 
-function queries(stats) {
-  const rows = Object.entries(stats.queries).map(([name, one]) => [
+function queries(stats, sieved) {
+  const all = Object.entries(stats.queries);
+  if (all.length === 0) return [h("p", { class: "note" }, "None is registered.")];
+  const { shown, note } = sieved.first(all, ([name]) => name);
+  const rows = shown.map(([name, one]) => [
     h("a", { href: `#live/${encodeURIComponent(name)}` }, name), short(one.windows), short(one.rows), short(one.execution_us_p50), short(one.execution_us_p99),
     short(one.latency_us_p50), short(one.errors), short(one.results_waiting),
   ]);
-  if (rows.length === 0) return h("p", { class: "note" }, "None is registered.");
   const names = ["query", "windows", "rows", "execution µs, median", "99 %", "latency µs, median", "errors", "unread"];
-  return table("Queries", names, rows, [1, 2, 3, 4, 5, 6, 7]);
+  return [table("Queries", names, rows, [1, 2, 3, 4, 5, 6, 7]), note];
 }
 
 function handles({ handles }) {

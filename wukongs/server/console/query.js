@@ -4,10 +4,13 @@ import { button, h, show } from "./dom.js";
 import { makeEditor } from "./editor.js";
 import { drawing } from "./graph.js";
 import { rowsTable } from "./rows.js";
-import { ServerError, ask, json, lines, text as textAt } from "./server.js";
+import { ServerError, ask, hasToken, json, lines, text as textAt } from "./server.js";
 import { cellsOf, prefixesOf, termsOf } from "./terms.js";
 
 const ROWS_MAX = 10_000;
+const CHARACTERS_MAX = 20_000_000;
+const LINK_MAX = 8000; // longer addresses are refused by servers between
+const FILES = { table: { csv: "CSV", json: "JSON", tsv: "TSV" }, triples: { nt: "N-Triples", ttl: "Turtle" } };
 const PREDICATES_MAX = 500;
 const KEPT = "wukongs-query";
 const FIRST = "SELECT ?s ?p ?o\nWHERE { ?s ?p ?o }\nLIMIT 50\n";
@@ -78,11 +81,11 @@ export async function queryView(parent, { go }) {
       } else {
         const response = await ask("sparql", { method: "POST", body: text, type: "application/sparql-query", accept: ACCEPT, signal });
         const found = await read(response);
-        const count = `${found.rows.length}${found.isCut ? " and more" : ""}`;
+        const count = `${found.isCut ? "more than " : ""}${found.rows.length}`;
         show(status, `${count} ${found.names ? "rows" : "triples"} at snapshot ${response.headers.get("Wukongs-Snapshot")}, in ${took()}. `);
         const warning = response.headers.get("Wukongs-Warning");
         if (warning) status.append(h("span", { class: "warning" }, warning));
-        show(result, tabs(found, prefixesOf(text)));
+        show(result, found.isCut && whole(text, found.names ? FILES.table : FILES.triples), tabs(found, prefixesOf(text)));
       }
     });
   const plan = (analyze) =>
@@ -125,13 +128,15 @@ async function learn() {
 async function read(response) {
   const isTable = response.headers.get("Content-Type").startsWith("text/tab");
   const found = { names: null, rows: [], isCut: false };
+  let size = 0;
   for await (const line of lines(response)) {
+    size += line.length;
     if (isTable && found.names === null) {
       if (line === "true" || line === "false") return { names: ["answer"], rows: [[{ type: "literal", value: line }]], isCut: false };
       found.names = line === "" ? [] : line.split("\t").map((name) => name.replace("?", ""));
       continue;
     }
-    if (found.rows.length === ROWS_MAX) {
+    if (found.rows.length === ROWS_MAX || (size > CHARACTERS_MAX && found.rows.length > 0)) {
       found.isCut = true;
       break;
     }
@@ -139,6 +144,20 @@ async function read(response) {
     else if (line) found.rows.push(termsOf(line));
   }
   return found;
+}
+
+/** Say how to get all rows of a query: by links, or where these cannot be, on the command line. */
+function whole(text, files) {
+  const links = Object.entries(files).map(([format, name]) => {
+    const href = `sparql?format=${format}&query=${encodeURIComponent(text)}`;
+    return href.length <= LINK_MAX && h("a", { href, download: `rows.${format}` }, name);
+  });
+  if (!hasToken() && links.every(Boolean)) return h("p", { class: "note files" }, "The first ones are shown. All of them, asked again: ", ...links);
+  const token = hasToken() ? ' -H "Authorization: Bearer $TOKEN"' : "";
+  const [format] = Object.keys(files);
+  const address = new URL(`sparql?format=${format}`, document.baseURI);
+  return h("p", { class: "note files" }, "The first ones are shown. All of them, with the query in a file: ",
+    h("code", {}, `curl${token} -H 'Content-Type: application/sparql-query' --data-binary @query.rq '${address}' > rows.${format}`));
 }
 
 function tabs({ names, rows }, prefixes) {

@@ -2,6 +2,7 @@
 
 const TOKEN = "wukongs-token";
 const AGAIN_MS = 1000;
+const ENDED = 1000; // why a socket closes
 
 /** An answer that is an error. told: what the server says of it: title, detail, and line, column, excerpt of a query. */
 export class ServerError extends Error {
@@ -93,58 +94,67 @@ export function named(kind, name, rest = "") {
  */
 export async function* lines(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let left = "";
+  const begun = []; // the parts of the line that has not ended: one of many megabytes is joined once
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) break;
-      const found = (left + value).split("\n");
-      left = found.pop();
-      yield* found;
+      const found = value.split("\n");
+      if (found.length > 1) {
+        yield begun.splice(0).join("") + found.shift();
+        begun.push(found.pop());
+        yield* found;
+      } else begun.push(value);
     }
-    if (left) yield left;
+    const last = begun.join("");
+    if (last) yield last;
   } finally {
     reader.cancel().catch(() => {});
   }
 }
 
 /**
- * Follow the windows of a query until a signal: each event once, in order, over connections that are lost and made
- * again. onEvent gets the kind of an event and its data.
+ * Follow the windows of a query until a signal: each event once, in order, over sockets that are lost and made again.
+ * onEvent gets the kind of an event and its data. Sockets, since a browser has six other connections with a host only,
+ * for all its pages. rowsMax: of a window with more rows the first ones come.
  */
-export async function follow(name, onEvent, signal) {
+export async function follow(name, rowsMax, onEvent, signal) {
   let last = null;
   while (!signal.aborted) {
-    try {
-      const headers = last === null ? {} : { "Last-Event-ID": last };
-      const accept = "text/event-stream, application/problem+json;q=0.1";
-      const response = await ask(named("queries", name, "/windows"), { accept, signal, headers });
-      for await (const event of events(response)) {
-        if (event.kind === "end") return onEvent("end", {});
-        last = event.id ?? last;
-        onEvent(event.kind, parsed(event.data));
+    const after = last === null ? "" : `&after=${last}`;
+    const isOver = await listen(named("queries", name, `/windows?rows_max=${rowsMax}${after}`), (told) => {
+      if (told.event === "refused") {
+        const isFinal = told.data.status < 500 && told.data.status !== 429;
+        if (isFinal) onEvent("end", { error: new ServerError(told.data.status, told.data) });
+        return isFinal;
       }
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      const isFinal = error instanceof ServerError && error.status < 500 && error.status !== 429;
-      if (isFinal) return onEvent("end", { error });
-    }
+      last = told.id;
+      onEvent(told.event, told.data);
+      return false;
+    }, signal);
+    if (isOver && !signal.aborted) return;
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
   }
 }
 
-async function* events(response) {
-  let event = {};
-  for await (const line of lines(response)) {
-    if (line === "") {
-      if (event.data !== undefined) yield event;
-      event = {};
-    }
-    const at = line.indexOf(":");
-    if (at <= 0) continue; // a comment, or nothing
-    const value = line.slice(at + 1).replace(/^ /, "");
-    if (line.startsWith("event")) event.kind = value;
-    if (line.startsWith("id")) event.id = value;
-    if (line.startsWith("data")) event.data = value;
-  }
+/** Hear a socket until it closes; return whether that is the end: onTold has said so, or the query has ended. */
+function listen(path, onTold, signal) {
+  const address = new URL(path, document.baseURI);
+  address.protocol = address.protocol.replace("http", "ws");
+  const token = sessionStorage.getItem(TOKEN);
+  const beside = token ? [`bearer.${btoa(token).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`] : [];
+  const socket = new WebSocket(address, ["wukongs", ...beside]);
+  const leave = () => socket.close();
+  signal.addEventListener("abort", leave);
+  return new Promise((resolve) => {
+    let isOver = false;
+    socket.onmessage = ({ data }) => {
+      if (!signal.aborted) isOver = onTold(parsed(data)) || isOver;
+    };
+    socket.onclose = ({ code }) => {
+      signal.removeEventListener("abort", leave);
+      if (code === ENDED && !isOver && !signal.aborted) onTold({ event: "end", data: {} });
+      resolve(isOver || code === ENDED);
+    };
+  });
 }

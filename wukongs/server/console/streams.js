@@ -1,40 +1,51 @@
 /** The view of streams: how fast they come, how far they are, what is late, and what they hold up. */
 
 import { bytesText, short, timeText } from "./chart.js";
-import { button, every, h, renew, show, table } from "./dom.js";
+import { button, every, h, renew, show, sieve, table } from "./dom.js";
 import { ask, json, named, sendJson } from "./server.js";
 import { shortened, WELL_KNOWN } from "./terms.js";
 
 const LOOK_MS = 1000;
+const HELD_MAX = 10;
 
 export function streamsView(parent) {
   const facts = h("div");
   const problem = h("p", { class: "status", role: "status" });
   const names = h("datalist", { id: "streams" });
-  let before = null;
+  let [stats, rates, before] = [null, {}, null];
 
   const look = async () => {
-    const stats = await json("stats").catch(() => null);
-    if (stats === null) return;
+    const found = await json("stats?only=streams&only=held_back_by").catch(() => null);
+    if (found === null) return;
     const now = performance.now();
     const rate = (iri, tuples) =>
       before?.tuples[iri] === undefined ? "–" : short(Math.max(0, Math.round(((tuples - before.tuples[iri]) * 1000) / (now - before.at))));
+    const streams = Object.entries(found.streams);
+    if (String(Object.keys(stats?.streams ?? {})) !== String(Object.keys(found.streams))) show(names, streams.map(([iri]) => h("option", { value: iri })));
+    rates = Object.fromEntries(streams.map(([iri, one]) => [iri, rate(iri, one.tuples)]));
+    stats = found;
+    before = { at: now, tuples: Object.fromEntries(streams.map(([iri, one]) => [iri, one.tuples])) };
+    paint();
+  };
+  const sieved = sieve("Filter streams", () => paint());
+  const paint = () => {
     const streams = Object.entries(stats.streams);
+    const { shown, note } = sieved.first(streams, ([iri]) => iri);
     const held = Object.entries(stats.held_back_by);
-    show(names, streams.map(([iri]) => h("option", { value: iri })));
     renew(facts,
       streams.length === 0
         ? h("p", { class: "note" }, "No stream is declared. Declare one below, or with wukongs run.")
         : table("Streams", ["stream", "tuples", "per second", "closed up to", "kept", "late", "dropped", "state"],
-            streams.map(([iri, one]) => [
-              h("span", { class: "iri", title: iri }, shortened(iri, WELL_KNOWN) ?? iri), short(one.tuples), rate(iri, one.tuples), timeText(one.closed_ms),
+            shown.map(([iri, one]) => [
+              h("span", { class: "iri", title: iri }, shortened(iri, WELL_KNOWN) ?? iri), short(one.tuples), rates[iri], timeText(one.closed_ms),
               bytesText(one.slice_bytes + one.waiting_bytes), short(one.late), short(one.dropped), state(iri, one, stats),
             ]), [1, 2, 3, 4, 5, 6]),
+      note,
       held.length === 0
         ? h("p", { class: "note" }, "No stream holds others up.")
-        : h("ul", { class: "held" }, ...held.map(([iri, ms]) =>
-            h("li", {}, h("strong", {}, iri), ` holds the others up: ${ms === null ? "it has told no time yet" : `it stands at ${timeText(ms)}`}. Push to it, let it advance, or close it.`))));
-    before = { at: now, tuples: Object.fromEntries(streams.map(([iri, one]) => [iri, one.tuples])) };
+        : h("ul", { class: "held" }, ...held.slice(0, HELD_MAX).map(([iri, ms]) =>
+            h("li", {}, h("strong", {}, iri), ` holds the others up: ${ms === null ? "it has told no time yet" : `it stands at ${timeText(ms)}`}. Push to it, let it advance, or close it.`)),
+            held.length > HELD_MAX && h("li", {}, `${held.length - HELD_MAX} more hold the others up.`)));
   };
   const doing = (said, act) => async (event) => {
     event.preventDefault();
@@ -67,7 +78,7 @@ export function streamsView(parent) {
     }
   };
   const ending = h("input", { list: "streams", "aria-label": "Stream to end", placeholder: "stream" });
-  show(parent, h("h2", {}, "Streams"), facts, names, problem,
+  show(parent, h("h2", {}, "Streams"), sieved.element, facts, names, problem,
     h("details", {}, h("summary", {}, "Push tuples"),
       h("form", { onsubmit: push },
         h("label", {}, "Stream ", h("input", { name: "iri", list: "streams", required: true })),
