@@ -12,6 +12,7 @@ same function either way. WUKONGS_KERNELS=compile turns that off; with =interpre
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -75,6 +76,8 @@ def _installation() -> str:
 
 
 KERNEL_CACHE = _cache_folder()
+COMPILING = KERNEL_CACHE / "compiling"
+"""The file that a process locks while it compiles them."""
 COMPILED = KERNEL_CACHE / f"compiled-{_installation()}"
 """The file that is there once all kernels that are commonly used are compiled."""
 os.environ["NUMBA_CACHE_DIR"] = str(KERNEL_CACHE)
@@ -100,6 +103,7 @@ class _Meanwhile:
         self._compiles = wish != "interpret"
         self.inside = threading.local()
         self._compiler: subprocess.Popen[bytes] | None = None
+        self._began_by = 0
         self._look_at = 0.0
 
     def look(self) -> bool:
@@ -111,7 +115,11 @@ class _Meanwhile:
         return self.is_on
 
     def _goes_on(self) -> bool:
-        if self._compiler is None:
+        if _are_being_compiled():
+            return True
+        # A process that was forked since, such as a worker of Spark, cannot wait for a child of another one.
+        if self._compiler is None or self._began_by != os.getpid():
+            self._began_by = os.getpid()
             command = [sys.executable, "-P", "-m", COMPILER, "behind"]
             quiet = subprocess.DEVNULL
             with contextlib.suppress(OSError):
@@ -122,9 +130,31 @@ class _Meanwhile:
         return self._compiler is not None and self._compiler.poll() in (None, WAITS_FOR_ANOTHER)
 
 
+def _are_being_compiled() -> bool:
+    """Tell whether any process is compiling all kernels."""
+    try:
+        with COMPILING.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no locks here
+        pass
+    return False
+
+
 WAITS_FOR_ANOTHER = 75
 """The exit status of a compiler that has found another one at work."""
 _meanwhile = _Meanwhile()
+
+
+def are_kernels_interpreted() -> bool:
+    """Tell whether this process has found no compiled kernels, and does not wait for them."""
+    return _meanwhile.is_on
+
+
+def is_compiled_behind() -> bool:
+    """Tell whether kernels are compiled by another process while this one interprets them."""
+    return _meanwhile.is_on and _meanwhile._compiles
 
 
 class _Kernel:

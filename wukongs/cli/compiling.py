@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
@@ -29,6 +30,7 @@ log = logging.getLogger("wukongs")
 COMPILE_S = 900.0
 """How long one step may take while its kernels are compiled."""
 COUNT_S = 0.5
+LOOKS, LOOK_S = 5, 0.02
 KERNELS = 230
 """How many there are, about."""
 PEOPLE = 3000
@@ -75,9 +77,7 @@ def compile_behind() -> int:
     from wukongs.store import jit
 
     with suppress(OSError), _turn() as turn:
-        try:
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _is_first(turn):
             return jit.WAITS_FOR_ANOTHER
         if not jit.are_kernels_compiled():
             os.nice(10)
@@ -85,10 +85,20 @@ def compile_behind() -> int:
     return 0 if jit.are_kernels_compiled() else 1
 
 
+def _is_first(turn: IO[str]) -> bool:
+    """Take the lock, unless another one compiles. A process that looks for that holds the lock for a moment too."""
+    for _ in range(LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
 def _turn() -> IO[str]:
     from wukongs.store import jit
 
-    return (jit.KERNEL_CACHE / "compiling").open("w")
+    return jit.COMPILING.open("w")
 
 
 def _compile(said: AbstractContextManager[object]) -> None:

@@ -48,6 +48,7 @@ show(*sorted(set(used())), sep="\\n")
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The mark that all kernels are compiled, which is not there. The kernels are where they are for all tests."""
     monkeypatch.setattr(jit, "KERNEL_CACHE", tmp_path)
+    monkeypatch.setattr(jit, "COMPILING", tmp_path / "compiling")
     monkeypatch.setattr(jit, "COMPILED", tmp_path / "compiled")
     return tmp_path / "compiled"
 

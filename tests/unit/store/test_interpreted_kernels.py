@@ -42,6 +42,21 @@ jit._meanwhile._look_at = 0.0
 jit.COMPILED.touch()
 print(before, ask(10))
 """
+FORKED = """
+import fcntl, os, subprocess
+from kernels import ask, jit
+jit._meanwhile._compiles = True
+with jit.COMPILING.open("a") as compiling, subprocess.Popen(["sleep", "60"]) as compiler:
+    fcntl.flock(compiling, fcntl.LOCK_EX)
+    jit._meanwhile._compiler, jit._meanwhile._began_by = compiler, os.getpid()
+    ask(10)
+    if os.fork() == 0:
+        jit._meanwhile._look_at = 0.0
+        print(ask(10), flush=True)
+        os._exit(0)
+    os.wait()
+    compiler.kill()
+"""
 ENGINE = """
 import wukongs
 EX = "http://example.org/"
@@ -91,6 +106,11 @@ def test_small_calls_are_interpreted_and_large_ones_compiled(tmp_path: Path) -> 
 
 def test_compiled_kernels_are_used_once_they_are_there(tmp_path: Path) -> None:
     assert run(UNTIL_COMPILED, tmp_path, "interpret").strip() == "(100, 0, 0) (100, 1, 1)"
+
+
+def test_a_forked_process_interprets_on_while_kernels_are_compiled(tmp_path: Path) -> None:
+    """Popen takes a compiler that is no child of this process for one that has ended."""
+    assert run(FORKED, tmp_path, "interpret").strip() == "(100, 0, 0)"
 
 
 def test_an_engine_answers_as_with_compiled_kernels_and_compiles_nothing(tmp_path: Path) -> None:
