@@ -30,6 +30,8 @@ from wukongs.adapters.scratch import ScratchFolder
 from wukongs.settings import Settings
 
 BATCH_MS = 100
+USERS, USERS_INTERPRETED = 1000, 40
+"""So many users has a network by default, and where kernels are not compiled yet."""
 PREFIXES = """PREFIX foaf: <http://xmlns.com/foaf/0.1/>
 PREFIX sioc: <http://rdfs.org/sioc/ns#>
 PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
@@ -128,14 +130,32 @@ def demo_config(network: GeneratedNetwork, speed: float = 1.0) -> RunConfig:
     )
 
 
-def main(users: int, seconds: int, seed: int, plain: bool, beside: Beside) -> int:
+def whole_network(users: int, seconds: int, seed: int) -> NetworkSettings:
+    return NetworkSettings(users=users, duration_ms=seconds * 1000, seed=seed, friends=min(40, users // 4))
+
+
+def small_network(seconds: int, seed: int) -> NetworkSettings:
+    """Return sizes with which interpreted kernels keep pace: 40 users who know 10 others, a tenth of the tuples."""
+    whole = NetworkSettings()
+    return NetworkSettings(
+        users=USERS_INTERPRETED,
+        duration_ms=seconds * 1000,
+        seed=seed,
+        friends=10,
+        posts_per_s=whole.posts_per_s / 10,
+        comments_per_s=whole.comments_per_s / 10,
+        photos_per_s=whole.photos_per_s / 10,
+        positions_per_s=whole.positions_per_s / 10,
+    )
+
+
+def main(settings: NetworkSettings, plain: bool, beside: Beside) -> int:
     """Run the demo; return the exit status. beside: serves the engine meanwhile."""
     display = choose_display(plain, each_window=False)
     began_s = time.monotonic()
     with ScratchFolder("demo") as folder:
-        settings = NetworkSettings(users=users, duration_ms=seconds * 1000, seed=seed, friends=min(40, users // 4))
         network = generate_network(folder, settings)
-        display.phase(f"made a social network of {users:,} users in {time.monotonic() - began_s:.1f} s")
+        display.phase(f"made a social network of {settings.users:,} users in {time.monotonic() - began_s:.1f} s")
         config = demo_config(network)
         display.phase(introduction(config))
         return run_config(config, display, beside=beside)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 
 from wukongs.cli.parsers import CommandParser
@@ -26,7 +27,10 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
     )
     parser.add_argument(
-        "--users", type=_integer_from(10), default=1000, metavar="N", help="people, 10 or more (default: 1000)"
+        "--users",
+        type=_integer_from(10),
+        metavar="N",
+        help="people, 10 or more (default: 1000; fewer, and fewer tuples, where kernels are not compiled yet)",
     )
     parser.add_argument(
         "--seconds", type=_integer_from(1), default=20, metavar="N", help="event time that is streamed (default: 20)"
@@ -53,9 +57,21 @@ def _integer_from(low: int) -> Callable[[str], int]:
 
 def main(argv: Sequence[str]) -> int:
     options = make_parser().parse_args(list(argv))
-    say_if_compiling()
+    from wukongs.adapters.demo import USERS, USERS_INTERPRETED, small_network, whole_network
     from wukongs.adapters.demo import main as demo
     from wukongs.cli.console import console, has_browser
+    from wukongs.store.jit import are_kernels_interpreted, is_compiled_behind
 
+    if options.users is None and are_kernels_interpreted():
+        sizes = f"{USERS_INTERPRETED} users and a tenth of the tuples"
+        why = f"kernels are interpreted, since WUKONGS_KERNELS=interpret: so {sizes}; --users {USERS} is the whole demo"
+        if is_compiled_behind():
+            when = "kernels are being compiled behind this, once (about two minutes): until then"
+            why = f"{when} {sizes}; the next run has {USERS:,} users"
+        print(why, file=sys.stderr, flush=True)
+        settings = small_network(options.seconds, options.seed)
+    else:
+        say_if_compiling()
+        settings = whole_network(options.users or USERS, options.seconds, options.seed)
     beside = console(options.port, not options.no_browser and has_browser())
-    return demo(users=options.users, seconds=options.seconds, seed=options.seed, plain=options.plain, beside=beside)
+    return demo(settings=settings, plain=options.plain, beside=beside)
