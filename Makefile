@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
+PACKAGES := $(VENV)/.packages
 READY  := $(VENV)/.ready
 
 .PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo        run the main job on data that it makes itself (under a minute after set-up)'
+	@echo 'make demo        run the main job on data that it makes itself; from a fresh clone it installs the packages first'
 	@echo 'make test        run the fast tests (under 5 minutes after set-up; docs/testing.md has the tiers)'
 	@echo 'make test-ci     run the slow tests and more examples, the kernels un-jitted, and lint (SEED=n repeats a run)'
 	@echo 'make test-all    run everything, with five times the examples (an hour or two; SEED=n repeats a run)'
@@ -33,27 +34,30 @@ help:
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
 	@echo 'make soak-cluster  three nodes with data folders at 50,000 tuples a second for MINUTES=60: does anything grow?'
 	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
-	@echo 'make setup       virtual environment in .venv, with the locked packages'
-	@echo 'make lock        renew requirements.lock from pyproject.toml (needs uv)'
+	@echo 'make setup       virtual environment in .venv, with the locked packages, compiled kernels and classes of Spark'
+	@echo 'make lock        renew requirements.lock from pyproject.toml, and requirements-uv.lock (needs uv)'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(READY)
 
-$(READY): requirements.lock pyproject.toml
+# Installed packages and the console's files: all that a run needs. It interprets kernels that are not compiled yet.
+$(PACKAGES): requirements.lock requirements-uv.lock pyproject.toml tools/install_packages.py
 	@$(PYTHON) tools/check_machine.py
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@echo 'installing the locked packages into $(VENV) (a minute or two) ...' >&2
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@$(PY) -m compileall -q csparql store wukongs adapters
+	@$(PY) tools/fetch_console.py & $(PY) tools/install_packages.py; installed=$$?; wait; exit $$installed
+	@touch $@
+
+# What takes minutes, and saves them wherever much is run: compiled kernels, Spark's classes, compiled Python files.
+$(READY): $(PACKAGES)
+	@$(PY) -m compileall -q -j 2 csparql store wukongs adapters $(VENV)/lib
 	@WUKONGS_KERNELS=compile $(PY) tools/compile_kernels.py
 	@$(PY) tools/archive_classes.py
-	@$(PY) tools/fetch_console.py
 	@$(KEEPING) --collect-only -qq >/dev/null || true
 	@touch $@
 
-demo: $(READY)
-	@$(VENV)/bin/wukongs demo
+# Python's files are kept compiled, whatever the environment says: otherwise each of Spark's processes compiles them anew.
+demo: $(PACKAGES)
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/wukongs demo
 
 # Files in their order: by default those with one long test come last, when the other worker has nothing left. What pytest
 # makes of the tests is kept, whatever the environment says of Python's files: to make it takes 12 s in each worker.
@@ -188,6 +192,7 @@ scale: $(READY)
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
+	echo uv | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header - -o requirements-uv.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

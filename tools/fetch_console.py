@@ -1,5 +1,5 @@
 """Fetch the editor of the console: the packages of tools/console/package-lock.json, by npm, into
-wukongs/server/console/vendor. Part of `make setup` and `make wheel`. Without npm the console has a plain field.
+wukongs/server/console/vendor. Part of `make setup` and `make demo`. Without npm the console has a plain field.
 
     python tools/fetch_console.py
 """
