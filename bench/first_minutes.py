@@ -40,9 +40,9 @@ STREAMS = "streams, standing queries"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """What a user types. install, ask: commands; server: one that is left running between the two; again: what is asked
-    the second time, unless it is the same. answered: names a line of the output that is an answer, of a command that
-    goes on after it; begun: one that ends the installation, of a command that installs first."""
+    """The commands that a user types: to install, to ask. server: one that runs while it is asked. answered: names a
+    line of the output that is an answer, of a command that goes on after it; begun: one that ends the installation, of
+    a command that installs first."""
 
     name: str
     install: Sequence[str]
