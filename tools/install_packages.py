@@ -81,7 +81,7 @@ def install_by_pip() -> None:
 
 
 def uv_variables(told: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that tells uv what pip is told. told: by `pip config list`, as section.option='value'.
+    """Return the environment that tells uv the same as pip. told: by `pip config list`, in lines of section.option and value.
 
     What the environment says to pip wins over its files, and there the section of the command over the global one."""
     found: dict[str, str] = {}
