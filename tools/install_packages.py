@@ -81,9 +81,9 @@ def install_by_pip() -> None:
 
 
 def uv_variables(told: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that tells uv the same as pip. told: by `pip config list`, in lines of section.option and value.
+    """Return the variables by which uv gets the settings of pip, as `pip config list` prints them.
 
-    What the environment says to pip wins over its files, and there the section of the command over the global one."""
+    The environment of pip wins over its files; there the section of the command wins over the global one."""
     found: dict[str, str] = {}
     for section in ("global.", "install.", ":env:."):
         for line in told.splitlines():
