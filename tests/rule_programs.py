@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import pytest
-
-import wukongs
 from tests.oracles.rules import (
     RDF_TYPE,
     Absent,
@@ -28,8 +25,6 @@ from tests.oracles.rules import (
     is_variable,
     number_of,
 )
-
-needs_rules = pytest.mark.skipif(not hasattr(wukongs.Engine, "add_rules"), reason="Engine.add_rules is not here")
 
 EX = "http://ex/"
 

@@ -265,17 +265,15 @@ class Engine:
         self._backend.change_rules(lambda ruleset: ruleset.with_rules(parsed, graph))
         return tuple(one.name for one in parsed)
 
-    def drop_rules(self, names: str | Sequence[str]) -> int:
+    def drop_rules(self, *names: str) -> int:
         """Follow some rules no more: what they have concluded goes at one more snapshot, whose SN is returned. Raises
         RuleError (no such rule), StorageError."""
-        wanted = [names] if isinstance(names, str) else list(names)
-        return self._backend.change_rules(lambda ruleset: ruleset.without(wanted))
+        return self._backend.change_rules(lambda ruleset: ruleset.without(names))
 
-    def resume_rules(self, names: str | Sequence[str]) -> int:
+    def resume_rules(self, *names: str) -> int:
         """Let rules go on that were paused, since they took too much; return the SN at which all follows again. Raises
         RuleError (no such rule; it takes too much again)."""
-        wanted = [names] if isinstance(names, str) else list(names)
-        return self._backend.change_rules(lambda ruleset: ruleset.resumed(wanted))
+        return self._backend.change_rules(lambda ruleset: ruleset.resumed(names))
 
     def why(
         self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None

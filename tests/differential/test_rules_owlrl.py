@@ -19,7 +19,6 @@ from rdflib import OWL, RDF, RDFS, XSD, Namespace
 
 import wukongs
 from tests.fuzz import SEED, scaled
-from tests.rule_programs import needs_rules
 
 EX = Namespace("http://ex/")
 CLASSES = [EX[f"C{at}"] for at in range(4)]
@@ -194,7 +193,6 @@ def missing(name: str, found: set[Triple], expected: set[Triple], without_lists:
     }
 
 
-@needs_rules
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", SEMANTICS)
 def test_shipped_rules_conclude_what_owlrl_does(name: str, seed: int) -> None:

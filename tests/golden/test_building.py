@@ -8,8 +8,6 @@ from pathlib import Path
 
 import rdflib
 
-from tests.rule_programs import needs_rules
-
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "building"
 BASE = rdflib.Namespace("http://example.org/building/")
 READINGS = [("s1", 19), ("s2", 21), ("s3", 23), ("s4", 24), ("s1", 20), ("s3", 22)]
@@ -67,7 +65,6 @@ def test_the_expected_lines_differ_from_window_to_window() -> None:
     ]
 
 
-@needs_rules
 def test_the_example_prints_what_is_expected() -> None:
     found = subprocess.run(
         [sys.executable, FOLDER / "live.py"], capture_output=True, text=True, timeout=120, check=False

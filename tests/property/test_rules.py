@@ -29,7 +29,6 @@ from tests.rule_programs import (
     PREDICATES,
     a,
     fitting,
-    needs_rules,
     random_rules,
     random_triple,
 )
@@ -309,18 +308,15 @@ def _difference(found: Views, expected: Views, installed: list[tuple[str, Rule]]
     return "\n".join(said)
 
 
-@needs_rules
 def test_inferences_follow_a_graph_that_moves() -> None:
     run_state_machine_as_test(RulesMachine, settings=fuzzed(10, steps=8))
 
 
-@needs_rules
 @pytest.mark.slow
 def test_inferences_follow_a_graph_that_moves_long() -> None:
     run_state_machine_as_test(RulesMachine, settings=fuzzed(60, steps=25))
 
 
-@needs_rules
 def test_what_differs_is_told() -> None:
     machine = RulesMachine()
     try:

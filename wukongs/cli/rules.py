@@ -152,8 +152,8 @@ def _list(argv: Sequence[str]) -> int:
         for rule in engine.rules():
             into = "" if rule.into is None else f" into <{rule.into}>"
             say(f"{rule.text}\n\n" if options.text else f"{rule.name}{into}\n")
-            if rule.paused is not None:
-                print(f"rule {rule.name} is paused: {rule.paused}", file=sys.stderr)
+            if rule.is_paused:
+                print(f"rule {rule.name} is paused: {rule.error}", file=sys.stderr)
     return DONE
 
 
@@ -161,7 +161,7 @@ def _drop(argv: Sequence[str]) -> int:
     parser = _parser("drop")
     options = parser.parse_args(list(argv))
     with _opened(options, parser) as engine:
-        print(f"snapshot {engine.drop_rules(options.names)}", file=sys.stderr)
+        print(f"snapshot {engine.drop_rules(*options.names)}", file=sys.stderr)
     return DONE
 
 
@@ -169,7 +169,7 @@ def _resume(argv: Sequence[str]) -> int:
     parser = _parser("resume")
     options = parser.parse_args(list(argv))
     with _opened(options, parser) as engine:
-        print(f"snapshot {engine.resume_rules(options.names)}", file=sys.stderr)
+        print(f"snapshot {engine.resume_rules(*options.names)}", file=sys.stderr)
     return DONE
 
 

@@ -71,8 +71,8 @@ class EngineLike(Protocol):
     def queries(self) -> Sequence[RegisteredQuery]: ...
     def streams(self) -> list[str]: ...
     def add_rules(self, source: str, *, into: str | None = None) -> tuple[str, ...]: ...
-    def drop_rules(self, names: Sequence[str]) -> int: ...
-    def resume_rules(self, names: Sequence[str]) -> int: ...
+    def drop_rules(self, *names: str) -> int: ...
+    def resume_rules(self, *names: str) -> int: ...
     def rules(self) -> list[InstalledRule]: ...
     def why(
         self, triple: Sequence[str], graph: str | None = None, *, timeout_s: float | None = None
@@ -124,8 +124,6 @@ _PLAIN = {
     "stats": (),
     "kill": ("number",),
     "add_rules": ("source", "into"),
-    "drop_rules": ("names",),
-    "resume_rules": ("names",),
     "checkpoint": (),
     "backup": ("folder",),
     "drain": ("node", "to", "timeout_s"),
@@ -203,6 +201,8 @@ class Calls:
             "queries": self._queries,
             "running": self._running,
             "rules": self._rules,
+            "drop_rules": lambda _, args: _value(self._engine.drop_rules(*args["names"])),
+            "resume_rules": lambda _, args: _value(self._engine.resume_rules(*args["names"])),
             "why": self._why_triple,
             "ingest_addresses": self._ingest_addresses,
             "stream.advance": self._advance,

@@ -477,13 +477,13 @@ class RemoteEngine:
         text = "\n".join(map(text_of, read_rules(source)))
         return tuple(self._call("add_rules", {"source": text, "into": into}))
 
-    def drop_rules(self, names: str | Sequence[str]) -> int:
+    def drop_rules(self, *names: str) -> int:
         """Do the same as Engine.drop_rules."""
-        return int(self._call("drop_rules", {"names": [names] if isinstance(names, str) else list(names)}))
+        return int(self._call("drop_rules", {"names": names}))
 
-    def resume_rules(self, names: str | Sequence[str]) -> int:
+    def resume_rules(self, *names: str) -> int:
         """Do the same as Engine.resume_rules."""
-        return int(self._call("resume_rules", {"names": [names] if isinstance(names, str) else list(names)}))
+        return int(self._call("resume_rules", {"names": names}))
 
     def why(
         self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None

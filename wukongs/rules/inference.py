@@ -36,23 +36,23 @@ log = logging.getLogger("wukongs")
 @dataclass(frozen=True, slots=True)
 class InstalledRule:
     """A rule of an engine. text: a rule file of this rule alone; into: the IRI of the graph that it reads and concludes
-    into (None: the default graph); paused: why it is paused (None: it is not)."""
+    into (None: the default graph); error: why it is paused (None: it is not)."""
 
     name: str
     text: str
     into: str | None = None
-    paused: str | None = None
+    error: str | None = None
 
     @property
     def is_paused(self) -> bool:
-        return self.paused is not None
+        return self.error is not None
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "text": self.text, "into": self.into, "paused": self.paused}
+        return {"name": self.name, "text": self.text, "into": self.into, "error": self.error}
 
     @staticmethod
     def of_json(found: Mapping[str, Any]) -> InstalledRule:
-        return InstalledRule(found["name"], found["text"], found["into"], found["paused"])
+        return InstalledRule(found["name"], found["text"], found["into"], found["error"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class Ruleset:
     def resumed(self, names: Iterable[str]) -> Ruleset:
         """Return the rules with some of them no longer paused. Raises RuleError (no such rule)."""
         wanted = set(self._known(names))
-        return Ruleset.of(replace(rule, paused=None) if rule.name in wanted else rule for rule in self.rules.values())
+        return Ruleset.of(replace(rule, error=None) if rule.name in wanted else rule for rule in self.rules.values())
 
     def paused(self, name: str, why: str) -> Ruleset:
-        rules = self.rules | {name: replace(self.rules[name], paused=why)}  # type: ignore[operator]
+        rules = self.rules | {name: replace(self.rules[name], error=why)}  # type: ignore[operator]
         return Ruleset.of(rules.values())
 
     def _known(self, names: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.oracles.rules import RDF_TYPE, Body, Pattern, Program, Rule, Triple
-from tests.rule_programs import needs_rules
 from wukongs.bench.__main__ import main
 from wukongs.bench.rules import run
 from wukongs.bench.rules.__main__ import main as main_of_rules
@@ -87,7 +86,6 @@ def test_sizes_are_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "from 1 on" in capsys.readouterr().err
 
 
-@needs_rules
 @pytest.mark.slow
 def test_every_question_is_checked_and_timed(tmp_path: Path) -> None:
     assert main(["rules", "--quick", "--report", str(tmp_path)]) == 0
@@ -99,7 +97,6 @@ def test_every_question_is_checked_and_timed(tmp_path: Path) -> None:
     assert (tmp_path / "rules.png").stat().st_size > 10_000
 
 
-@needs_rules
 def test_a_wrong_answer_reports_no_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

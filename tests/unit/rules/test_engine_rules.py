@@ -13,10 +13,7 @@ import pytest
 import wukongs
 from tests.engine_helpers import EX, A, at, names, node, rows
 from tests.faces import Face
-from tests.rule_programs import needs_rules
 from wukongs import errors
-
-pytestmark = needs_rules
 
 PREFIX = f"PREFIX : <{EX}>\n"
 PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf ?y . ?y :partOf ?z }"
@@ -50,6 +47,12 @@ def found(engine: Any, where: str = "?s ?p ?o", dataset: str = "", sn: int | Non
     """The triples of a pattern, as words."""
     result = engine.query(f"{PREFIX}SELECT ?s ?p ?o {dataset} {{ {where} }}", at=sn)
     return [" ".join(row) for row in rows(result)]
+
+
+def hold(engine: Any, sn: int) -> None:
+    """Keep a snapshot from being merged away."""
+    with engine._core.lock:
+        engine._core.arrangement.open(sn, "a test", expires=False)
 
 
 def inferred(engine: Any, sn: int | None = None) -> list[str]:
@@ -139,7 +142,7 @@ def test_a_name_counts_once_in_an_engine(engine: Any) -> None:
 
 
 def test_of_a_file_with_a_mistake_no_rule_is_taken(engine: Any) -> None:
-    with pytest.raises(errors.RuleError, match="line 3"):
+    with pytest.raises(errors.RuleError, match="line 2"):
         engine.add_rules(f"{COPY}\nRULE wrong: CONSTRUCT {{ ?x :q ?y }} WHERE {{ ?x :p ?z }}")
     update(engine, "INSERT DATA { :a :p :b }")
     assert engine.rules() == []
@@ -178,7 +181,9 @@ def test_inferences_are_there_at_the_snapshot_of_their_cause(engine: Any) -> Non
     engine.add_rules(PART_OF)
     update(engine, "INSERT DATA { :a :partOf :b }")
     before = newest(engine)
+    hold(engine, before)
     sn = update(engine, "INSERT DATA { :b :partOf :c }")
+    hold(engine, sn)
     gone = update(engine, "DELETE DATA { :a :partOf :b }")
     assert (found(engine, sn=before), inferred(engine, before)) == (["a partOf b"], [])
     assert inferred(engine, sn) == ["a partOf c"]
@@ -344,7 +349,7 @@ def test_views_are_not_written(engine: Any, iri: str) -> None:
         engine.load(io.BytesIO(f"<urn:a> <urn:b> <urn:c> <{iri}> .\n".encode()), format="nq")
     with pytest.raises(wukongs.WukongsError, match=iri):
         engine.stream(A, into=iri)
-    with pytest.raises(errors.RuleError, match=iri):
+    with pytest.raises(wukongs.WukongsError, match=iri):
         engine.add_rules(COPY.replace("copy", "other"), into=iri)
     assert found(engine) == ["a p b", "a q b"]
 
