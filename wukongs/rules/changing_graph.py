@@ -1,8 +1,9 @@
 """ChangingGraph: a read of the stored graph, and the changes that are being derived upon it.
 
 Changes lie in layers, each with triples that come and triples that go. A layer is merged with the one below it once
-that is at most twice as large, so there are O(log n) layers. Each triple that comes is not seen before, and each that
-goes is; merging cancels the two. So all layers merged are the difference between the graph now and the graph before.
+that is at most twice as large and there are some, so there are O(log n) layers. Each triple that comes is not seen
+before, and each that goes is; merging cancels the two. So all layers merged are the difference between the graph now
+and the graph before.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from wukongs.store.tombstones import Difference, DifferenceMerge
 
 NOTHING = Difference(build_batch(*NO_QUADS), None)
 _GROWTH = 2
+_LAYERS_MIN = 6
+"""So few are read as they are."""
 
 
 class ChangingGraph:
@@ -39,7 +42,7 @@ class ChangingGraph:
             return
         self._now = None
         self._layers.append(difference)
-        while len(self._layers) > 1 and _size(self._layers[-2]) <= _GROWTH * _size(self._layers[-1]):
+        while len(self._layers) > _LAYERS_MIN and _size(self._layers[-2]) <= _GROWTH * _size(self._layers[-1]):
             newer, older = self._layers.pop(), self._layers.pop()
             self._layers.append(DifferenceMerge(older, newer).finish())
 

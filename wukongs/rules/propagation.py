@@ -118,7 +118,7 @@ class Propagation:
         for plan in stratum.aggregations:
             self.at_work = plan.rule
             keys = plan.touched(come, gone, self._before, now, self._reader)
-            front = self._may_go(plan.heads_of(keys, self._before, self._reader), NO_QUADS)
+            front = self._may_go(plan.heads_of(keys, self._before, self._reader))
             self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
             lost.append(front)
             anew.append((plan, plan.heads_of(keys, now, self._reader)))
@@ -139,7 +139,7 @@ class Propagation:
                 found.append(plan.from_changes(plan.ways, front, self._before, self._reader))
                 if len(shut_out[0]):
                     found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
-            front, shut_out = self._may_go(joined(found), lost), NO_QUADS
+            front, shut_out = self._may_go(joined(found)), NO_QUADS
             if ranks is None and stratum.is_recursive and len(lost[0]) + len(front[0]) > allowed:
                 ranks = self._ranks[number] = self._ranked(number)
             if ranks is not None:
@@ -199,14 +199,14 @@ class Propagation:
         give."""
         return [plan for stratum in self._strata[: number + 1] for plan in stratum.plans]
 
-    def _may_go(self, heads: Quads, lost: Quads) -> Quads:
-        """Return those of some heads that are inferred and not lost yet, each once."""
-        heads = taken(heads, self._is_inferred(heads))
-        for others in (lost, self._stays):
-            if len(others[0]) and len(heads[0]):
-                heads = taken(heads, ~is_held(read_of(others), heads))
+    def _may_go(self, heads: Quads) -> Quads:
+        """Return those of some heads that are inferred and still there, each once."""
         heads = taken(heads, is_held(self._graph.now, heads))
-        return build_batch(*heads).triples() if len(heads[0]) else NO_QUADS
+        if not len(heads[0]):
+            return NO_QUADS
+        heads = build_batch(*heads).triples()
+        heads = taken(heads, self._is_inferred(heads))
+        return taken(heads, ~is_held(read_of(self._stays), heads)) if len(self._stays[0]) else heads
 
     def _restored(self, plans: Sequence[RulePlan], wanted: Quads) -> Quads:
         """Return those of some triples that follow in one step from what there is."""

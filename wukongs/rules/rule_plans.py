@@ -26,12 +26,14 @@ from wukongs.csparql.algebra import (
     Query,
     TriplePattern,
 )
+from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import expression_variables
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
+from wukongs.query.plans import plan_runner
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import filled
@@ -47,6 +49,15 @@ SEEDS_MAX = 1 << 18
 _CLAUSE = DatasetClause()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A query over stored graphs, and what it selects. patterns: all that it asks, if it is triple patterns alone."""
+
+    query: Query
+    variables: tuple[Variable, ...]
+    patterns: FilteredBgp | None
+
+
 class Reader:
     """Evaluates bodies over reads of the stored graph, within the limits of one propagation."""
 
@@ -57,24 +68,48 @@ class Reader:
         self.limits = limits
         self._kept: dict[Term | None, Dataset] = {}
 
-    def solve(self, query: Query, over: BatchSet, into: Term | None, seeds: BindingTable) -> Iterator[BindingTable]:
+    def solve(
+        self, question: Question, over: BatchSet, into: Term | None, seeds: BindingTable
+    ) -> Iterator[BindingTable]:
         """Yield the solutions of a query that agree with some of the seeds, in tables. Raises QueryTimeout,
         BudgetExceeded."""
         dataset = self._kept.get(into)
         if dataset is None or dataset.stored is not over:
             dataset = self._kept[into] = Dataset(_CLAUSE, over, {}, self._constants, into)
-        names = tuple(map(Variable, query.variables))
+        query, names = question.query, question.variables
         for start in range(0, seeds.length, SEEDS_MAX):
             part = (
                 seeds
                 if seeds.length <= SEEDS_MAX
                 else seeds.take(np.arange(start, min(seeds.length, start + SEEDS_MAX)))
             )
+            table = self._explored(question, dataset, part)
+            if table is not None:
+                yield table
+                continue
             terms = QueryTerms(self.registry, self.registry.snapshot_reader())
             found = answer(query, dataset, terms, self.limits, self._memo, "", given=part)
-            yield BindingTable(names, self._known(found.columns, terms, query), found.length)
+            yield BindingTable(names, self._known(found.columns, terms), found.length)
 
-    def _known(self, columns: tuple[Int64Array, ...], terms: QueryTerms, query: Query) -> tuple[Int64Array, ...]:
+    def _explored(self, question: Question, dataset: Dataset, seeds: BindingTable) -> BindingTable | None:
+        """Return the solutions of triple patterns without anything around them: rounds with few rows are made of this.
+        None: the question has more."""
+        wanted = question.patterns
+        if wanted is None or not wanted.bgp.patterns:
+            return None if wanted is None else seeds
+        route = self._memo.route(wanted, seeds.variables, seeds.length, dataset)
+        if route.plan.constants:
+            return None
+        table = seeds
+        for segment in route.segments:
+            table = (
+                plan_runner.run(segment.lowered, table, dataset, self.limits)
+                if table.length
+                else BindingTable.empty(segment.lowered.variables)
+            )
+        return table
+
+    def _known(self, columns: tuple[Int64Array, ...], terms: QueryTerms) -> tuple[Int64Array, ...]:
         """Make the terms that expressions have computed known for ever."""
         if not terms.has_computed:
             return columns
@@ -95,7 +130,7 @@ class Way:
 
     pattern: TriplePattern
     seeds: tuple[Variable, ...]
-    query: Query
+    question: Question
 
 
 class RulePlan:
@@ -216,7 +251,7 @@ class RulePlan:
         for way in ways:
             seeds = self.match(way.pattern, quads, way.seeds)
             if seeds.length:
-                yield from reader.solve(way.query, over, self.rule.into, seeds)
+                yield from reader.solve(way.question, over, self.rule.into, seeds)
 
     def touched(self, come: Quads, gone: Quads, before: BatchSet, now: BatchSet, reader: Reader) -> BindingTable:
         """Return the distinct keys of the groups of an aggregation that changes may have altered."""
@@ -290,8 +325,9 @@ def _grouped(rule: Rule) -> Node:
     return node
 
 
-def _select(node: Node, wanted: tuple[Variable, ...]) -> Query:
-    return Query("select", Project(node, wanted), tuple(variable.name for variable in wanted), (), _CLAUSE)
+def _select(node: Node, wanted: tuple[Variable, ...]) -> Question:
+    query = Query("select", Project(node, wanted), tuple(variable.name for variable in wanted), (), _CLAUSE)
+    return Question(query, wanted, FilteredBgp(node) if isinstance(node, Bgp) else None)
 
 
 def _begins_with(column: Int64Array, bytes_: bytes, registry: TermRegistry) -> BoolArray:
