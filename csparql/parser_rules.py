@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wukongs.csparql.algebra import Query
+from wukongs.csparql.algebra import Query, Registration
 from wukongs.csparql.nesting import TOKENS_MAX
 from wukongs.csparql.parser import read_construct
 from wukongs.csparql.parser_patterns import PatternParser
@@ -25,6 +25,9 @@ RULES = "rules"
 """The name of a text of rules without a file, in errors."""
 NAME = "a name of letters, digits, '_', '-' and '.'"
 
+RULE_STREAM = "urn:x-wukongs:rule:"
+"""How the stream of what a rule over windows concludes begins; the name of the rule follows."""
+
 _NAME = re.compile(r"\s*([\w.-]+)")
 _COLON = re.compile(r"\s*(:)")
 _ENDS = frozenset(("RULE", "end"))
@@ -35,7 +38,7 @@ _NOT_HERE = {
     "SERVICE": ("no SERVICE in a rule", "load what the other endpoint has, and match it here"),
     "WINDOW": ("no WINDOW in a rule", "a rule reads stored graphs: GRAPH <iri> { ... }"),
     "FROM": (
-        "no FROM in a rule",
+        "no FROM in a rule but FROM STREAM",
         "a rule reads the graph that it is installed into; GRAPH <iri> { ... } reads another",
     ),
     "ORDER": ("no ORDER BY in a rule", "leave it out: conclusions have no order"),
@@ -76,6 +79,14 @@ class ParsedRule:
     def line(self) -> int:
         """The line of its name, from 1."""
         return place(self.file_text, self.name_token.start)[0]
+
+    @property
+    def standing(self) -> str | None:
+        """The continuous query that a rule over windows is, None for a rule over stored graphs."""
+        if self.query.registration is None:
+            return None
+        body = self.text[self.text.index(":") + 1 :].lstrip()
+        return f"{self.prologue}REGISTER STREAM <{self.query.registration.name}> AS {body}"
 
     @property
     def column(self) -> int:
@@ -150,9 +161,13 @@ def _rule(parser: PatternParser, known: dict[str, ParsedRule]) -> ParsedRule:
     )
     inner.prefixes = dict(parser.prefixes)
     inner.in_rule = True
-    _check_words(inner, tokens)
+    is_standing = _has_window(tokens)
+    if not is_standing:
+        _check_words(inner, tokens)
     try:
-        query = _construct(inner, following)
+        query = _construct(
+            inner, following, Registration(RULE_STREAM + name.text, is_stream=True) if is_standing else None
+        )
     except RecursionError:
         raise inner.error("a rule that is nested less deeply", name) from None
     inner.check_depth(query.pattern)
@@ -170,12 +185,20 @@ def _rule(parser: PatternParser, known: dict[str, ParsedRule]) -> ParsedRule:
     )
 
 
-def _construct(parser: PatternParser, following: Token) -> Query:
+def _has_window(tokens: list[Token]) -> bool:
+    """Whether a rule reads a window: then it is a continuous query, and may be any."""
+    kinds = [token.kind for token in tokens]
+    return any(kind == "FROM" and "STREAM" in kinds[at + 1 : at + 3] for at, kind in enumerate(kinds))
+
+
+def _construct(parser: PatternParser, following: Token, registration: Registration | None) -> Query:
     """Read the CONSTRUCT query of a rule, up to the token behind it."""
     parser.expect("CONSTRUCT", "CONSTRUCT { template } WHERE { pattern } after the name of the rule")
-    query = read_construct(parser, None)
+    query = read_construct(parser, registration)
     if parser.token is not following:
         raise parser.error("the end of the rule: RULE, PREFIX, BASE or the end of the rules")
+    if registration is not None:
+        return query
     if parser.searched:
         token = parser.searched[0]
         hint = "write a rule that follows one step, and reads its own conclusions"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.csparql.algebra import DatasetClause, Output
+from wukongs.csparql.parser_rules import RULE_STREAM, ParsedRule
 from wukongs.csparql.tokens import check_text
 from wukongs.csparql.updates import using
 from wukongs.errors import NodeUnavailable, StorageError
@@ -51,7 +52,7 @@ from wukongs.query.terms.names import (
     written_graph,
 )
 from wukongs.rules.derivation import Derivation
-from wukongs.rules.inference import InstalledRule
+from wukongs.rules.inference import InstalledRule, Ruleset, standing_rule
 from wukongs.rules.sources import RuleSource, read_all, read_rules
 from wukongs.settings import Settings, settings_of
 from wukongs.store.encoded import MalformedLine
@@ -95,8 +96,7 @@ class Engine:
             folder = open_folder(Path(data_dir), core, injector, joined)
         self._put_together(core, injector, prepared, EmbeddedBackend(core, injector, joined, prepared, folder))
         try:
-            if wanted:
-                self._backend.change_rules(lambda ruleset: ruleset.with_missing(wanted))
+            self._add_rules(wanted, lambda ruleset, stored: ruleset.with_missing(stored))
         except BaseException:
             self.close()
             raise
@@ -260,15 +260,55 @@ class Engine:
         graph that the rules read and conclude into (default: the default graph). Raises RuleError (file, line; a name
         that is taken; a circle through NOT EXISTS or an aggregate; a rule that takes more than rules_timeout_s or
         rules_rows_max), StorageError. Nothing has changed then."""
-        parsed = read_rules(source)
         graph = None if into is None else written_graph(into).text[1:-1]
-        self._backend.change_rules(lambda ruleset: ruleset.with_rules(parsed, graph))
+        return self._add_rules(read_rules(source), lambda ruleset, stored: ruleset.with_rules(stored, graph), graph)
+
+    def _add_rules(
+        self,
+        parsed: Sequence[ParsedRule],
+        change: Callable[[Ruleset, Sequence[ParsedRule]], Ruleset],
+        into: str | None = None,
+    ) -> tuple[str, ...]:
+        """Add rules over stored graphs by a change of those that there are, then those over windows, which are
+        registered as queries; none at all if one cannot be added."""
+        stored = [one for one in parsed if one.standing is None]
+        before, standing, added = {rule.name for rule in self.rules()}, self._standing(), list[RegisteredQuery]()
+        for one in parsed:
+            if one.standing is not None and into is not None:
+                raise one.error("no graph to conclude into", into, "what a rule over windows concludes is a stream")
+            if one.name in before and (one.standing is None) == (one.name in standing):
+                found = f"rule {one.name}, which is there already"
+                raise one.error("a name that no other rule has", found, "drop that one first")
+        if stored:
+            self._backend.change_rules(lambda ruleset: change(ruleset, stored))
+        try:
+            for one in parsed:
+                if one.standing is not None:
+                    added.append(self.register(one.standing))
+        except BaseException:
+            for query in added:
+                query.close()
+            names = [one.name for one in stored if one.name not in before]
+            if names:
+                self._backend.change_rules(lambda ruleset: ruleset.without(names))
+            raise
         return tuple(one.name for one in parsed)
+
+    def _standing(self) -> dict[str, RegisteredQuery]:
+        """Return the rules over windows, by name."""
+        queries = self._backend.queries()
+        return {one.name.removeprefix(RULE_STREAM): one for one in queries if one.name.startswith(RULE_STREAM)}
 
     def drop_rules(self, *names: str) -> int:
         """Follow some rules no more: what they have concluded goes at one more snapshot, whose SN is returned. Raises
         RuleError (no such rule), StorageError."""
-        return self._backend.change_rules(lambda ruleset: ruleset.without(names))
+        standing = self._standing()
+        if stored := [name for name in names if name not in standing]:
+            self._backend.change_rules(lambda ruleset: ruleset.without(stored))
+        for name in names:
+            if name in standing:
+                standing[name].close()
+        return self._core.sn
 
     def resume_rules(self, *names: str) -> int:
         """Let rules go on that were paused, since they took too much; return the SN at which all follows again. Raises
@@ -297,8 +337,9 @@ class Engine:
                 handle.close()
 
     def rules(self) -> list[InstalledRule]:
-        """Return the rules, in the order in which they were added."""
-        return self._backend.rules()
+        """Return the rules: those over stored graphs in the order in which they were added, then those over windows."""
+        standing = [standing_rule(name, query.source.text) for name, query in self._standing().items()]
+        return [*self._backend.rules(), *standing]
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 

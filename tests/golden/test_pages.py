@@ -20,7 +20,6 @@ REASONS = (
     "takes packages from the index",
     "needs a broker of Kafka",
     "needs Docker",
-    "engines do not take rules yet",
     "needs tokens and a certificate of yours",
 )
 

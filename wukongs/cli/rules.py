@@ -100,7 +100,8 @@ def _check(argv: Sequence[str]) -> int:
     from wukongs.rules.program import Program, rules_of, warnings_of
     from wukongs.rules.sources import read_all
 
-    program = Program.of(rule for parsed in read_all(options.files) for rule in rules_of(parsed))
+    found = read_all(options.files)
+    program = Program.of(rule for parsed in found if parsed.standing is None for rule in rules_of(parsed))
     shown = [
         (" (recursive)" if stratum.is_recursive else "", ", ".join(dict.fromkeys(rule.name for rule in stratum.rules)))
         for stratum in program.strata
@@ -108,6 +109,8 @@ def _check(argv: Sequence[str]) -> int:
     # One text with several triples in its template is several strata.
     for number, ((recursive, names), _) in enumerate(groupby(shown), 1):
         say(f"{number}{recursive}: {names}\n")
+    if standing := [parsed.name for parsed in found if parsed.standing is not None]:
+        say(f"over windows: {', '.join(standing)}\n")
     for warning in warnings_of(program.rules):
         print(f"warning: {warning}", file=sys.stderr)
     return DONE

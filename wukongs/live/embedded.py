@@ -280,6 +280,8 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
                 }
                 for state in core.declared.values()
             },
+            "inferred_triples": trace.read(trace.upper).hidden_count,
+            "rules": {name: {"is_paused": rule.is_paused} for name, rule in core.inference.ruleset.rules.items()},
             "updates": asdict(core.updated),
             "queries": {query.name: query.stats() for query in joined.registered()},
             "prepared_queries": {"kept": len(prepared), "hits": prepared.hit_count},

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from wukongs.csparql.parser_rules import ParsedRule, parse_rules
+from wukongs.csparql.parser_rules import RULE_STREAM, ParsedRule, parse_rules
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
 from wukongs.query.limits import Limits
@@ -131,6 +131,11 @@ class Ruleset:
 def text_of(parsed: ParsedRule) -> str:
     """Return a rule file of one rule."""
     return parsed.prologue + parsed.text
+
+
+def standing_rule(name: str, text: str) -> InstalledRule:
+    """Return the rule over windows that a registered query is. text: that of the query."""
+    return InstalledRule(name, text.replace(f"REGISTER STREAM <{RULE_STREAM}{name}> AS ", f"RULE {name}: ", 1))
 
 
 def _plain(rule: InstalledRule) -> Sequence[Rule]:

@@ -74,3 +74,42 @@ def test_wrong_arguments(arguments: list[str], status: int, message: str, capsys
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--help"]) == DONE
     assert "wukongs rules check" in capsys.readouterr().out
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = main(["rules", *arguments])
+    printed = capsys.readouterr()
+    return status, printed.out, printed.err
+
+
+def test_rules_of_a_data_folder(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["update", "--data-dir", "db", "INSERT DATA { <a:a> <http://e/parent> <a:b> }"]) == DONE
+    capsys.readouterr()
+    assert run(capsys, "add", "--data-dir", "db", family) == (DONE, "", "3 rules: start, go-on, root\n")
+    assert run(capsys, "list", "--data-dir", "db")[1] == "start\ngo-on\nroot\n"
+    status, printed, _ = run(capsys, "list", "--text", "--data-dir", "db")
+    Path("again.rules").write_text(printed)
+    assert run(capsys, "check", "again.rules")[:2] == run(capsys, "check", family)[:2]
+    asked = ("why", "--data-dir", "db", "<a:a>", "<http://e/ancestor>", "<a:b>")
+    tree = "<a:a> <http://e/ancestor> <a:b>   by rule start\n  <a:a> <http://e/parent> <a:b>   explicit\n"
+    assert run(capsys, *asked)[:2] == (DONE, tree)
+    assert main(["query", "--data-dir", "db", "--format", "csv", "SELECT ?y { <a:a> <http://e/ancestor> ?y }"]) == DONE
+    assert capsys.readouterr().out == "y\r\na:b\r\n"
+    status, _, said = run(capsys, "drop", "--data-dir", "db", "start", "rot")
+    assert (status, "did you mean root?" in said) == (REFUSED, True)
+    assert run(capsys, "drop", "--data-dir", "db", "start", "root")[0] == DONE
+    assert run(capsys, "list", "--data-dir", "db")[1] == "go-on\n"
+    status, printed, said = run(capsys, *asked)
+    assert (status, printed, said) == (REFUSED, "", "there is no such triple\n")
+
+
+def test_a_query_of_files_by_rules(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("family.nt").write_text("<a:a> <http://e/parent> <a:b> .\n")
+    asked = ["query", "--data", "family.nt", "--rules", family, "--format", "csv", "SELECT ?x { ?x a <http://e/Root> }"]
+    assert main(asked) == DONE
+    assert capsys.readouterr().out == "x\r\na:b\r\n"
+
+
+def test_rules_need_somebody_to_follow_them(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules", "add", family]) == WRONG_USAGE
+    assert "no --data-dir and no --server: say whose rules" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""Engine.why: trees of rules and triples, down to what is explicit."""
+
+from __future__ import annotations
+
+import pytest
+
+import wukongs
+from wukongs.rules.derivation import Derivation
+
+EX = "http://ex/"
+RULES = f"""PREFIX : <{EX}>
+RULE parents: CONSTRUCT {{ ?x :ancestor ?y }} WHERE {{ ?x :parent ?y }}
+RULE ancestors: CONSTRUCT {{ ?x :ancestor ?z }} WHERE {{ ?x :ancestor ?y . ?y :parent ?z }}
+RULE count: CONSTRUCT {{ ?x :ancestors ?n }}
+WHERE {{ SELECT ?x (COUNT(?y) AS ?n) WHERE {{ ?x :ancestor ?y }} GROUP BY ?x }}
+RULE root: CONSTRUCT {{ ?x a :Root }} WHERE {{ ?y :ancestor ?x FILTER NOT EXISTS {{ ?x :parent ?z }} }}
+"""
+
+
+def node(name: object) -> str:
+    return f"<{EX}{name}>"
+
+
+def chain(engine: wukongs.Engine, count: int) -> None:
+    lines = "".join(f"{node(at)} {node('parent')} {node(at + 1)} .\n" for at in range(count))
+    engine.update(f"INSERT DATA {{ {lines} }}")
+
+
+def why(engine: wukongs.Engine, subject: object, predicate: str, object_: object) -> Derivation:
+    found = engine.why((node(subject), node(predicate), node(object_)))
+    assert found is not None
+    return found
+
+
+def test_a_tree_goes_down_to_explicit_triples() -> None:
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 3)
+        found = why(engine, 0, "ancestor", 3)
+        assert (found.rule, found.is_explicit, found.graph, found.sn) == ("ancestors", False, None, 2)
+        assert str(found).replace(EX, "") == (
+            "<0> <ancestor> <3>   by rule ancestors\n"
+            "  <0> <ancestor> <2>   by rule ancestors\n"
+            "    <0> <ancestor> <1>   by rule parents\n"
+            "      <0> <parent> <1>   explicit\n"
+            "    <1> <parent> <2>   explicit\n"
+            "  <2> <parent> <3>   explicit"
+        )
+
+
+def test_an_explicit_triple_rests_on_nothing_also_if_it_follows() -> None:
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 2)
+        engine.update(f"INSERT DATA {{ {node(0)} {node('ancestor')} {node(2)} }}")
+        found = why(engine, 0, "ancestor", 2)
+        assert (found.is_explicit, found.parts) == (True, ())
+
+
+def test_in_a_circle_nothing_rests_on_itself() -> None:
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 3)
+        engine.update(f"INSERT DATA {{ {node(3)} {node('parent')} {node(0)} }}")
+        above = [(found := why(engine, 0, "ancestor", 0)).triple]
+        while found.parts:
+            found = found.parts[0]
+            assert found.triple not in above
+            above.append(found.triple)
+        assert found.is_explicit
+
+
+def test_a_group_names_some_of_what_it_has_counted() -> None:
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 20)
+        found = engine.why((node(0), node("ancestors"), 20))
+        assert found is not None
+        assert (found.rule, len(found.parts), found.more) == ("count", 12, 8)
+        assert str(found).endswith("\n  and 8 more")
+        assert engine.why((node(0), node("ancestors"), 19)) is None
+
+
+def test_absence_is_no_part() -> None:
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 1)
+        found = engine.why((node(1), "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>", node("Root")))
+        assert found is not None
+        assert [part.triple for part in found.parts] == [(node(0), node("ancestor"), node(1))]
+
+
+def test_a_deep_tree_is_shown_and_sent_whole() -> None:
+    with wukongs.Engine(rules=RULES) as engine:
+        chain(engine, 1200)
+        found = why(engine, 0, "ancestor", 1200)
+        assert len(str(found).splitlines()) == 2400
+        again = Derivation.of_json(found.as_json())
+        assert str(again) == str(found)
+
+
+def test_of_a_named_graph() -> None:
+    with wukongs.Engine() as engine:
+        engine.add_rules(RULES, into=EX + "g")
+        engine.update(f"INSERT DATA {{ GRAPH {node('g')} {{ {node(0)} {node('parent')} {node(1)} }} }}")
+        found = engine.why((node(0), node("ancestor"), node(1)), EX + "g")
+        assert found is not None
+        assert str(found).replace(EX, "").splitlines()[0] == "<0> <ancestor> <1> in <g>   by rule parents"
+        assert engine.why((node(0), node("ancestor"), node(1))) is None
+
+
+@pytest.mark.parametrize("triple", ["abc", (1, 2), ("a", "b", "c")])
+def test_what_is_no_triple_is_refused(triple: object) -> None:
+    with wukongs.Engine() as engine, pytest.raises(wukongs.DataError):
+        engine.why(triple)  # type: ignore[arg-type]
