@@ -17,7 +17,7 @@ from wukongs.store.tombstones import Difference, DifferenceMerge
 
 NOTHING = Difference(build_batch(*NO_QUADS), None)
 _GROWTH = 2
-_LAYERS_MIN = 6
+_LAYERS_MIN = 12
 """So few are read as they are."""
 
 
