@@ -23,6 +23,7 @@ from wukongs.bench.harness import Report, WrongAnswer, repeat, summary
 from wukongs.bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.memory import resident_bytes
 from wukongs.bench.rules.data import CLOSURE, EDGE, EX, RDFS, REACHABILITY, REACHED, TYPE, ClassTree, Edges, node
+from wukongs.bench.rules.universities import RULES, Universities
 
 ROUND_S = 0.01
 SLICE = 500_000
@@ -32,12 +33,14 @@ REST = "Closures of data at rest"
 MOVING = "Changes in rounds of 10 ms, half of them deletions, ms a round"
 CHAIN = "One edge of a chain goes, and comes again, ms"
 COST = "Loading and queries with and without rules"
+UNIVERSITIES = "Universities: questions with and without what follows"
 BESIDE = "Beside owlrl, RDFS of a tree of classes"
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """triples: of the tree of classes; edges: of each graph; changes: in a round; small: triples for owlrl."""
+    """triples: of the tree of classes; edges: of each graph; changes: in a round; small: triples for owlrl;
+    universities: how many."""
 
     triples: int = 10_000_000
     edges: int = 1_000_000
@@ -45,10 +48,11 @@ class Sizes:
     changes: int = 200
     chain: int = 10_000
     small: int = 5_000
+    universities: int = 10
     repeats: int = 20
 
 
-QUICK = Sizes(triples=600, edges=400, rounds=6, changes=10, chain=40, small=300, repeats=2)
+QUICK = Sizes(triples=600, edges=400, rounds=6, changes=10, chain=40, small=300, universities=2, repeats=2)
 
 
 def main(report: Path | None = None, quick: bool = False, only: Sequence[str] = (), sizes: Sizes | None = None) -> int:
@@ -69,7 +73,7 @@ def main(report: Path | None = None, quick: bool = False, only: Sequence[str] = 
     return 0
 
 
-QUESTIONS = ("classes", "lsbench", "moving", "chain", "cost", "owlrl")
+QUESTIONS = ("classes", "lsbench", "moving", "chain", "cost", "universities", "owlrl")
 
 
 def _ask(name: str, results: Report, sizes: Sizes, quick: bool, samples: dict[str, list[float]]) -> None:
@@ -84,6 +88,8 @@ def _ask(name: str, results: Report, sizes: Sizes, quick: bool, samples: dict[st
             _chain(results, sizes)
         case "cost":
             _cost(results, sizes)
+        case "universities":
+            _universities(results, sizes)
         case _:
             _owlrl(results, sizes)
 
@@ -285,6 +291,24 @@ def _cost(results: Report, sizes: Sizes) -> None:
             few = _asked(engine, some, 10 * sizes.repeats)
             row = {"rules": name, "triples": tree.triple_count, "loaded/s": tree.triple_count / seconds, "rows": rows}
             results.add(COST, {**row, "query ms": many * 1e3, "one instance us": few * 1e6})
+
+
+def _universities(results: Report, sizes: Sizes) -> None:
+    data = Universities(sizes.universities)
+    with _opened() as engine:
+        _load(engine, data.lines())
+        plain = {name: len(engine.query(text)) for name, (text, _) in data.questions.items()}
+        explicit, began = _count(engine, "?s ?p ?o"), time.perf_counter()
+        engine.add_rules("rdfs")
+        engine.add_rules(RULES)
+        seconds, inferred = time.perf_counter() - began, _inferred(engine)
+        results.notes.append(
+            f"{sizes.universities} universities: {explicit:,} triples, {inferred:,} inferred in {seconds:.2f} s"
+        )
+        for name, (text, rows) in data.questions.items():
+            results.check(name, rows, len(engine.query(text)))
+            took = _asked(engine, text, sizes.repeats) * 1e3
+            results.add(UNIVERSITIES, {"question": name, "rows without": plain[name], "rows": rows, "ms": took})
 
 
 def _asked(engine: Any, text: str, repeats: int) -> float:

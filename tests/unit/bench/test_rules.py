@@ -90,7 +90,7 @@ def test_sizes_are_counts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_question_is_checked_and_timed(tmp_path: Path) -> None:
     assert main(["rules", "--quick", "--report", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))
-    assert set(found["tables"]) == {run.REST, run.MOVING, run.CHAIN, run.COST, run.BESIDE}
+    assert set(found["tables"]) == {run.REST, run.MOVING, run.CHAIN, run.COST, run.UNIVERSITIES, run.BESIDE}
     assert [row["graph"] for row in found["tables"][run.MOVING]] == ["closure", "reachability", "no rules"]
     assert all(0 < row["p50"] <= row["p99"] for row in found["tables"][run.MOVING])
     assert all(row["inferred"] > 0 for row in found["tables"][run.REST])
