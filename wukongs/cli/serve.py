@@ -48,6 +48,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data", nargs="+", action="extend", default=[], metavar="FILE", help="load these RDF files first"
     )
+    parser.add_argument(
+        "--rules",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="follow these rules: a rule file, or a set: rdfs, owl-rl; may be repeated (not those over windows)",
+    )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen there (default: 127.0.0.1)")
     parser.add_argument(
         "--port", type=int, default=PORT, metavar="N", help=f"listen at this port, 0: a free one (default: {PORT})"
@@ -117,7 +124,8 @@ def main(argv: Sequence[str]) -> int:
         signals.append(number)
         ended.set()
 
-    with Engine(options.data_dir, settings=Settings.from_environment(**allowed)) as engine:
+    settings_of_engine = Settings.from_environment(**allowed)
+    with Engine(options.data_dir, settings=settings_of_engine, rules=options.rules) as engine:
         for file in options.data:
             engine.load(file)
             print(f"loaded {file}", file=sys.stderr, flush=True)

@@ -51,8 +51,12 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, status:
         out, errors = process.communicate(timeout=60)
     assert (process.returncode, out, errors.count("Traceback")) == (status, "", 0), errors
     assert f"loaded {data}" in errors
-    with serving("--data-dir", folder) as (_, address):
+    with serving("--data-dir", folder, "--rules", "rdfs") as (_, address):
         assert ask(address, "ASK { <http://ex/a> ?p 1 . <http://ex/b> ?p 2 }")
+        below = "<http://www.w3.org/2000/01/rdf-schema#subPropertyOf>"
+        update(address, f"INSERT DATA {{ <http://ex/p> {below} <http://ex/q> }}")
+        assert ask(address, "ASK { <http://ex/a> <http://ex/q> 1 . <http://ex/b> <http://ex/q> 2 }")
+        assert not ask(address, "ASK FROM <urn:x-wukongs:explicit> { ?x <http://ex/q> ?y }")
 
 
 @pytest.mark.parametrize(
