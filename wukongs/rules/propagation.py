@@ -128,22 +128,25 @@ class Propagation:
 
     def _overdelete(self, number: int, come: Quads, gone: Quads) -> Quads:
         """Let the inferred triples go that rested on what has gone, or on the absence of what has come, unless ranks
-        say that they stay. Return these."""
+        say that they stay. Return these.
+
+        One that stays may rest on what has come, and on another one that goes later. So with ranks each round after the
+        first looks at the graph as it was just before what the round starts from has gone."""
         stratum, ranks = self._strata[number], self._ranks.get(number)
-        lost, front, shut_out = NO_QUADS, gone, come
+        lost, front, shut_out, over = NO_QUADS, gone, come, self._before
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
         while len(front[0]) or len(shut_out[0]):
             found = []
             for plan in stratum.others:
                 self.at_work = plan.rule
-                found.append(plan.from_changes(plan.ways, front, self._before, self._reader))
+                found.append(plan.from_changes(plan.ways, front, over, self._reader))
                 if len(shut_out[0]):
                     found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
             front, shut_out = self._may_go(joined(found)), NO_QUADS
             if ranks is None and stratum.is_recursive and len(lost[0]) + len(front[0]) > allowed:
                 ranks = self._ranks[number] = self._ranked(number)
             if ranks is not None:
-                front = taken(front, ~self._stands(number, ranks, front))
+                front, over = taken(front, ~self._stands(number, ranks, front)), self._graph.now
             self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
             lost = joined((lost, front))
             if not stratum.is_recursive:
@@ -184,11 +187,11 @@ class Propagation:
         front = self._inserted([self._restored(plans, asked)])
         while len(front[0]):
             ranks.put(front)
-            found = [
-                plan.from_changes(plan.ways, front, self._graph.now, self._reader)
-                for plan in plans
-                if plan.rule.aggregation is None
-            ]
+            found = []
+            for plan in plans:
+                if plan.rule.aggregation is None:
+                    self.at_work = plan.rule
+                    found.append(plan.from_changes(plan.ways, front, self._graph.now, self._reader))
             front = self._inserted([joined(found)])
         self._graph = graph
         assert self._graph.now is now

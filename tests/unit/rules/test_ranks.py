@@ -92,3 +92,20 @@ def test_what_stands_in_other_ways_is_not_deleted_first(monkeypatch: pytest.Monk
             assert len(engine.query(f"SELECT ?x {{ <{EX}start> <{EX}reaches> ?x }}")) == 2 * (rungs + 1)
     assert counts[0] > 3 * rungs
     assert counts[1] == 0
+
+
+def test_what_stands_by_a_new_edge_goes_with_the_node_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One change takes :late its edge and :early its own, and lets a new edge lead from :early to :late. By ranks
+    :late stands on :early at first, which goes in the same round."""
+    monkeypatch.setattr(propagation, "RANKLESS_MIN", 0)
+    monkeypatch.setattr(propagation, "RANKLESS_FACTOR", 0)
+    prefix = f"PREFIX : <{EX}> "
+    rules = f"""{prefix}
+        RULE first: CONSTRUCT {{ :start :reaches ?x }} WHERE {{ :start :to ?x }}
+        RULE next: CONSTRUCT {{ :start :reaches ?y }} WHERE {{ :start :reaches ?x . ?x :to ?y }}"""
+    with wukongs.Engine(rules=rules) as engine:
+        engine.update(f"{prefix} INSERT DATA {{ :start :to :a . :a :to :early, :c . :c :to :d . :d :to :late }}")
+        engine.update(f"{prefix} DELETE DATA {{ :d :to :late }}; INSERT DATA {{ :d :to :late }}")
+        engine.update(f"{prefix} DELETE DATA {{ :a :to :early . :d :to :late }}; INSERT DATA {{ :early :to :late }}")
+        found = engine.query(f"{prefix} SELECT ?x {{ :start :reaches ?x }}")
+        assert {str(row[0]) for row in found} == {EX + "a", EX + "c", EX + "d"}
