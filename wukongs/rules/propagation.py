@@ -100,7 +100,10 @@ class Propagation:
         self._graph.change(Difference(change.additions, _batch_or_none(joined((gone, forget)))))
         self._ranks.clear()
         for number, stratum in enumerate(self._strata):
-            heads = [self._made(plan, plan.all_heads(self._graph.now, self._reader)) for plan in stratum.plans]
+            heads = []
+            for plan in stratum.plans:
+                self.at_work = plan.rule
+                heads.append(self._made(plan, plan.all_heads(self._graph.now, self._reader)))
             front = self._inserted(heads)
             if stratum.is_recursive:
                 self._insert(number, front)

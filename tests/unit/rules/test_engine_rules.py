@@ -459,6 +459,17 @@ def test_a_rule_without_end_is_paused_and_the_engine_goes_on(engine: Any) -> Non
     assert found(engine) == ["b p c", "b q c"]
 
 
+@pytest.mark.parametrize("rules", [(COPY, "PAIRS"), ("PAIRS", COPY)])
+def test_the_rule_that_takes_too_much_is_the_one_that_is_named(rules: tuple[str, str]) -> None:
+    pairs = PREFIX + "RULE pairs: CONSTRUCT { ?x :pair ?y } WHERE { ?x :p ?a . ?y :p ?b }"
+    text = "\n".join(pairs if one == "PAIRS" else one for one in rules)
+    with wukongs.Engine(settings=wukongs.Settings(rows_max=5000)) as engine:
+        update(engine, f"INSERT DATA {{ {' '.join(f':s{i} :p :o{i} .' for i in range(200))} }}")
+        with pytest.raises(errors.RuleError, match="rule pairs: .* rows_max"):
+            engine.add_rules(text)
+        assert engine.rules() == []
+
+
 # --- folders, clients, clusters ---------------------------------------------------------------------------------------
 
 
