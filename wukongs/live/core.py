@@ -527,11 +527,8 @@ class Core:
         self.note_pauses()
 
     def note_pauses(self) -> None:
-        """Log the rules that were paused by the change before. Called with the lock held."""
-        if not self.inference.is_changed:
-            return
-        self.inference.is_changed = False
-        if self.replayed_to is not None:
+        """Log the rules that were paused by the change before, or by a replay before it. Called with the lock held."""
+        if not self.inference.is_changed or self.replayed_to is not None:
             return
         sn = self.next_sn
         try:
@@ -539,6 +536,7 @@ class Core:
         except StorageError as error:
             log.warning("that a rule is paused could not be logged: %s", error)
             return
+        self.inference.is_changed = False
         self.pass_to(sn + 1)
 
     def pass_to(self, upper: int) -> None:

@@ -155,7 +155,7 @@ class Inference:
         self._ranks: dict[int, Ranks] = {}
         self.ruleset = Ruleset({}, Program(()))
         self.is_changed = False
-        """Whether a rule was paused since somebody has looked."""
+        """Whether a rule was paused that the log does not know of as paused."""
 
     @property
     def is_active(self) -> bool:
@@ -164,6 +164,7 @@ class Inference:
     def take(self, ruleset: Ruleset) -> None:
         """Follow other rules from now on. What is inferred is to be changed by derive()."""
         self.ruleset = ruleset
+        self.is_changed = False
         self._memo = PlanMemo()
         self._ranks.clear()
         plans = {id(rule): RulePlan(rule, self._registry, self._default_graph) for rule in ruleset.program.rules}
@@ -181,7 +182,7 @@ class Inference:
         except BaseException:
             self._ranks.clear()
             raise
-        return self._derived(before, change, asserted)
+        return self.derive_or_pause(before, change, asserted)
 
     def derive(self, before: BatchSet) -> Difference:
         """Return the change of all that is inferred to what follows by the rules as they are now. Raises RuleError,
@@ -191,6 +192,18 @@ class Inference:
             return propagation.derive_anew(NOTHING, NO_QUADS, inferred_in(before))
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
+
+    def derive_or_pause(
+        self, before: BatchSet, change: Difference = NOTHING, asserted: Quads = NO_QUADS
+    ) -> Difference:
+        """Return a change of explicit triples with the change of all that is inferred to what follows by the rules as
+        they are now; those that take too much are paused."""
+        while True:
+            propagation = self._propagation(before)
+            try:
+                return propagation.derive_anew(change, asserted, inferred_in(before))
+            except (QueryTimeout, BudgetExceeded) as error:
+                self._pause(propagation, error)
 
     def why(
         self, read: BatchSet, sn: int, triple: Sequence[str], into: str | None, limits: Limits
@@ -205,15 +218,6 @@ class Inference:
         with limits:
             proven = Explanation(plans, read, reader, sn).of(fact)
             return None if proven is None else told(proven, fact, reader, self._default_graph, sn)
-
-    def _derived(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
-        """Derive all anew, without the rules that take too much."""
-        while True:
-            propagation = self._propagation(before)
-            try:
-                return propagation.derive_anew(change, asserted, inferred_in(before))
-            except (QueryTimeout, BudgetExceeded) as error:
-                self._pause(propagation, error)
 
     def _propagation(self, before: BatchSet) -> Propagation:
         settings = self._settings

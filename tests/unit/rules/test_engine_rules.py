@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
@@ -468,6 +469,24 @@ def test_the_rule_that_takes_too_much_is_the_one_that_is_named(rules: tuple[str,
         with pytest.raises(errors.RuleError, match="rule pairs: .* rows_max"):
             engine.add_rules(text)
         assert engine.rules() == []
+
+
+def test_a_folder_opens_though_a_rule_takes_too_much_by_now(tmp_path: Path) -> None:
+    """The copy of the folder is as after a crash: the log has to be replayed."""
+    with wukongs.Engine(tmp_path / "data") as engine:
+        update(engine, f"INSERT DATA {{ {' '.join(f':s{i} :partOf :s{i + 1} .' for i in range(20))} :a :p :b }}")
+        engine.add_rules(COPY)
+        engine.add_rules(PART_OF)
+        copytree(tmp_path / "data", tmp_path / "crashed")
+    for _ in range(2):
+        with wukongs.Engine(tmp_path / "crashed", settings=wukongs.Settings(rules_rows_max=100)) as engine:
+            assert [(one.name, one.is_paused) for one in engine.rules()] == [("copy", False), ("part-of", True)]
+            assert inferred(engine) == ["a q b"]
+            update(engine, "INSERT DATA { :a :p :b }")
+    with wukongs.Engine(tmp_path / "crashed") as engine:
+        assert inferred(engine) == ["a q b"]
+        engine.resume_rules("part-of")
+        assert len(inferred(engine)) == 1 + 20 * 19 // 2
 
 
 # --- folders, clients, clusters ---------------------------------------------------------------------------------------
