@@ -96,8 +96,8 @@ class DurableJournal:
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         self._marks: deque[SegmentMark] = deque()
         self._loads: dict[int, LoggedLoad] = {}
-        self._late: deque[LoggedLoad] = deque()
-        """Pushes with late tuples that are stored, in order."""
+        self._sealed: deque[LoggedLoad] = deque()
+        """Other records that have changed the stored graph, pushes with late tuples and changes of rules, in order."""
         self._dropped_upper: dict[int, int] = {}
         """How far the stored graph had come when a stream (by LSN) was dropped: all that it had closed is before."""
         self.position: int | None = None
@@ -145,7 +145,7 @@ class DurableJournal:
     def note_late(self, lsn: int, pushed: Pushed) -> None:
         """Note that a record may hold late tuples that are stored, also while the log is replayed."""
         if pushed.sn is not None:
-            self._late.append(LoggedLoad(lsn, pushed.sn))
+            self._sealed.append(LoggedLoad(lsn, pushed.sn))
 
     def abandon(self, number: int) -> None:
         with self._core.lock:
@@ -189,6 +189,8 @@ class DurableJournal:
                 files = LoadedFiles(self.about)
                 files.add(FileState(**change["file"]))
                 self.about = files.into(self.about)
+        elif change["op"] == "rules":
+            self._sealed.append(LoggedLoad(lsn, change["sn"]))
 
     def abandon_unfinished_loads(self) -> None:
         """Forget the loads that had not been committed when the process ended."""
@@ -354,7 +356,7 @@ class DurableJournal:
 
     def _start(self, sn: int, needed: dict[int, int | None], oldest: Fired | None) -> int:
         """Return the head of the newest segment that has all that is not stored at an SN or is needed again."""
-        loads = (*self._loads.values(), *self._late)
+        loads = (*self._loads.values(), *self._sealed)
         limits = [load.lsn for load in loads if load.sn is None or load.sn > sn]
         if oldest is not None:
             limits.append(oldest.lsn)
@@ -376,8 +378,8 @@ class DurableJournal:
             self._marks.popleft()
         for number in [n for n, load in self._loads.items() if load.sn is not None and load.sn <= plan.sn]:
             del self._loads[number]
-        while self._late and (self._late[0].sn or 0) <= plan.sn:
-            self._late.popleft()
+        while self._sealed and (self._sealed[0].sn or 0) <= plan.sn:
+            self._sealed.popleft()
         for each in list(self.definitions.values()):
             if each.until is not None and each.until < plan.start:
                 del self.definitions[each.lsn]

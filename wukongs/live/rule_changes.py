@@ -36,12 +36,13 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
 
 
 def replay(core: Core, found: Ruleset, sn: int) -> None:
-    """Do what a record of the log says. A rule that took less when it was logged, or had other bounds, may take too much
-    now: it is paused, so that the data folder opens. Called with the lock held."""
-    if sn < core.arrangement.trace.upper:
-        core.inference.take(found)
-    elif found.rules != core.inference.ruleset.rules:
-        core.inference.take(found)
-        trace = core.arrangement.trace
+    """Do what a record of the log says. Called with the lock held.
+
+    All is derived anew even if these are the rules already: the head of a segment that was begun for the record names
+    them, and a checkpoint may end before it. A rule that took less when it was logged, or had other bounds, may take
+    too much now: it is paused, so that the data folder opens."""
+    core.inference.take(found)
+    trace = core.arrangement.trace
+    if sn >= trace.upper:
         core.arrangement.seal_inferred(sn, core.inference.derive_or_pause(trace.read(trace.upper)))
     core.pass_to(sn + 1)

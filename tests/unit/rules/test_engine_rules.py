@@ -15,6 +15,7 @@ import wukongs
 from tests.engine_helpers import EX, A, at, names, node, rows
 from tests.faces import Face
 from wukongs import errors
+from wukongs.durable.delivery import Delivery
 
 PREFIX = f"PREFIX : <{EX}>\n"
 PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf ?y . ?y :partOf ?z }"
@@ -512,6 +513,25 @@ def test_a_restart_keeps_rules_and_inferences(tmp_path: Path, checkpoints: bool)
     with wukongs.Engine(tmp_path / "data") as engine:
         assert engine.rules() == []
         assert found(engine, "GRAPH :g { ?s ?p ?o }") == ["x p y"]
+
+
+def test_a_checkpoint_that_ends_before_rules_were_added_leaves_them_to_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment that begins with the record of the rules names them at its head, and could be the first one kept."""
+    settings = wukongs.Settings(log_segment_bytes=1 << 10)
+    with wukongs.Engine(tmp_path / "data", settings=settings) as engine:
+        update(engine, f"INSERT DATA {{ {' '.join(f':s{i} :p :o{i} .' for i in range(200))} }}")
+        before = newest(engine)
+        hold(engine, before)
+        engine.add_rules(COPY)
+        assert len(inferred(engine)) == 200
+        monkeypatch.setattr(Delivery, "boundary", lambda self, sn: min(sn, before))
+        engine.checkpoint()
+        copytree(tmp_path / "data", tmp_path / "crashed")
+    with wukongs.Engine(tmp_path / "crashed", settings=settings) as engine:
+        assert [one.name for one in engine.rules()] == ["copy"]
+        assert len(inferred(engine)) == 200
 
 
 def test_rules_that_an_engine_is_opened_with_again_are_the_same_ones(tmp_path: Path) -> None:
