@@ -92,9 +92,14 @@ class Arrangement:
         return difference
 
     def beside(self, change: GraphChange, read_sn: int) -> tuple[Difference, Quads]:
-        """Return what GraphChange.beside does, now that others have sealed what came after the SN that was read."""
-        now = self.trace.read(self.trace.upper) if self.trace.has_deleted_from(read_sn + 1) else None
-        return change.beside(self.trace.batches_from(read_sn + 1), now)
+        """Return what GraphChange.beside does, now that others have sealed what came after the SN that was read. Of the
+        additions that stay, the inferred ones are left out: whoever repeats the change infers them again."""
+        held = self.trace.read(self.trace.upper)
+        now = held if self.trace.has_deleted_from(read_sn + 1) else None
+        difference, unseen = change.beside(self.trace.batches_from(read_sn + 1), now)
+        if len(unseen[0]):
+            unseen = taken(unseen, ~is_held(held, (np.invert(unseen[0]), *unseen[1:])))
+        return difference, unseen
 
     def apply_difference(
         self, sn: int, difference: Difference, asserted: Quads = NO_QUADS, fuel: int | None = None

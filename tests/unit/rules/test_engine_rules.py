@@ -16,6 +16,7 @@ from tests.engine_helpers import EX, A, at, names, node, rows
 from tests.faces import Face
 from wukongs import errors
 from wukongs.durable.delivery import Delivery
+from wukongs.live.update_request import UpdateRequest
 
 PREFIX = f"PREFIX : <{EX}>\n"
 PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf ?y . ?y :partOf ?z }"
@@ -540,6 +541,33 @@ def test_rules_that_an_engine_is_opened_with_again_are_the_same_ones(tmp_path: P
             assert [one.name for one in engine.rules()] == ["copy"]
             update(engine, "INSERT DATA { :a :p :b }")
             assert inferred(engine) == ["a q b"]
+
+
+def test_what_follows_beside_a_clear_is_not_explicit_after_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream stores a triple, and what follows from it, when the update has read and not stored yet."""
+    where, real = "FROM <urn:x-wukongs:{}:http://ex/g>", UpdateRequest.run
+
+    def look(engine: Any) -> list[list[str]]:
+        return [found(engine, dataset=where.format(kind)) for kind in ("explicit", "inferred")]
+
+    with wukongs.Engine(tmp_path / "data") as engine:
+        engine.add_rules(COPY, into=EX + "g")
+        update(engine, "INSERT DATA { GRAPH :g { :old :p :o } }")
+        stream = engine.stream(EX + "s", batch_ms=100, into=EX + "g")
+
+        def run(self: UpdateRequest, place: int, operation: Any) -> None:
+            real(self, place, operation)
+            stream.push([(node("new"), node("p"), node("o"), 50)])
+            stream.advance(1000)
+
+        monkeypatch.setattr(UpdateRequest, "run", run)
+        update(engine, "CLEAR GRAPH :g")
+        assert look(engine) == [["new p o"], ["new q o"]]
+        copytree(tmp_path / "data", tmp_path / "crashed")
+    with wukongs.Engine(tmp_path / "crashed") as engine:
+        assert look(engine) == [["new p o"], ["new q o"]]
 
 
 def test_a_client_adds_and_drops_rules(request: pytest.FixtureRequest, tmp_path: Path) -> None:
