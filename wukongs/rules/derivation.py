@@ -169,8 +169,7 @@ class Explanation:
         if rule.aggregation is not None and fact not in _facts(plan.heads_of(seeds, self.read, self.reader)):
             return []
         for table in self.reader.solve(plan.body, self.read, rule.into, seeds):
-            if rule.aggregation is None:
-                table = table.take(np.flatnonzero(_is_fact(plan, table, fact)))
+            table = table.take(np.flatnonzero(_is_fact(plan, table, fact)))
             self._step_count += table.length
             if self._step_count > STEPS_MAX:
                 raise BudgetExceeded(
@@ -221,9 +220,10 @@ def _facts(quads: Quads) -> list[Fact]:
 
 
 def _is_fact(plan: RulePlan, table: BindingTable, fact: Fact) -> BoolArray:
+    """Mark the rows that give a fact, or that belong to a group that does. bool[n]"""
     is_fact = np.ones(table.length, np.bool_)
     head = plan.rule.head
     for part, wanted in zip((head.subject, head.predicate, head.object), fact[1:], strict=True):
-        if isinstance(part, Variable):
+        if isinstance(part, Variable) and part in table.variables:
             is_fact &= table.column(part) == wanted
     return is_fact

@@ -193,9 +193,7 @@ class Inference:
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
 
-    def derive_or_pause(
-        self, before: BatchSet, change: Difference = NOTHING, asserted: Quads = NO_QUADS
-    ) -> Difference:
+    def derive_or_pause(self, before: BatchSet, change: Difference = NOTHING, asserted: Quads = NO_QUADS) -> Difference:
         """Return a change of explicit triples with the change of all that is inferred to what follows by the rules as
         they are now; those that take too much are paused."""
         while True:

@@ -164,8 +164,10 @@ class RulePlan:
         """The heads; of an aggregation for given keys."""
         self.body = _select(_body(rule, rule.patterns), _all_variables(rule))
         """All variables of the body, before it is grouped."""
+        self._keys = () if rule.aggregation is None else tuple(v for v in wanted if v in self._bound)
+        """The keys of groups but for those that a BIND computes, which cannot be given."""
         self._given = tuple(
-            v for v in rule.head.variables() if v in (self._bound if rule.aggregation is None else wanted)
+            v for v in rule.head.variables() if v in (self._bound if rule.aggregation is None else self._keys)
         )
         self._subject_may_be_literal = not self._is_node(rule.head.subject)
         self._predicate_may_be_other = not self._is_predicate(rule.head.predicate)
@@ -254,18 +256,19 @@ class RulePlan:
                 yield from reader.solve(way.question, over, self.rule.into, seeds)
 
     def touched(self, come: Quads, gone: Quads, before: BatchSet, now: BatchSet, reader: Reader) -> BindingTable:
-        """Return the distinct keys of the groups of an aggregation that changes may have altered."""
-        assert self.rule.aggregation is not None
+        """Return the distinct keys of the groups of an aggregation that changes may have altered, but for keys that a
+        BIND computes."""
         tables = [
             *self.rows_from((*self.ways, *self.shut_out), come, now, reader),
             *self.rows_from((*self.ways, *self.shut_out), come, before, reader),
             *self.rows_from((*self.ways, *self.shut_out), gone, before, reader),
             *self.rows_from((*self.ways, *self.shut_out), gone, now, reader),
         ]
-        keys = self.rule.aggregation.keys
-        found = BindingTable.empty(keys) if keys else BindingTable.empty()
+        if not self._keys:
+            return BindingTable.unit() if any(table.length for table in tables) else BindingTable.empty()
+        found = BindingTable.empty(self._keys)
         for table in tables:
-            found = operators.union(found, operators.project(table, keys), reader.limits.rows_max)
+            found = operators.union(found, operators.project(table, self._keys), reader.limits.rows_max)
         return operators.distinct(found)
 
     def all_heads(self, over: BatchSet, reader: Reader) -> Quads:

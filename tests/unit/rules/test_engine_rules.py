@@ -442,6 +442,23 @@ def test_a_prepared_query_sees_inferences(engine: Any) -> None:
     assert names(prepared({"x": node("a")})) == []
 
 
+def test_a_group_by_what_is_computed(engine: Any) -> None:
+    engine.add_rules(
+        PREFIX
+        + "RULE counted: CONSTRUCT { ?k :count ?n } WHERE { SELECT ?k (COUNT(?x) AS ?n) WHERE {"
+        + ' ?x :p ?y BIND (IRI(CONCAT("http://ex/k", STR(?y))) AS ?k) } GROUP BY ?k }'
+    )
+    update(engine, "INSERT DATA { :a :p 1 . :b :p 1 . :c :p 2 }")
+    assert inferred(engine) == ["k1 count 2", "k2 count 1"]
+    update(engine, "DELETE DATA { :a :p 1 . :c :p 2 }")
+    assert inferred(engine) == ["k1 count 1"]
+    why = engine.why((node("k1"), node("count"), 1))
+    assert [part.triple[0] for part in why.parts] == [node("b")]
+    update(engine, "INSERT DATA { :c :p 2 }")
+    why = engine.why((node("k1"), node("count"), 1))
+    assert [part.triple[0] for part in why.parts] == [node("b")]
+
+
 # --- rules that do not end --------------------------------------------------------------------------------------------
 
 
@@ -468,7 +485,7 @@ def test_the_rule_that_takes_too_much_is_the_one_that_is_named(rules: tuple[str,
     text = "\n".join(pairs if one == "PAIRS" else one for one in rules)
     with wukongs.Engine(settings=wukongs.Settings(rows_max=5000)) as engine:
         update(engine, f"INSERT DATA {{ {' '.join(f':s{i} :p :o{i} .' for i in range(200))} }}")
-        with pytest.raises(errors.RuleError, match="rule pairs: .* rows_max"):
+        with pytest.raises(errors.RuleError, match=r"rule pairs: .* rows_max"):
             engine.add_rules(text)
         assert engine.rules() == []
 
