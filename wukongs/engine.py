@@ -55,6 +55,7 @@ from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset, standing_rule
 from wukongs.rules.sources import RuleSource, read_all, read_rules
 from wukongs.settings import Settings, settings_of
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 from wukongs.store.encoded import MalformedLine
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Engine:
         graph that the rules read and conclude into (default: the default graph). Raises RuleError (file, line; a name
         that is taken; a circle through NOT EXISTS or an aggregate; a rule that takes more than rules_timeout_s or
         rules_rows_max), StorageError. Nothing has changed then."""
-        graph = None if into is None else written_graph(into).text[1:-1]
+        graph = None if into in (None, DEFAULT_GRAPH_IRI) else written_graph(into).text[1:-1]
         return self._add_rules(read_rules(source), lambda ruleset, stored: ruleset.with_rules(stored, graph), graph)
 
     def _add_rules(

@@ -459,6 +459,15 @@ def test_a_group_by_what_is_computed(engine: Any) -> None:
     assert [part.triple[0] for part in why.parts] == [node("b")]
 
 
+def test_the_name_of_the_default_graph_is_that_graph(engine: Any) -> None:
+    """So its rules are in one order with the others over it."""
+    engine.add_rules(LONELY, into="urn:x-wukongs:default")
+    engine.add_rules(PREFIX + "RULE friends: CONSTRUCT { ?x :friend ?y } WHERE { ?x :knows ?y }")
+    assert [one.into for one in engine.rules()] == [None, None]
+    update(engine, "INSERT DATA { :a :p :b . :a :knows :c }")
+    assert inferred(engine) == ["a friend c"]
+
+
 # --- rules that do not end --------------------------------------------------------------------------------------------
 
 
