@@ -16,6 +16,7 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
         core.check_is_open()
         injector.catch_up()
         core.finish_tick()
+        core.journal.prepare()  # the head of a segment names the rules that are followed, so not these before they are
         inference, before = core.inference, core.inference.ruleset
         after = change(before)
         if after.rules == before.rules:
