@@ -56,7 +56,9 @@ class EngineLoad:
         self._engine.close()
 
     def __len__(self) -> int:
-        return len(self._engine._core.arrangement.trace)
+        """The triples that somebody has stated: each that rules have inferred is held twice."""
+        trace = self._engine._core.arrangement.trace
+        return len(trace) - 2 * trace.read(trace.upper).hidden_count
 
     def known(self, path: Path, graph: str | None) -> FileState | None:
         """Return the state of a file that was loaded into this graph, None if it was not as a whole, or has changed."""
