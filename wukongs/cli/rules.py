@@ -117,8 +117,10 @@ def _check(argv: Sequence[str]) -> int:
 
 
 @contextmanager
-def _opened(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Iterator[Engine | RemoteEngine]:
-    """Give the engine that the options name."""
+def _opened(
+    options: argparse.Namespace, parser: argparse.ArgumentParser, is_made: bool = False
+) -> Iterator[Engine | RemoteEngine]:
+    """Give the engine that the options name. is_made: whether a data folder that is not there is made."""
     check_server_options(options, parser, "data_dir")
     if options.data_dir is None and options.server is None:
         parser.error("no --data-dir and no --server: say whose rules")
@@ -127,10 +129,13 @@ def _opened(options: argparse.Namespace, parser: argparse.ArgumentParser) -> Ite
             yield node
         return
     say_if_compiling()
-    from wukongs.durable.recovery import check_is_ours
+    from wukongs.durable.recovery import check_is_ours, has_data
     from wukongs.engine import Engine
+    from wukongs.errors import DataError
 
     check_is_ours(options.data_dir)
+    if not (is_made or has_data(options.data_dir)):
+        raise DataError("no such data folder: `wukongs rules add --data-dir` makes one", str(options.data_dir))
     with Engine(options.data_dir) as engine:
         yield engine
 
@@ -142,7 +147,7 @@ def _add(argv: Sequence[str]) -> int:
     from wukongs.rules.sources import read_all
 
     text = "\n".join(map(text_of, read_all(options.files)))
-    with _opened(options, parser) as engine:
+    with _opened(options, parser, is_made=True) as engine:
         names = engine.add_rules(text, into=options.into)
         print(f"{len(names)} rules: {', '.join(names)}", file=sys.stderr)
     return DONE

@@ -103,6 +103,21 @@ def test_rules_of_a_data_folder(family: str, capsys: pytest.CaptureFixture[str])
     assert (status, printed, said) == (REFUSED, "", "there is no such triple\n")
 
 
+def test_loads_count_what_files_say_and_not_what_follows(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "add", "--data-dir", "db", family)[0] == DONE
+    Path("family.nt").write_text("<a:a> <http://e/parent> <a:b> .\n<a:b> <http://e/parent> <a:c> .\n")
+    for again, counts in (([], "2 new, 0 duplicates; 2 in all"), (["--again"], "0 new, 2 duplicates; 2 in all")):
+        assert main(["load", "--data-dir", "db", *again, "family.nt"]) == DONE
+        assert f"triples: 2 read, {counts}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", [("list",), ("drop", "a"), ("resume", "a"), ("why", "<a:a>", "<a:b>", "<a:c>")])
+def test_only_to_add_rules_makes_a_folder(family: str, action: tuple[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, said = run(capsys, *action, "--data-dir", "nowhere")
+    assert (status, "nowhere: no such data folder" in said) == (REFUSED, True)
+    assert not Path("nowhere").exists()
+
+
 def test_a_query_of_files_by_rules(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("family.nt").write_text("<a:a> <http://e/parent> <a:b> .\n")
     asked = ["query", "--data", "family.nt", "--rules", family, "--format", "csv", "SELECT ?x { ?x a <http://e/Root> }"]
