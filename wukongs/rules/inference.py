@@ -21,7 +21,7 @@ from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.rules.changing_graph import NOTHING, inferred_in
 from wukongs.rules.derivation import Derivation, Explanation, told
 from wukongs.rules.program import Program, Rule, rules_of
-from wukongs.rules.propagation import Propagation, StratumPlan
+from wukongs.rules.propagation import Propagation, StratumPlan, stratum_plans
 from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.settings import Settings
@@ -167,11 +167,7 @@ class Inference:
         self.is_changed = False
         self._memo = PlanMemo()
         self._ranks.clear()
-        plans = {id(rule): RulePlan(rule, self._registry, self._default_graph) for rule in ruleset.program.rules}
-        self._strata = tuple(
-            StratumPlan(tuple(plans[id(rule)] for rule in stratum.rules), stratum.is_recursive)
-            for stratum in ruleset.program.strata
-        )
+        self._strata = stratum_plans(ruleset.program, lambda rule: RulePlan(rule, self._registry, self._default_graph))
 
     def follow(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
         propagation = self._propagation(before)

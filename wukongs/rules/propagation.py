@@ -18,14 +18,16 @@ the inferred ones that are not explicit, and changes with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, hidden, inferred_in
-from wukongs.rules.program import Rule
+from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.batch import Batch, build_batch
@@ -41,10 +43,12 @@ that has gone."""
 
 @dataclass(frozen=True, slots=True)
 class StratumPlan:
-    """The plans of the rules of one stratum; those of aggregations apart."""
+    """The plans of the rules of one stratum; those of aggregations apart. earlier: those of strata before that may
+    conclude the same triples."""
 
     plans: tuple[RulePlan, ...]
     is_recursive: bool
+    earlier: tuple[RulePlan, ...]
     aggregations: tuple[RulePlan, ...] = field(init=False)
     others: tuple[RulePlan, ...] = field(init=False)
 
@@ -200,10 +204,11 @@ class Propagation:
         assert self._graph.now is now
         return ranks
 
-    def _settled(self, number: int) -> list[RulePlan]:
-        """Return the plans of a stratum and of those before it: what one rule gives no more another one may still
-        give."""
-        return [plan for stratum in self._strata[: number + 1] for plan in stratum.plans]
+    def _settled(self, number: int) -> tuple[RulePlan, ...]:
+        """Return the plans of a stratum and those before it that count: what one rule gives no more another one may
+        still give."""
+        stratum = self._strata[number]
+        return (*stratum.earlier, *stratum.plans)
 
     def _may_go(self, heads: Quads) -> Quads:
         """Return those of some heads that are inferred and still there, each once."""
@@ -283,6 +288,30 @@ class Propagation:
         ended = taken(all_gone, self._is_inferred(all_gone))
         marks, unmarked = hidden(joined((new, kept))), hidden(joined((ended, promoted)))
         return Difference(build_batch(*joined((all_come, marks))), _batch_or_none(joined((all_gone, unmarked))))
+
+
+def stratum_plans(program: Program, plan_of: Callable[[Rule], RulePlan]) -> tuple[StratumPlan, ...]:
+    """Return the strata of a program with the plans of their rules."""
+    made: list[StratumPlan] = []
+    known: dict[tuple[Term | None, Term | None], list[RulePlan]] = defaultdict(list)
+    """The plans so far, by the graph and the predicate of their heads; those of any predicate under None."""
+    by_graph: dict[Term | None, list[RulePlan]] = defaultdict(list)
+    for stratum in program.strata:
+        plans = tuple(map(plan_of, stratum.rules))
+        earlier: dict[int, RulePlan] = {}
+        for into, predicate in dict.fromkeys(map(_head_key, stratum.rules)):
+            same = by_graph[into] if predicate is None else [*known[into, predicate], *known[into, None]]
+            earlier.update((id(plan), plan) for plan in same)
+        made.append(StratumPlan(plans, stratum.is_recursive, tuple(earlier.values())))
+        for plan in plans:
+            known[_head_key(plan.rule)].append(plan)
+            by_graph[plan.rule.into].append(plan)
+    return tuple(made)
+
+
+def _head_key(rule: Rule) -> tuple[Term | None, Term | None]:
+    predicate = rule.head.predicate
+    return rule.into, predicate if isinstance(predicate, Term) else None
 
 
 def _batch_or_none(quads: Quads) -> Batch | None:

@@ -17,6 +17,7 @@ from tests.faces import Face
 from wukongs import errors
 from wukongs.durable.delivery import Delivery
 from wukongs.live.update_request import UpdateRequest
+from wukongs.rules.rule_plans import RulePlan
 
 PREFIX = f"PREFIX : <{EX}>\n"
 PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf ?y . ?y :partOf ?z }"
@@ -229,6 +230,25 @@ def test_each_triple_comes_once(engine: Any) -> None:
     assert found(engine, "?s ?p ?o FILTER (?p = :q)") == ["a q b"]
     [[count]] = engine.query("SELECT (COUNT(*) AS ?n) { ?s ?p ?o }")
     assert int(count) == 3
+
+
+def test_a_deletion_asks_only_rules_that_may_conclude_what_has_gone(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [f"RULE r{n}: CONSTRUCT {{ ?x :p{n + 1} ?y }} WHERE {{ ?x :p{n} ?y }}" for n in range(40)]
+    engine.add_rules("\n".join([PREFIX, *rules, "RULE also: CONSTRUCT { ?x :p9 ?y } WHERE { ?x :other ?y }"]))
+    update(engine, "INSERT DATA { :a :p0 :b ; :other :b }")
+    asked: list[RulePlan] = []
+    given_heads = RulePlan.given_heads
+
+    def noted(plan: RulePlan, quads: Any) -> Any:
+        asked.append(plan)
+        return given_heads(plan, quads)
+
+    monkeypatch.setattr(RulePlan, "given_heads", noted)
+    update(engine, "DELETE DATA { :a :p0 :b }")
+    assert inferred(engine) == sorted(f"a p{n} b" for n in range(9, 41))
+    assert len(asked) <= 2 * len(rules)
 
 
 def test_a_cycle_does_not_hold_itself_up(engine: Any) -> None:
