@@ -226,10 +226,16 @@ class Inference:
         rule = propagation.at_work
         assert rule is not None, error
         log.warning("%s: it is paused, and what it has concluded goes", _told(propagation, error))
-        self.take(self.ruleset.paused(rule.name, str(error)))
+        self.take(self.ruleset.paused(rule.name, _reason(propagation, error)))
         self.is_changed = True
 
 
 def _told(propagation: Propagation, error: Exception) -> str:
     rule = propagation.at_work
-    return f"rule {rule.name if rule is not None else '?'}: {error}"
+    return f"rule {rule.name if rule is not None else '?'}: {_reason(propagation, error)}"
+
+
+def _reason(propagation: Propagation, error: Exception) -> str:
+    if not isinstance(error, QueryTimeout):
+        return str(error)
+    return f"what follows from one change took longer than rules_timeout_s = {propagation.timeout_s:g} in all"

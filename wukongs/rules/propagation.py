@@ -113,6 +113,10 @@ class Propagation:
                 self._insert(number, front)
         return self._outcome(change.additions.triples(), gone, promoted)
 
+    @property
+    def timeout_s(self) -> float:
+        return self._reader.limits.timeout_s or 0.0
+
     # --- one stratum --------------------------------------------------------------------------------------------------
 
     def _run(self, number: int) -> None:
@@ -251,8 +255,7 @@ class Propagation:
         self._derived += len(heads[0])
         if self._derived > self._rows_max:
             raise BudgetExceeded(
-                f"rule {plan.rule.name}: {self._derived} triples are derived in one change by now, more than "
-                f"rules_rows_max = {self._rows_max}"
+                f"{self._derived} triples are derived in one change by now, more than rules_rows_max = {self._rows_max}"
             )
         return heads
 

@@ -537,6 +537,19 @@ def test_a_folder_opens_though_a_rule_takes_too_much_by_now(tmp_path: Path) -> N
         assert len(inferred(engine)) == 1 + 20 * 19 // 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"rules_rows_max": 10}, "11 triples are derived in one change by now, more than rules_rows_max = 10"),
+        ({"rules_timeout_s": 1}, "what follows from one change took longer than rules_timeout_s = 1 in all"),
+    ],
+)
+def test_why_a_rule_is_paused_names_the_setting(settings: dict[str, Any], reason: str) -> None:
+    with wukongs.Engine(rules=GROWING, settings=wukongs.Settings(**settings)) as engine:
+        update(engine, 'INSERT DATA { :a :name "x" }')
+        assert [rule.error for rule in engine.rules()] == [reason]
+
+
 # --- folders, clients, clusters ---------------------------------------------------------------------------------------
 
 
