@@ -122,9 +122,9 @@ class Ruleset:
         found = list(names)
         for name in found:
             if name not in self.rules:
-                near = next(iter(get_close_matches(name, self.rules, 1)), "")
+                near = next(iter(get_close_matches(str(name), self.rules, 1)), "")
                 hint = f"did you mean {near}?" if near else "Engine.rules() names those that there are"
-                raise RuleError("the name of a rule of this engine", name, suggestion=hint)
+                raise RuleError("the name of a rule of this engine", str(name), suggestion=hint)
         return found
 
 

@@ -135,6 +135,8 @@ def test_a_rule_that_is_not_there_is_named_with_the_nearest(engine: Any) -> None
     for call in (engine.drop_rules, engine.resume_rules):
         with pytest.raises(errors.RuleError, match=r"part-off.*part-of"):
             call("part-off")
+        with pytest.raises(errors.RuleError, match="found 5"):
+            call(5)
     assert [one.name for one in engine.rules()] == ["part-of"]
 
 
