@@ -162,7 +162,7 @@ class Inference:
         return bool(self._strata)
 
     def take(self, ruleset: Ruleset) -> None:
-        """Follow other rules from now on. What is inferred is to be changed by derive()."""
+        """Follow other rules from now on; derive() then changes what is inferred."""
         self.ruleset = ruleset
         self.is_changed = False
         self._memo = PlanMemo()
