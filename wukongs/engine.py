@@ -314,7 +314,13 @@ class Engine:
     def resume_rules(self, *names: str) -> int:
         """Let rules go on that were paused, since they took too much; return the SN at which all follows again. Raises
         RuleError (no such rule; it takes too much again)."""
-        return self._backend.change_rules(lambda ruleset: ruleset.resumed(names))
+        standing = self._standing()
+        if stored := [name for name in names if name not in standing]:
+            self._backend.change_rules(lambda ruleset: ruleset.resumed(stored))
+        for name in names:
+            if name in standing:
+                standing[name].resume()
+        return self._core.sn
 
     def why(
         self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None
@@ -330,9 +336,9 @@ class Engine:
         limits = limits_of(core.settings, timeout_s)
         with core.lock:
             handle = open_snapshot(core, None, "why")
-            read = handle.read()
+            read, plans = handle.read(), core.inference.plans()
         try:
-            return core.inference.why(read, handle.sn, terms, name, limits)
+            return core.inference.why(plans, read, handle.sn, terms, name, limits)
         finally:
             with core.lock:
                 handle.close()

@@ -16,6 +16,7 @@ from typing import Any
 from wukongs.csparql.parser_rules import RULE_STREAM, ParsedRule, parse_rules
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
+from wukongs.query.execution.answer import within
 from wukongs.query.limits import Limits
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.rules.changing_graph import NOTHING, inferred_in
@@ -172,7 +173,8 @@ class Inference:
     def follow(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
         propagation = self._propagation(before)
         try:
-            return propagation.follow(change, asserted)
+            with within(propagation.limits):
+                return propagation.follow(change, asserted)
         except (QueryTimeout, BudgetExceeded) as error:
             self._pause(propagation, error)
         except BaseException:
@@ -185,7 +187,8 @@ class Inference:
         which names the rule that takes too much."""
         propagation = self._propagation(before)
         try:
-            return propagation.derive_anew(NOTHING, NO_QUADS, inferred_in(before))
+            with within(propagation.limits):
+                return propagation.derive_anew(NOTHING, NO_QUADS, inferred_in(before))
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
 
@@ -195,20 +198,30 @@ class Inference:
         while True:
             propagation = self._propagation(before)
             try:
-                return propagation.derive_anew(change, asserted, inferred_in(before))
+                with within(propagation.limits):
+                    return propagation.derive_anew(change, asserted, inferred_in(before))
             except (QueryTimeout, BudgetExceeded) as error:
                 self._pause(propagation, error)
 
+    def plans(self) -> list[RulePlan]:
+        """Return the plans of the rules that are followed now."""
+        return [plan for stratum in self._strata for plan in stratum.plans]
+
     def why(
-        self, read: BatchSet, sn: int, triple: Sequence[str], into: str | None, limits: Limits
+        self,
+        plans: Sequence[RulePlan],
+        read: BatchSet,
+        sn: int,
+        triple: Sequence[str],
+        into: str | None,
+        limits: Limits,
     ) -> Derivation | None:
-        """Return why a triple (canonical terms) is there as of a read; None if it is not there. Called without the
-        lock. Raises QueryTimeout, BudgetExceeded."""
+        """Return why a triple (canonical terms) is there as of a read; None if it is not there. plans: of the rules
+        then. Called without the lock. Raises QueryTimeout, BudgetExceeded."""
         graph = self._default_graph if into is None else self._registry.known(f"<{into}>")
         subject, predicate, object_ = self._registry.known_all(triple).tolist()
         fact = graph, subject, predicate, object_
         reader = Reader(self._registry, self._default_graph, PlanMemo(), limits)
-        plans = [plan for stratum in self._strata for plan in stratum.plans]
         with limits:
             proven = Explanation(plans, read, reader, sn).of(fact)
             return None if proven is None else told(proven, fact, reader, self._default_graph, sn)
@@ -238,4 +251,4 @@ def _told(propagation: Propagation, error: Exception) -> str:
 def _reason(propagation: Propagation, error: Exception) -> str:
     if not isinstance(error, QueryTimeout):
         return str(error)
-    return f"what follows from one change took longer than rules_timeout_s = {propagation.timeout_s:g} in all"
+    return f"what follows from one change took longer than rules_timeout_s = {propagation.limits.timeout_s:g} in all"

@@ -26,6 +26,7 @@ import numpy as np
 
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
+from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, hidden, inferred_in
 from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
@@ -114,8 +115,8 @@ class Propagation:
         return self._outcome(change.additions.triples(), gone, promoted)
 
     @property
-    def timeout_s(self) -> float:
-        return self._reader.limits.timeout_s or 0.0
+    def limits(self) -> Limits:
+        return self._reader.limits
 
     # --- one stratum --------------------------------------------------------------------------------------------------
 

@@ -552,6 +552,24 @@ def test_why_a_rule_is_paused_names_the_setting(settings: dict[str, Any], reason
         assert [rule.error for rule in engine.rules()] == [reason]
 
 
+def test_a_rule_for_which_there_is_no_memory_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object) -> None:
+        raise MemoryError
+
+    with wukongs.Engine(rules=COPY) as engine:
+        stream = engine.stream(A, batch_ms=100)
+        monkeypatch.setattr(RulePlan, "from_changes", none_left)
+        monkeypatch.setattr(RulePlan, "all_heads", none_left)
+        stream.push([(node("a"), node("p"), node("b"), 50)])
+        stream.advance(100)
+        engine.settle(SETTLE_S)
+        assert [rule.is_paused for rule in engine.rules()] == [True]
+        assert found(engine) == ["a p b"]
+        monkeypatch.undo()
+        engine.resume_rules("copy")
+        assert inferred(engine) == ["a q b"]
+
+
 # --- folders, clients, clusters ---------------------------------------------------------------------------------------
 
 

@@ -71,6 +71,7 @@ def test_rules_over_windows_are_named_and_dropped_as_others_are(engine: Any) -> 
     again = "\n".join(one.text for one in engine.rules())
     with pytest.raises(wukongs.RuleError, match="rule within, which is there already"):
         engine.add_rules(RULES)
+    engine.resume_rules("hot", "within")
     engine.drop_rules("alarm", "within", "hot")
     assert engine.rules() == []
     assert engine.add_rules(again) == ("within", "hot", "alarm")
