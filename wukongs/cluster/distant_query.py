@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 from wukongs.csparql.algebra import Output
@@ -13,6 +13,7 @@ from wukongs.live.core import QueryLog
 from wukongs.live.window_log import Cursor, UnreadBudget, WindowLog
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
+from wukongs.query.terms.names import given_terms
 from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
@@ -79,8 +80,8 @@ class DistantQuery:
     def stats(self) -> dict[str, Any]:
         return {**self._call("stats"), "node": self.node}
 
-    def why(self) -> str:
-        return str(self._call("why"))
+    def why(self, row: Mapping[str, Any] | None = None) -> str:
+        return str(self._call("why", row=None if row is None else given_terms(row)))
 
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._call("warnings"))

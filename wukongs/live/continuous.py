@@ -27,6 +27,7 @@ from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Remembered, Reporter
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Stretch
+from wukongs.live.support import Support
 from wukongs.live.tracing import LISTENING, Fired
 from wukongs.live.unknown_names import unknown_names
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
@@ -56,6 +57,7 @@ from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
+from wukongs.query.terms.names import given_terms
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import tick_sn
@@ -494,11 +496,18 @@ class ContinuousQuery:
             told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self.query, dataset, profile), *told])
 
-    def why(self) -> str:
-        """Return, in words, what the query waits for, and then what empties it, a fact a line: rows of the last window
+    def why(self, row: Mapping[str, Any] | None = None) -> str:
+        """Tell why a row was reported, or without one, what the query waits for.
+
+        row: terms by the names of the variables of a row of the last window, as Stream.push takes them, some or all of
+        them: returned are the triples that it rests on, with the windows that they are in, and what stored ones follow
+        from. Else, in words, what the query waits for, and then what empties it, a fact a line: rows of the last window
         and after each step, the first pattern without matches, predicates that have not come, late tuples, windows that
         were partial or dropped. For the steps the last firing, or else the next one, is evaluated anew over what is
-        held; if that takes too long or too much, it is said in its place."""
+        held; if that takes too long or too much, it is said in its place. Raises DataError (a term), StreamError (a
+        row, and nothing has fired), QueryTimeout, BudgetExceeded."""
+        if row is not None:
+            return self._support(given_terms(row))
         with self._core.lock:
             told = [f"{self.name} {self._wait()}"]
             if self.is_closed or self.is_paused:
@@ -511,6 +520,18 @@ class ContinuousQuery:
         if look is not None:
             told += look.told()
         return "\n".join(told)
+
+    def _support(self, row: Mapping[str, str]) -> str:
+        core = self._core
+        with core.lock:
+            if self._last_ms is None:
+                raise StreamError(f"query {self.name} has reported no window yet, so there is no row to explain")
+            core.finish_tick()
+            dataset, _ = self.windows.dataset(self._last_ms)
+            support = Support(core, self.query, dataset, terms_of(core), self._last_ms, core.sn)
+        limits = limits_of(core.settings, None)
+        with limits:
+            return support.told(row, limits)
 
     def _wait(self) -> str:
         """Return, in words, what the query waits for. Called with the lock held."""

@@ -614,11 +614,13 @@ class JoinedQuery:
         with self._as_alone() as query:
             return query.explain(analyze=analyze) + self._told()
 
-    def why(self) -> str:
+    def why(self, row: Mapping[str, Any] | None = None) -> str:
         """Do as ContinuousQuery.why."""
         if self.is_closed:
             return f"{self.name} is closed"
         with self._as_alone() as query:
+            if row is not None:
+                return query.why(row)
             return f"{query.why()}\n{self._told()}".rstrip("\n")
 
     def _told(self) -> str:

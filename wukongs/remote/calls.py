@@ -135,7 +135,7 @@ _OF_QUERY = {
     "explain": ("analyze",),
     "replace": ("text", "base", "output"),
     "stats": (),
-    "why": (),
+    "why": ("row",),
     "warnings": (),
     "pause": (),
     "resume": (),

@@ -21,6 +21,7 @@ from wukongs.live.window_log import LAST_MS
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
+from wukongs.query.terms.names import given_terms
 from wukongs.remote.connection import Connection, Joined, Moved, SessionLost, raise_failure
 from wukongs.remote.kinds import NONE, POLL_S, WINDOW
 from wukongs.remote.receiving import receive_result
@@ -227,9 +228,9 @@ class RemoteQuery:
         """Do the same as ContinuousQuery.stats."""
         return dict(self.call("stats"))
 
-    def why(self) -> str:
+    def why(self, row: Mapping[str, Any] | None = None) -> str:
         """Do the same as ContinuousQuery.why."""
-        return str(self.call("why"))
+        return str(self.call("why", row=None if row is None else given_terms(row)))
 
     def warnings(self) -> tuple[str, ...]:
         """Do the same as ContinuousQuery.warnings."""
