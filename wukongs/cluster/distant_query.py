@@ -18,7 +18,7 @@ from wukongs.wire.packets import Packet, Peers
 
 OF_QUERY = "query"
 _METHODS = ("explain", "stats", "why", "warnings", "close")
-_OPTIONS = {"explain": ("analyze",)}
+_OPTIONS = {"explain": ("analyze",), "why": ("row",)}
 ASK_S = 60.0
 
 
@@ -81,7 +81,7 @@ class DistantQuery:
         return {**self._call("stats"), "node": self.node}
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
-        return str(self._call("why", row=None if row is None else given_terms(row)))
+        return str(self._call("why", **({} if row is None else {"row": given_terms(row)})))
 
     def warnings(self) -> tuple[str, ...]:
         return tuple(self._call("warnings"))

@@ -324,7 +324,7 @@ class RemoteEngine:
             answer, joined = self._connection.call(method, args, limit_s=limit_s)
             try:
                 source = {"result": answer.fields.get("result")}
-                return receive_result(self._connection, joined, answer, source, args["text"])
+                return receive_result(self._connection, joined, answer, source, args.get("text", ""))
             except SessionLost as lost:
                 reason = str(lost)
         raise NodeUnavailable(f"the rows of the query have stopped coming {REPEATS_MAX} times, at last: {reason}")

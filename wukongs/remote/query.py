@@ -230,7 +230,8 @@ class RemoteQuery:
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
         """Do the same as ContinuousQuery.why."""
-        return str(self.call("why", row=None if row is None else given_terms(row)))
+        args: dict[str, Any] = {} if row is None else {"row": given_terms(row)}
+        return str(self.call("why", **args))
 
     def warnings(self) -> tuple[str, ...]:
         """Do the same as ContinuousQuery.warnings."""

@@ -152,7 +152,7 @@ class Inference:
         self._default_graph = default_graph
         self._settings = settings
         self._strata: tuple[StratumPlan, ...] = ()
-        self._memo = PlanMemo()
+        self._memo: PlanMemo | None = None
         self._ranks: dict[int, Ranks] = {}
         self.ruleset = Ruleset({}, Program(()))
         self.is_changed = False
@@ -166,7 +166,7 @@ class Inference:
         """Follow other rules from now on; derive() then changes what is inferred."""
         self.ruleset = ruleset
         self.is_changed = False
-        self._memo = PlanMemo()
+        self._memo = None
         self._ranks.clear()
         self._strata = stratum_plans(ruleset.program, lambda rule: RulePlan(rule, self._registry, self._default_graph))
 
@@ -232,7 +232,8 @@ class Inference:
         if settings.rules_timeout_s:
             limits.timeout_s = settings.rules_timeout_s
             limits.deadline_s = time.monotonic() + limits.timeout_s
-        reader = Reader(self._registry, self._default_graph, self._memo, limits)
+        memo = self._memo = self._memo or PlanMemo()
+        reader = Reader(self._registry, self._default_graph, memo, limits)
         return Propagation(self._strata, before, reader, settings.rules_rows_max, self._ranks)
 
     def _pause(self, propagation: Propagation, error: Exception) -> None:

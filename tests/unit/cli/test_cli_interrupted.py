@@ -32,7 +32,7 @@ CASES = {
         "write",
         "SELECT * { ?a ?p ?b . ?c ?p ?d . ?e ?p ?f }",
     ),
-    "while a text is parsed": ("wukongs.cli.query", "parse_query", LISTED),
+    "while a text is parsed": ("wukongs.csparql.parser", "parse_query", LISTED),
 }
 
 

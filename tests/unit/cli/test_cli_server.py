@@ -21,9 +21,9 @@ import wukongs
 from tests.engine_helpers import A, at, register_text
 from tests.scenarios.test_kill import ENDLESS, until
 from tests.unit.conftest import Ran
-from wukongs.cli import watch
 from wukongs.cluster.node_config import load_node_config
 from wukongs.cluster.serving import ServedEngine
+from wukongs.remote import watching
 from wukongs.remote.watching import watched
 
 SELECT = "PREFIX ex: <http://ex/> SELECT ?a ?b WHERE { ?a ex:knows ?b } ORDER BY ?a"
@@ -310,7 +310,7 @@ def test_ctrl_c_ends_a_watch_with_the_status_of_other_commands(
     with wukongs.connect(server) as client:
         client.stream(A, batch_ms=100)
         client.register(register_text("RANGE 100ms STEP 100ms"))
-        monkeypatch.setattr(watch, "watched", interrupted)
+        monkeypatch.setattr(watching, "watched", interrupted)
         status, out, err = ran("watch", "--server", server, "q")
         assert (status, err) == (130, "")
         assert re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out).splitlines()[-1].split()[:4] == ["q", "0", "0", "0"]
@@ -334,7 +334,7 @@ def test_watch_goes_on_after_a_gap(ran: Ran, server: str, monkeypatch: pytest.Mo
     ends = [item.end_ms for item in (first, *rest) if isinstance(item, wukongs.WindowResult)]
     assert ends == [100, *range(gap.to_ms + 100, 1001, 100)]
     with wukongs.connect(server) as client:
-        monkeypatch.setattr(watch, "watched", lambda *_: iter([gap]))
+        monkeypatch.setattr(watching, "watched", lambda *_: iter([gap]))
         assert ran("watch", "--server", server, "q") == (0, "", f"{gap}\n")
 
 
