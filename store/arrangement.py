@@ -12,7 +12,7 @@ from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.graph_change import GraphChange
-from wukongs.store.quads import NO_QUADS, Quads, is_held, only, taken, without_held
+from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, only, taken, without_held
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle, Trace
 from wukongs.store.tuple_filter import TupleFilter
@@ -94,11 +94,10 @@ class Arrangement:
     def beside(self, change: GraphChange, read_sn: int) -> tuple[Difference, Quads]:
         """Return what GraphChange.beside does, now that others have sealed what came after the SN that was read. Of the
         additions that stay, the inferred ones are left out: whoever repeats the change infers them again."""
-        held = self.trace.read(self.trace.upper)
-        now = held if self.trace.has_deleted_from(read_sn + 1) else None
+        now = self.trace.read(self.trace.upper) if self.trace.has_deleted_from(read_sn + 1) else None
         difference, unseen = change.beside(self.trace.batches_from(read_sn + 1), now)
         if len(unseen[0]):
-            unseen = taken(unseen, ~is_held(held, (np.invert(unseen[0]), *unseen[1:])))
+            unseen = taken(unseen, ~is_held(self.trace.read(self.trace.upper), hidden(unseen)))
         return difference, unseen
 
     def apply_difference(
@@ -108,8 +107,7 @@ class Arrangement:
 
         asserted: as in Follower.follow; fuel: as in Trace.seal."""
         come, gone = difference
-        self.expect(come, len(come))
-        self.give_up(come)
+        self._learn(come)
         self._seal(sn, come, gone, fuel, asserted=asserted)
         return difference.counts
 
@@ -156,6 +154,11 @@ class Arrangement:
         """Expect a batch no longer."""
         self._expected = [(other, place) for other, place in self._expected if other is not batch]
 
+    def _learn(self, batch: Batch) -> None:
+        """Let the filter know all triples of a batch that is sealed next."""
+        self.expect(batch, len(batch))
+        self.give_up(batch)
+
     def absorb_batch(
         self, sn: int, batch: Batch, known: Handle | None = None, whole: Batch | None = None, fuel: int | None = None
     ) -> Batch:
@@ -166,8 +169,7 @@ class Arrangement:
         handle was revoked, since merging may then have forgotten deletions. fuel: as in Trace.seal."""
         asserted = NO_QUADS if self._follower is None or not self._follower.is_active else (whole or batch).triples()
         if known is not None:
-            self.expect(batch, len(batch))
-            self.give_up(batch)
+            self._learn(batch)
         if known is None or (whole is not None and (not known.is_open or self.trace.has_deleted_from(known.sn + 1))):
             batch = batch if whole is None else whole
             batch = only(batch, self._mark_new(batch.triples()))
@@ -190,15 +192,13 @@ class Arrangement:
             change = Difference(batch, tombstones)
             batch, tombstones = self._follower.follow(self.trace.read(self.trace.upper), change, asserted)
             if batch is not change.additions:
-                self.expect(batch, len(batch))
-                self.give_up(batch)
+                self._learn(batch)
         self.trace.seal(sn, batch, tombstones, fuel, first_sn)
         self._filtered_to = self.trace.upper
 
     def seal_inferred(self, sn: int, difference: Difference) -> None:
         """Seal SN sn with inferred triples that come and go, from which all follows that is in there, too."""
-        self.expect(difference.additions, len(difference.additions))
-        self.give_up(difference.additions)
+        self._learn(difference.additions)
         self.trace.seal(sn, *difference)
         self._filtered_to = self.trace.upper
 

@@ -82,6 +82,11 @@ def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:
     return found if read.disjoint else build_batch(*found).triples()
 
 
+def hidden(quads: Quads) -> Quads:
+    """Return quads in the hidden graphs of theirs, and those of hidden graphs in the graphs that they belong to."""
+    return np.invert(quads[0]), *quads[1:]
+
+
 def without_held(batch: Batch, read: BatchSet) -> Batch:
     """Return the batch without the tuples that a read sees; itself if there are none.
 

@@ -303,23 +303,26 @@ class Engine:
     def drop_rules(self, *names: str) -> int:
         """Follow some rules no more: what they have concluded goes at one more snapshot, whose SN is returned. Raises
         RuleError (no such rule), StorageError."""
-        standing = self._standing()
-        if stored := [name for name in names if name not in standing]:
-            self._backend.change_rules(lambda ruleset: ruleset.without(stored))
-        for name in names:
-            if name in standing:
-                standing[name].close()
-        return self._core.sn
+        return self._change_rules(names, Ruleset.without, lambda query: query.close())
 
     def resume_rules(self, *names: str) -> int:
         """Let rules go on that were paused, since they took too much; return the SN at which all follows again. Raises
         RuleError (no such rule; it takes too much again)."""
+        return self._change_rules(names, Ruleset.resumed, lambda query: query.resume())
+
+    def _change_rules(
+        self,
+        names: Sequence[str],
+        change: Callable[[Ruleset, Sequence[str]], Ruleset],
+        change_query: Callable[[RegisteredQuery], None],
+    ) -> int:
+        """Change rules over stored graphs by name, then the queries of those over windows; return the newest SN."""
         standing = self._standing()
         if stored := [name for name in names if name not in standing]:
-            self._backend.change_rules(lambda ruleset: ruleset.resumed(stored))
+            self._backend.change_rules(lambda ruleset: change(ruleset, stored))
         for name in names:
             if name in standing:
-                standing[name].resume()
+                change_query(standing[name])
         return self._core.sn
 
     def why(

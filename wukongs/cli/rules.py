@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -165,19 +166,12 @@ def _list(argv: Sequence[str]) -> int:
     return DONE
 
 
-def _drop(argv: Sequence[str]) -> int:
-    parser = _parser("drop")
+def _change(action: str, argv: Sequence[str]) -> int:
+    parser = _parser(action)
     options = parser.parse_args(list(argv))
     with _opened(options, parser) as engine:
-        print(f"snapshot {engine.drop_rules(*options.names)}", file=sys.stderr)
-    return DONE
-
-
-def _resume(argv: Sequence[str]) -> int:
-    parser = _parser("resume")
-    options = parser.parse_args(list(argv))
-    with _opened(options, parser) as engine:
-        print(f"snapshot {engine.resume_rules(*options.names)}", file=sys.stderr)
+        change = engine.drop_rules if action == "drop" else engine.resume_rules
+        print(f"snapshot {change(*options.names)}", file=sys.stderr)
     return DONE
 
 
@@ -193,4 +187,11 @@ def _why(argv: Sequence[str]) -> int:
     return DONE
 
 
-_RUN = {"check": _check, "add": _add, "list": _list, "drop": _drop, "resume": _resume, "why": _why}
+_RUN: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "check": _check,
+    "add": _add,
+    "list": _list,
+    "drop": partial(_change, "drop"),
+    "resume": partial(_change, "resume"),
+    "why": _why,
+}

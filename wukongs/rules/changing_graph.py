@@ -12,7 +12,7 @@ import numpy as np
 
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.quads import NO_QUADS, Quads, graph_quads, is_held, joined, taken
+from wukongs.store.quads import NO_QUADS, Quads, graph_quads, hidden, is_held, joined, taken
 from wukongs.store.tombstones import Difference, DifferenceMerge
 
 NOTHING = Difference(build_batch(*NO_QUADS), None)
@@ -43,8 +43,11 @@ class ChangingGraph:
         self._now = None
         self._layers.append(difference)
         while len(self._layers) > _LAYERS_MIN and _size(self._layers[-2]) <= _GROWTH * _size(self._layers[-1]):
-            newer, older = self._layers.pop(), self._layers.pop()
-            self._layers.append(DifferenceMerge(older, newer).finish())
+            self._merge_last()
+
+    def _merge_last(self) -> None:
+        newer, older = self._layers.pop(), self._layers.pop()
+        self._layers.append(DifferenceMerge(older, newer).finish())
 
     def add(self, quads: Quads) -> Difference:
         """Let those of some quads come that are not there; return these, each once."""
@@ -58,8 +61,7 @@ class ChangingGraph:
     def difference(self) -> Difference:
         """Return all changes so far as one."""
         while len(self._layers) > 1:
-            newer, older = self._layers.pop(), self._layers.pop()
-            self._layers.append(DifferenceMerge(older, newer).finish())
+            self._merge_last()
         return self._layers[0] if self._layers else NOTHING
 
 
@@ -76,8 +78,3 @@ def inferred_in(read: BatchSet) -> Quads:
     """Return all inferred triples, in the graphs that they belong to."""
     graphs = np.unique(np.concatenate([NO_QUADS[0], *(batch.graphs for batch in read.batches)]))
     return hidden(joined([graph_quads(read, graph) for graph in graphs[graphs < 0].tolist()]))
-
-
-def hidden(quads: Quads) -> Quads:
-    """Return quads in the hidden graphs of theirs, and those of hidden graphs in the graphs that they belong to."""
-    return np.invert(quads[0]), *quads[1:]

@@ -17,11 +17,10 @@ import numpy as np
 from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
-from wukongs.rules.changing_graph import hidden
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray
-from wukongs.store.quads import Quads, is_held
+from wukongs.store.quads import Quads, hidden, is_held
 
 STEPS_MAX = 100_000
 """So many applications of rules are looked at for one answer."""

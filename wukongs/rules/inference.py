@@ -19,7 +19,7 @@ from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
 from wukongs.query.execution.answer import within
 from wukongs.query.limits import Limits
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.rules.changing_graph import NOTHING, inferred_in
+from wukongs.rules.changing_graph import NOTHING
 from wukongs.rules.derivation import Derivation, Explanation, told
 from wukongs.rules.program import Program, Rule, rules_of
 from wukongs.rules.propagation import Propagation, StratumPlan, stratum_plans
@@ -188,7 +188,7 @@ class Inference:
         propagation = self._propagation(before)
         try:
             with within(propagation.limits):
-                return propagation.derive_anew(NOTHING, NO_QUADS, inferred_in(before))
+                return propagation.derive_anew(NOTHING, NO_QUADS)
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
 
@@ -199,7 +199,7 @@ class Inference:
             propagation = self._propagation(before)
             try:
                 with within(propagation.limits):
-                    return propagation.derive_anew(change, asserted, inferred_in(before))
+                    return propagation.derive_anew(change, asserted)
             except (QueryTimeout, BudgetExceeded) as error:
                 self._pause(propagation, error)
 

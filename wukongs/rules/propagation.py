@@ -26,15 +26,16 @@ import numpy as np
 
 from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, hidden, inferred_in
+from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, inferred_in
 from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray
-from wukongs.store.quads import NO_QUADS, Quads, is_held, joined, read_of, taken
+from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, joined, read_of, taken
 from wukongs.store.tombstones import Difference
 
 RANKLESS_MIN, RANKLESS_FACTOR = 4096, 32
@@ -95,11 +96,11 @@ class Propagation:
             self._run(number)
         return self._outcome(change.additions.triples(), gone, promoted)
 
-    def derive_anew(self, change: Difference, asserted: Quads, forget: Quads) -> Difference:
-        """Do the same as follow, but derive all that follows from the explicit triples. forget: all that is inferred,
-        in the graphs that it belongs to."""
+    def derive_anew(self, change: Difference, asserted: Quads) -> Difference:
+        """Do the same as follow, but forget all that is inferred, and derive all that follows from the explicit
+        triples."""
         gone = self._explicit(gone_of(change))
-        promoted = self._promoted(asserted)
+        promoted, forget = self._promoted(asserted), inferred_in(self._before)
         if len(promoted[0]):
             forget = taken(forget, ~is_held(read_of(promoted), forget))
         self._graph.change(Difference(change.additions, _batch_or_none(joined((gone, forget)))))
@@ -108,7 +109,7 @@ class Propagation:
             heads = []
             for plan in stratum.plans:
                 self.at_work = plan.rule
-                heads.append(self._made(plan, plan.all_heads(self._graph.now, self._reader)))
+                heads.append(self._made(plan, plan.heads_of(BindingTable.unit(), self._graph.now, self._reader)))
             front = self._inserted(heads)
             if stratum.is_recursive:
                 self._insert(number, front)

@@ -41,7 +41,7 @@ from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.rules.program import Rule
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, INLINE_MARK, UNBOUND, BoolArray, Int64Array
-from wukongs.store.quads import NO_QUADS, Quads, joined
+from wukongs.store.quads import NO_QUADS, Quads, joined, taken
 from wukongs.store.term_registry import TermRegistry
 
 SEEDS_MAX = 1 << 18
@@ -220,20 +220,15 @@ class RulePlan:
 
     def made(self, table: BindingTable, reader: Reader) -> Quads:
         """Return the heads of rows, repeats included; those that are no triples are left out."""
-        head = self.rule.head
-        columns = [
-            filled(table.length, self._ids[part]) if isinstance(part, Term) else table.column(part)
-            for part in (head.subject, head.predicate, head.object)
-        ]
+        quads = self.instances(self.rule.head, table)
         wanted = np.ones(table.length, np.bool_)
-        for column in columns:
+        for column in quads[1:]:
             wanted &= column != UNBOUND
         if self._subject_may_be_literal:
-            wanted &= _begins_with(columns[0], b"<_", reader.registry)
+            wanted &= _begins_with(quads[1], b"<_", reader.registry)
         if self._predicate_may_be_other:
-            wanted &= _begins_with(columns[1], b"<", reader.registry)
-        subjects, predicates, objects = columns if wanted.all() else [column[wanted] for column in columns]
-        return filled(len(subjects), self.graph), subjects, predicates, objects
+            wanted &= _begins_with(quads[2], b"<", reader.registry)
+        return taken(quads, wanted)
 
     def instances(self, pattern: TriplePattern, table: BindingTable) -> Quads:
         """Return the triple that a pattern becomes in each row."""
@@ -258,11 +253,12 @@ class RulePlan:
     def touched(self, come: Quads, gone: Quads, before: BatchSet, now: BatchSet, reader: Reader) -> BindingTable:
         """Return the distinct keys of the groups of an aggregation that changes may have altered, but for keys that a
         BIND computes."""
+        ways = (*self.ways, *self.shut_out)
         tables = [
-            *self.rows_from((*self.ways, *self.shut_out), come, now, reader),
-            *self.rows_from((*self.ways, *self.shut_out), come, before, reader),
-            *self.rows_from((*self.ways, *self.shut_out), gone, before, reader),
-            *self.rows_from((*self.ways, *self.shut_out), gone, now, reader),
+            table
+            for quads in (come, gone)
+            for over in (now, before)
+            for table in self.rows_from(ways, quads, over, reader)
         ]
         if not self._keys:
             return BindingTable.unit() if any(table.length for table in tables) else BindingTable.empty()
@@ -270,11 +266,6 @@ class RulePlan:
         for table in tables:
             found = operators.union(found, operators.project(table, self._keys), reader.limits.rows_max)
         return operators.distinct(found)
-
-    def all_heads(self, over: BatchSet, reader: Reader) -> Quads:
-        """Return all heads that follow from a read in one step, repeats included."""
-        rows = reader.solve(self.heads, over, self.rule.into, BindingTable.unit())
-        return joined([self.made(table, reader) for table in rows])
 
     def heads_of(self, seeds: BindingTable, over: BatchSet, reader: Reader) -> Quads:
         """Return the heads that follow in one step and agree with some rows."""
@@ -336,10 +327,6 @@ def _select(node: Node, wanted: tuple[Variable, ...]) -> Question:
 def _begins_with(column: Int64Array, bytes_: bytes, registry: TermRegistry) -> BoolArray:
     """Tell of terms whether their texts begin with one of some bytes."""
     distinct, places = np.unique(column, return_inverse=True)
-    found = np.zeros(len(distinct), np.bool_)
-    hashed = np.flatnonzero((distinct >= 0) & (distinct & INLINE_MARK == 0))
-    if len(hashed):
-        text, offsets = registry.snapshot_reader().gather(distinct[hashed])
-        found[hashed] = np.isin(text[offsets[:-1]], list(bytes_))
-    kept: BoolArray = found[places]
+    firsts = QueryTerms(registry, registry.snapshot_reader()).first_bytes(distinct)
+    kept: BoolArray = np.isin(firsts, list(bytes_))[places]
     return kept

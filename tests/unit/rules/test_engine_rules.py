@@ -559,7 +559,7 @@ def test_a_rule_for_which_there_is_no_memory_is_paused(monkeypatch: pytest.Monke
     with wukongs.Engine(rules=COPY) as engine:
         stream = engine.stream(A, batch_ms=100)
         monkeypatch.setattr(RulePlan, "from_changes", none_left)
-        monkeypatch.setattr(RulePlan, "all_heads", none_left)
+        monkeypatch.setattr(RulePlan, "heads_of", none_left)
         stream.push([(node("a"), node("p"), node("b"), 50)])
         stream.advance(100)
         engine.settle(SETTLE_S)
