@@ -331,7 +331,9 @@ class ContinuousQuery:
             )
             log.warning("%s", error)
             self.log.put(LAST_MS, error)
-            self._close()
+            with self._core.lock:  # what waits for the log may hold with this record
+                if not self.is_closed:
+                    self._close()
 
     def pause(self) -> None:
         """Report nothing until resume; windows that close meanwhile are skipped. Raises StorageError."""
