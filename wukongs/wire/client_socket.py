@@ -9,6 +9,7 @@ PER_CLIENT_MAX requests under way, all together REQUESTS_MAX; beyond that a requ
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -30,6 +31,9 @@ from wukongs.wire.workers import Workers
 PER_CLIENT_MAX = 32
 REQUESTS_MAX = 256
 CLOSE_TIMEOUT_S = 5.0
+LAST_ANSWERS_S = 0.25
+"""Connections stay so long behind the last answers: ZeroMQ drops, with a connection, an answer that has come but that
+the client has not yet taken."""
 _TOKEN_NEEDED = "message: expected a token that this node knows. Ask for one who runs it"
 
 
@@ -104,9 +108,12 @@ class ClientSocket:
         """Stop and free the address; may be called again. Messages without an acknowledgement were not taken."""
         if self._ingesting is not None:
             self._ingesting.close()
+        is_asked = bool(self._under_way)
         self._workers.close(CLOSE_TIMEOUT_S)
         if self._direct is not None:
             self._direct.close()
+        if is_asked:
+            time.sleep(LAST_ANSWERS_S)
         self._socket.close()
 
     def _can_read(self) -> bool:
