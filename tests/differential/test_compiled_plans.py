@@ -67,6 +67,7 @@ def lived(scenario: Scenario) -> tuple[dict[str, list[Any]], int]:
         return reader.windows, sum(handle.compiled is not None for handle in reader.handles.values())
 
 
+@pytest.mark.slow
 def test_windows_are_the_same() -> None:
     compiled = []
 

@@ -110,6 +110,7 @@ def lossy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "of_engine", without_repeats)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lossy")
 def test_a_fault_is_found_and_made_small() -> None:
     tally = fuzz_world("lossy/1")

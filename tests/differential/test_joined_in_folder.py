@@ -173,6 +173,7 @@ def live(events: Events, folder: Path, settings: wukongs.Settings) -> dict[str, 
         life.engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group_max", first_and_slow([3, 1 << 16]))
 def test_lives_in_a_folder(group_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined_queries, "GROUP_MAX", group_max)

@@ -189,6 +189,7 @@ def test_queries_of_a_shape_report_what_each_reports_alone(group_max: int, monke
     assert together
 
 
+@pytest.mark.slow
 def test_groups_of_a_cluster_report_what_an_engine_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same queries alone, in an engine of its own."""
     for number in range(scaled(3)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter, defaultdict
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,6 +78,7 @@ def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:
         assert numbers == found.column("argument").to_pylist()
 
 
+@pytest.mark.slow
 @settings(fuzzed(60))
 @given(st.data(), st.sampled_from([6, 10, 62]))
 def test_while_the_graph_changes(draw: st.DataObject, hash_bits: int) -> None:

@@ -91,6 +91,7 @@ def test_a_node_that_is_killed_in_a_query_and_in_a_load(tmp_path: Path) -> None:
             assert engine.stats()["stored_triples"] == 300
 
 
+@pytest.mark.slow
 def test_a_client_does_not_go_on_with_a_node_that_never_heard_of_what_it_said(tmp_path: Path) -> None:
     with (
         node(tmp_path, "one") as (process, first),

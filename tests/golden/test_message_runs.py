@@ -94,6 +94,7 @@ def sse() -> Iterator[tuple[str, Callable[[], None]]]:
         yield f'kind = "sse"\nurl = "{base}/"', lambda: None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("serve", first_and_slow([websocket, mqtt, sse]))
 def test_a_run_has_the_windows_of_its_messages_until_it_is_interrupted(
     tmp_path: Path, serve: Callable[[], object]

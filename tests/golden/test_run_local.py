@@ -11,6 +11,7 @@ from tests.golden.run_output import run_wukongs
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tweets.toml"
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_an_example_gives_the_same_windows_with_spark_and_without() -> None:
     through_spark = run_wukongs(EXAMPLE, "--rows", "100")

@@ -114,6 +114,7 @@ def test_a_wheel_brings_one_name_and_all_packages_but_the_benchmarks(
     assert {Path(name) for name in names} == ours | linked | console | rules | {Path("wukongs/py.typed")}
 
 
+@pytest.mark.slow
 def test_a_users_own_modules_keep_their_names(installed: Installed, users: Path) -> None:
     (users / "main.py").write_text(
         "import store, csparql, adapters, bench\n"

@@ -106,6 +106,7 @@ def test_a_start_that_is_interrupted_leaves_nothing(tmp_path: Path, monkeypatch:
     assert not session._scratch
 
 
+@pytest.mark.slow
 def test_the_jvm_ends_when_its_driver_is_killed(tmp_path: Path) -> None:
     script = f"""
 import sys

@@ -411,6 +411,7 @@ def test_pipes_that_follow_each_other_push_to_one_stream(tmp_path: Path) -> None
     assert (ended.returncode, "is closed" in ended.stderr) == (1, True), ended.stderr
 
 
+@pytest.mark.slow
 def test_a_push_with_a_mapping_takes_the_time_of_arrival(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(
         'subject = "http://ex/{id}"\n[[triple]]\npredicate = "http://ex/p"\nvalue = "{v}"\n'

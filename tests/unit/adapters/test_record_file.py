@@ -611,6 +611,7 @@ def mappings(draw: st.DrawFn) -> str:
     return text
 
 
+@pytest.mark.slow
 @fuzzed(400)
 @given(mappings(), st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=8), st.randoms(use_true_random=False))
 def test_random_records_as_the_oracle_says(

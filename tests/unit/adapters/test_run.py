@@ -207,6 +207,7 @@ def test_an_error_of_the_pipeline_ends_the_run(folder: Path, monkeypatch: pytest
         run_text(folder, STREAM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_the_pipeline_before_the_run_ends(folder: Path, number: int, status: int) -> None:
     (folder / "run.toml").write_text(STREAM)
@@ -248,6 +249,7 @@ def test_sigterm_ends_a_run_that_loads_and_means_afterwards_what_it_meant(
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_local_run_with_whole_epochs_a_summary_and_no_folder(
     folder: Path, number: int, status: int

@@ -122,6 +122,7 @@ def test_schemas_are_those_of_the_query() -> None:
         check_schema(_schema("d date"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["default", "http://ex/g"])
 def test_a_graph_of_a_cluster_is_a_partition_for_each_node_of_one_snapshot(graph: str) -> None:
     triples = [(f"<http://ex/s{n}>", "<http://ex/p>", f'"{n}"') for n in range(300)]

@@ -15,6 +15,7 @@ WUKONGS = f"WUKONGS_KERNELS=interpret {shlex.quote(sys.executable)} -m wukongs" 
 SAYS = "import time; print('made', flush=True); time.sleep(0.2); print('answer', flush=True)"
 
 
+@pytest.mark.slow
 def test_wukongs_answers_over_the_data(tmp_path: Path) -> None:
     tool = Tool("wukongs", [], f"{WUKONGS} query --data data.nt --format csv '{QUERY}'")
     found = measure(tool, tmp_path)

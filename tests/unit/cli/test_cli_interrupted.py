@@ -36,6 +36,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_ctrl_c_ends_a_query(case: str, tmp_path: Path) -> None:
     module, function, text = CASES[case]

@@ -112,6 +112,7 @@ def test_what_a_killed_node_has_acknowledged_is_there_when_it_is_started_again(t
         assert client.query("ASK { ?s ?p ?o }")
 
 
+@pytest.mark.slow
 def test_a_node_ends_with_its_standard_input(tmp_path: Path) -> None:
     command = [*WUKONGS, "node", "--config", config(tmp_path), "--until-stdin-ends"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -134,6 +134,7 @@ def test_streams_are_declared_and_dropped(ran: Ran, server: str) -> None:
     assert ran("streams", *of, "--format", "json") == (0, "[]\n", "")
 
 
+@pytest.mark.slow
 def test_a_stream_is_added_and_closed(ran: Ran, server: str) -> None:
     """By whomever it was declared, and without its options."""
     of = ("--server", server)

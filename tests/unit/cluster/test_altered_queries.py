@@ -92,6 +92,7 @@ def test_all_nodes_agree_on_the_text_and_a_query_is_altered_from_each() -> None:
             distant.replace(register_text(STEP))
 
 
+@pytest.mark.slow
 def test_changes_from_all_nodes_at_once_all_count_and_no_window_is_lost() -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         stream = nodes[0].engine.stream(A, batch_ms=100)
@@ -166,6 +167,7 @@ def test_a_query_that_moves_keeps_its_other_text_and_its_pause() -> None:
         assert windows(second) == {500: ["s4", "s5"], 600: ["s5", "s6"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("comes_back", first_and_slow([False, True]))
 def test_a_query_is_altered_while_its_node_is_away(comes_back: bool) -> None:
     with cluster(3, 2) as nodes:

@@ -274,6 +274,7 @@ def test_a_node_that_is_asked_late_gives_the_same_snapshot(
         assert contents(engine) == before
 
 
+@pytest.mark.slow
 def test_a_node_that_has_just_died_is_done_without(tmp_path: Path) -> None:
     with cluster(3, 2) as nodes:
         fill(nodes[0].engine, random.Random(5))

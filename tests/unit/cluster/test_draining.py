@@ -69,6 +69,7 @@ def begun(of: Told) -> None:
     of.update(1, f"DELETE WHERE {{ <{EX}x3> ?p ?o }}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("node_count", "replica_count", "spare_count"), [(3, 2, 1), slow(3, 2, 2), slow(2, 1, 1)])
 def test_spares_take_a_nodes_place_and_then_it_may_go(node_count: int, replica_count: int, spare_count: int) -> None:
     with told(node_count, replica_count, spare_count) as of:
@@ -91,6 +92,7 @@ def test_spares_take_a_nodes_place_and_then_it_may_go(node_count: int, replica_c
         check_replicas(of)
 
 
+@pytest.mark.slow
 def test_everything_goes_on_while_spares_take_places() -> None:
     """Tuples, loads, updates and windows in the middle of it; then the node that was drained first is used again."""
     with told(3, 2, 1) as of:
@@ -292,6 +294,7 @@ def piped(of: Told, count: int) -> Iterator[Pipelines]:
             socket.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("node_count", "replica_count", "to"), [(3, 2, [3]), slow(2, 1, [2, 3])])
 def test_pipelines_send_to_those_that_hold_the_shards(node_count: int, replica_count: int, to: list[int]) -> None:
     """They go on while a node is drained, and when it is gone. Many pieces of a stream batch are there already."""
@@ -356,6 +359,7 @@ def test_a_small_cluster_with_clashing_hashes() -> None:
             assert sorted(node.engine.query(asked).texts()) == sorted(engine.query(asked).texts())
 
 
+@pytest.mark.slow
 def test_a_node_that_nobody_named_takes_a_place_and_the_one_that_had_it_is_removed() -> None:
     with told(3, 2, 0) as of:
         of.declare(0)

@@ -180,6 +180,7 @@ def test_others_write_while_a_node_fetches(monkeypatch: pytest.MonkeyPatch) -> N
         written.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", first_and_slow(range(3)))
 def test_a_node_has_what_has_changed_while_it_fetched(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "LITTLE_ROWS", 0)

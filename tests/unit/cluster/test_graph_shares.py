@@ -107,6 +107,7 @@ def test_a_snapshot_is_held_for_its_time_only() -> None:
             engine.graph_shares(60, at=found.at + (1 << 30))
 
 
+@pytest.mark.slow
 def test_a_share_of_a_node_that_has_gone_is_given_by_another() -> None:
     default = _triples(300)
     with _served(3, 2) as (nodes, addresses), wukongs.connect(addresses[0]) as engine:

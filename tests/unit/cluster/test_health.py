@@ -137,6 +137,7 @@ def test_a_node_of_which_a_part_hangs_ends_and_the_others_go_on(part: str, gate:
         assert nodes[0].engine.stats()["members"]["1"] in ("out", "silent")
 
 
+@pytest.mark.slow
 def test_a_node_that_is_busy_goes_on(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_node, "WORKERS_S", 0.2)
     with cluster(2, 2, silence_pulses_max=50) as nodes, closing(gate):

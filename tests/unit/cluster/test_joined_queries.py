@@ -169,6 +169,7 @@ def test_a_query_moves_while_it_is_paused_and_joins_nobody() -> None:
         assert windows(moved) == posted(4, 4, 5)
 
 
+@pytest.mark.slow
 def test_queries_of_a_group_run_on_elsewhere_when_their_node_is_gone_and_stay_there() -> None:
     with cluster(3, 2) as nodes:
         stream = begin(nodes)

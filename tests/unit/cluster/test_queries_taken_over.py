@@ -118,6 +118,7 @@ def same(found: dict[int, Rows], expected: dict[int, Rows], from_ms: int) -> Non
     assert all(expected[end_ms] == rows for end_ms, rows in found.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [0, slow(4)])
 @pytest.mark.parametrize("what", ["RSTREAM", "ISTREAM", slow("DSTREAM")])
 def test_another_node_fires_the_windows_that_readers_lack(what: str, taken: int) -> None:
@@ -190,6 +191,7 @@ def test_windows_whose_slices_are_gone_are_told_as_a_gap() -> None:
         same(windows, expected, gap.to_ms + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", first_and_slow([6, 20]))
 def test_queries_are_spread_and_each_fires_on(count: int) -> None:
     """Some in a group of their shape, some alone."""
@@ -239,6 +241,7 @@ def test_a_query_of_the_stored_graph_reads_the_snapshots_of_then() -> None:
         same(rows_of(found), expected, 0)
 
 
+@pytest.mark.slow
 def test_the_stream_that_a_query_makes_goes_on_without_repeats() -> None:
     maker = (
         f"REGISTER STREAM <{EX}made> AS CONSTRUCT {{ ?s <{EX}had> ?o }} FROM STREAM <{EX}s> [RANGE 400ms STEP 200ms] "
@@ -312,6 +315,7 @@ def test_another_text_is_not_taken_for_the_one_before() -> None:
         same(rows_of(found), expected, altered_ms + 1)
 
 
+@pytest.mark.slow
 def test_a_home_that_comes_back_does_not_fire_too() -> None:
     with told() as of:
         of.push(4)

@@ -50,6 +50,7 @@ def stream(rest: ClusterNode) -> Stream:
     return rest.engine._streams[STREAM]
 
 
+@pytest.mark.slow
 def test_silent_nodes_are_not_said_to_be_in(rest: ClusterNode) -> None:
     stats = rest.engine.stats()
     assert stats["members"] == {"0": "in", "1": "silent", "2": "silent"}
@@ -170,6 +171,7 @@ def test_a_node_that_starts_says_whom_it_waits_for(
     assert "node 1 waits for 1 of the nodes that do not answer: 0, 2" in caplog.messages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "ends"), [("stage", True), ("query", False)])
 def test_a_node_that_has_no_memory_for_changes_ends_and_the_others_go_on(kind: str, ends: bool) -> None:
     def fail(_: Packet) -> Packet:

@@ -136,6 +136,7 @@ def test_too_long(engine: wukongs.Engine, name: str, monkeypatch: pytest.MonkeyP
     check_health(engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_too_long(engine: wukongs.Engine, name: str) -> None:
     query, what = TEXTS[name]
@@ -146,6 +147,7 @@ def test_texts_too_long(engine: wukongs.Engine, name: str) -> None:
     check_health(engine)
 
 
+@pytest.mark.slow
 def test_memory_is_given_back(engine: wukongs.Engine) -> None:
     """Neither the errors nor the engine keep tables."""
     check_health(engine)

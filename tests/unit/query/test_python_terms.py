@@ -108,6 +108,7 @@ def test_other_values_are_refused(value: Any, found: str) -> None:
     assert found in str(it.value)
 
 
+@pytest.mark.slow
 def test_no_library_of_terms_is_loaded_for_values() -> None:
     program = (
         "import sys, wukongs, datetime\n"

@@ -81,6 +81,7 @@ def test_clients_of_many_threads(embedded: wukongs.Engine) -> None:
         assert failures == []
 
 
+@pytest.mark.slow
 def test_a_node_that_stops_and_one_that_is_there(embedded: wukongs.Engine) -> None:
     with wukongs.Engine() as other, listening(other) as there:
         with listening(embedded) as address:

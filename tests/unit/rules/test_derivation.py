@@ -85,6 +85,7 @@ def test_absence_is_no_part() -> None:
         assert [part.triple for part in found.parts] == [(node(0), node("ancestor"), node(1))]
 
 
+@pytest.mark.slow
 def test_a_deep_tree_is_shown_and_sent_whole() -> None:
     with wukongs.Engine(rules=RULES) as engine:
         chain(engine, 1200)

@@ -127,9 +127,12 @@ def test_bodies_that_are_held_are_bounded_together(engine: wukongs.Engine) -> No
     begun = (head + f"Content-Length: {len(body) + 1000}\r\n\r\n").encode() + body[:-20]
     with served(engine, Bounds(bodies_bytes_max=3_500_000)) as client:
         with contextlib.ExitStack() as stack:
-            for _ in range(6):  # there is room for three
-                stack.enter_context(opened(client, begun))
-            until(lambda: _posted(client, body).status == 503)
+
+            def has_no_room() -> bool:
+                stack.enter_context(opened(client, begun))  # each time: while one is looked at, another may be refused
+                return _posted(client, body).status == 503
+
+            until(has_no_room)  # there is room for three
             assert client.get("ASK {}").status == 200
         until(lambda: _posted(client, body).status == 400)
 

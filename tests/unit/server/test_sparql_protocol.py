@@ -355,6 +355,7 @@ def test_of_several_formats_the_first_one_that_is_known_counts(filled: Client) -
         assert (answer.status, answer.kind) == (200, tsv)
 
 
+@pytest.mark.slow
 def test_long_answers_are_whole_in_each_format(client: Client, engine: wukongs.Engine) -> None:
     lines = b"".join(b'<http://ex/s%d> <http://ex/p> "v%d" .\n' % (n, n) for n in range(50_000))
     engine.load(io.BytesIO(lines), format="nt")

@@ -82,6 +82,7 @@ def test_an_exporter_that_is_not_there() -> None:
         provider_for("none")
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_unless_that_is_asked_for() -> None:
     code = "import sys, wukongs.server.http_server, wukongs.cli.serve; print('opentelemetry' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import PROJECT_ROOT
 
 KERNELS = """
@@ -113,6 +115,7 @@ def test_a_forked_process_interprets_on_while_kernels_are_compiled(tmp_path: Pat
     assert run(FORKED, tmp_path, "interpret").strip() == "(100, 0, 0)"
 
 
+@pytest.mark.slow
 def test_an_engine_answers_as_with_compiled_kernels_and_compiles_nothing(tmp_path: Path) -> None:
     found = run(ENGINE, tmp_path, "interpret")
     assert not list(tmp_path.rglob("*.nbi"))
