@@ -46,7 +46,8 @@ from wukongs.store.quads import is_held
 
 SHOWN_MAX = 50
 """So many triples are shown."""
-Fact = tuple[int, int, int]
+Fact = tuple[int, int, int, int]
+"""A triple behind the graph or window that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +103,27 @@ class Support:
             at = graph if is_stored and graph is not None else place.graph
             quad = np.array([at]), np.array([subject]), np.array([predicate]), np.array([object_])
             if (is_stored and self.core.reach is not None) or is_held(place.batches, quad)[0]:
-                yield (subject, predicate, object_), "" if is_stored else self._window_of(place)
+                yield (at, subject, predicate, object_), "" if is_stored else self._window_of(place)
 
     def _window_of(self, place: Part) -> str:
         name = next(one.name for one, batches in self.dataset.windows.items() if batches is place.batches)
         return f"in the window of <{name}>"
 
     def _line(self, fact: Fact, place: str, limits: Limits) -> str:
-        texts = self.terms.texts(np.array(fact, np.int64))
+        triple = self.terms.texts(np.array(fact[1:], np.int64))
         if place:
-            return f"  {' '.join(texts)}   {place}"
-        derivation = self._derivation(texts, limits)
+            return f"  {' '.join(triple)}   {place}"
+        graph = None if fact[0] == self.dataset.default_graph else self.terms.texts(np.array(fact[:1], np.int64))[0]
+        derivation = self._derivation(triple, None if graph is None else graph[1:-1], limits)
         if derivation is None or derivation.is_explicit:
-            return f"  {' '.join(texts)}   stored"
+            return f"  {' '.join(triple)}{'' if graph is None else f' in {graph}'}   stored"
         return indent(str(derivation), "  ")
 
-    def _derivation(self, texts: list[str], limits: Limits) -> Derivation | None:
+    def _derivation(self, triple: list[str], graph: str | None, limits: Limits) -> Derivation | None:
         inference = self.core.inference
         if not inference.is_active:
             return None
-        return inference.why(inference.plans(), self.dataset.stored, self.sn, texts, None, limits)
+        return inference.why(inference.plans(), self.dataset.stored, self.sn, triple, graph, limits)
 
 
 def _body(node: Node) -> tuple[Node, dict[Variable, Variable]]:

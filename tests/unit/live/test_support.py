@@ -68,6 +68,25 @@ def test_a_row_rests_on_tuples_of_windows_and_stored_ones_with_what_they_follow_
     assert "has no such row" in alarm.why({"place": node("house")})
 
 
+def test_a_row_rests_on_what_follows_in_a_named_graph(engine: Any) -> None:
+    engine.add_rules(WITHIN, into=f"{EX}places")
+    engine.update(f"{PREFIX}INSERT DATA {{ GRAPH :places {{ :sensor :in :room . :room :in :house }} }}")
+    stream = declare(engine)
+    alarm = engine.register(
+        ALARM.replace("?sensor :in ?place", "GRAPH ?g { ?sensor :in ?place }").replace(
+            "FROM <urn:x-wukongs:default>", f"FROM NAMED <{EX}places>"
+        )
+    )
+    go_on(engine, stream, [reading(35, 500)], 1000)
+    told = alarm.why({"place": node("house")}).replace(EX, "")
+    assert told.endswith(
+        "  <sensor> <in> <house> in <places>   by rule within\n"
+        "    <sensor> <in> <room> in <places>   explicit\n"
+        "    <room> <in> <house> in <places>   explicit"
+    )
+    assert alarm.why({"place": node("room")}).replace(EX, "").endswith("<sensor> <in> <room> in <places>   stored")
+
+
 def test_a_row_of_a_group_rests_on_all_of_it(engine: Any) -> None:
     stream = declare(engine)
     counted = engine.register(COUNT)
