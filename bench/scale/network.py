@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wukongs.adapters.lsbench_words import COUNTRIES, RDF_TYPE, T, iri, term, word_of
+from wukongs.adapters.lsbench_words import COUNTRIES, RDF_TYPE, WORDS, entity_start, term
 from wukongs.bench.scale import answer_kernels as rules
 from wukongs.bench.scale import network_kernels as kernels
 from wukongs.store.dtypes import Int64Array, UInt8Array
@@ -54,25 +54,25 @@ def _fragments() -> list[str]:
     strings = ["foaf:firstName", "foaf:lastName", "sioc:email", "foaf:organization"]
     resource = term("dbp:x")[:-2]
     return [
-        *(iri(kind, 0)[:-2] for kind in _ENTITIES),
+        *(entity_start(kind) for kind in _ENTITIES),
         "> .\n",
         '" .\n',
         f'Z"^^<{_XSD}dateTime> .\n',
         f'"^^<{_XSD}date> .\n',
         f'"^^<{_XSD}double> .\n',
-        *(f"> {RDF_TYPE} {T[name]} .\n" for name in _TYPES),
-        f'> {T["dcterms:title"]} "null" .\n',
-        f'> {T["foaf:gender"]} "female" .\n',
-        f'> {T["foaf:gender"]} "male" .\n',
-        *(f'> {T[name]} "' for name in strings),
-        f"> {T['foaf:based_near']} {resource}",
-        f'> {T["foaf:based_near"]} "',
-        *(f'> {T[name]} "' for name in ("dbpprop:latd", "dbpprop:longd", "sib:browser", "sioc:ip_address")),
-        f'> {T["foaf:birthday"]} "19',
-        *(f'> {T[name]} "2010-02-' for name in ("dc:date", "dc:created")),
-        *(f'> {T[name]} "' for name in ("sioc:content", "sib:hashtag", "sioc:name", "sib:tag", "dbpo:location")),
-        *(f'> {T[name]} "2010-02-' for name in ("sib:requested", "sib:approved", "sib:added")),
-        *(f"> {T[name]} " for name in _LINKS),
+        *(f"> {RDF_TYPE} {term(name)} .\n" for name in _TYPES),
+        f'> {term("dcterms:title")} "null" .\n',
+        f'> {term("foaf:gender")} "female" .\n',
+        f'> {term("foaf:gender")} "male" .\n',
+        *(f'> {term(name)} "' for name in strings),
+        f"> {term('foaf:based_near')} {resource}",
+        f'> {term("foaf:based_near")} "',
+        *(f'> {term(name)} "' for name in ("dbpprop:latd", "dbpprop:longd", "sib:browser", "sioc:ip_address")),
+        f'> {term("foaf:birthday")} "19',
+        *(f'> {term(name)} "2010-02-' for name in ("dc:date", "dc:created")),
+        *(f'> {term(name)} "' for name in ("sioc:content", "sib:hashtag", "sioc:name", "sib:tag", "dbpo:location")),
+        *(f'> {term(name)} "2010-02-' for name in ("sib:requested", "sib:approved", "sib:added")),
+        *(f"> {term(name)} " for name in _LINKS),
         '@mail.example" .\n',
     ]
 
@@ -93,7 +93,7 @@ class Network:
         self.users = users
         offsets = [1 + j * j for j in range(kernels.OFFSETS_MAX) if 2 * (1 + j * j) < users]
         self._offsets = np.array(offsets, np.int64)
-        self._texts = (*_pool(_fragments()), *_pool([word_of(n) for n in range(256)]), *_pool(list(COUNTRIES)))
+        self._texts = (*_pool(_fragments()), *_pool(WORDS[:256].to_pylist()), *_pool(list(COUNTRIES)))
         assert len(self._texts[1]) == kernels.X_END_EMAIL + 2, "the fragments and their numbers differ"
         with np.errstate(over="ignore"):
             counts = rules.count_users_triples(self._offsets, users, 0, users)

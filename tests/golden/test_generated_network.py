@@ -59,8 +59,8 @@ def _expected(
     return Counter(tuple(str(row[name]) for name in names) for row in solutions)
 
 
-SMALL = NetworkSettings(users=30, duration_ms=750, friends=8, seed=3, posts_per_s=60, photos_per_s=60)
-LARGER = NetworkSettings(users=60, duration_ms=1500, friends=8, seed=3, posts_per_s=60, photos_per_s=60)
+SMALL = NetworkSettings(users=30, duration_ms=750, friends=8, seed=3, posts_per_s=60, photos_per_s=240)
+LARGER = NetworkSettings(users=60, duration_ms=1500, friends=8, seed=3, posts_per_s=60, photos_per_s=240)
 
 
 @pytest.mark.spark

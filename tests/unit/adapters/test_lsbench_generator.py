@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyoxigraph
 import pytest
 
@@ -14,6 +18,7 @@ from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.errors import SettingsError
 
 SMALL = NetworkSettings(users=100, duration_ms=3000, friends=20, posts_per_s=60, photos_per_s=60, positions_per_s=20)
+DAY_MS = 86_400_000
 STREAM = "http://www.ins.cwi.nl/sib/stream/"
 
 
@@ -71,3 +76,89 @@ def test_a_window_of_one_second_has_answers(network: GeneratedNetwork, query: st
 def test_sizes_that_cannot_be_are_refused() -> None:
     with pytest.raises(SettingsError, match=r"users = 5.*expected at least 10 users"):
         NetworkSettings(users=5)
+
+
+SAMPLE = NetworkSettings(
+    users=1000,
+    friends=50,
+    duration_ms=27 * DAY_MS,
+    posts_per_s=7903 / (27 * 86_400),
+    comments_per_s=6701 / (27 * 86_400),
+    photos_per_s=32111 / (27 * 86_400),
+    positions_per_s=1 / 86_400,
+    like_delay_ms=1.0,
+)
+"""As many users and items as the sample of LSBench's own generator has, but for positions, in as much time."""
+
+
+def _facts(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield subject, predicate and object of lines with prefixed names or IRIs, each IRI by its last part."""
+    for line in lines:
+        if not line.startswith("@prefix"):
+            subject, predicate, object_ = line.rsplit(" .", 1)[0].split(" ", 2)
+            predicate = "type" if predicate in ("a", "rdf:type") else _local(predicate)
+            is_iri = predicate == "type" or object_.startswith(("<", "sib"))
+            yield _local(subject), predicate, _local(object_) if is_iri else object_
+
+
+def _local(name: str) -> str:
+    return name[max(map(name.rfind, "/#:")) + 1 :].removesuffix(">")
+
+
+def _kind(name: str) -> str:
+    return name.rstrip("0123456789")
+
+
+class _Shape:
+    """What data of the benchmark look like: triples by the kind of their subject and their predicate, and how many
+    objects a subject has, or subjects an object."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.counts: Counter[str] = Counter()
+        out: dict[str, Counter[str]] = defaultdict(Counter)
+        for subject, predicate, object_ in _facts(lines):
+            key = f"{_kind(subject)} {predicate}"
+            self.counts[key + (f" {object_}" if predicate == "type" else "")] += 1
+            out[key][subject] += 1
+            out[f"{predicate} of {_kind(object_)}"][object_] += 1
+        self.fans = {key: np.array(list(found.values())) for key, found in out.items()}
+
+
+FAN_OUTS = {
+    "u knows": (1000, 0.1),
+    "g has_member": (39, 0.35),
+    "u interest": (1000, 0.1),
+    "po hashtag": (7903, 0.1),
+    "like of po": (7903, 0.1),
+    "pho usertag": (32111, 0.1),
+    "like of pho": (32111, 0.1),
+    "pa container_of": (1697, 0.15),
+}
+"""How many there are, and by how much the mean and the spread of their fan-outs may differ."""
+
+
+@pytest.mark.slow
+def test_it_is_like_the_sample_of_the_benchmarks_own_generator(shared_data: Path, tmp_path: Path) -> None:
+    """Numbers, types and fan-outs of the same numbers of users and items, with the same span of event times."""
+    made = generate_network(tmp_path, SAMPLE)
+    texts = [Path(path).read_text("utf-8").splitlines() for path in (made.stored, *list(made.streams.values())[:4])]
+    names = (
+        "mr0_sibdataset",
+        "rdfPostStream",
+        "rdfPostLikeStream",
+        "rdfPhotoStream",
+        "rdfPhotoLikeStream",
+    )
+    files = [next((shared_data / "lsbench").glob(f"{name}1000*.nt.gz")) for name in names]
+    theirs = [gzip.decompress(file.read_bytes()).decode().split("\n")[:-1] for file in files]
+    ours, sample = _Shape(line for one in texts for line in one), _Shape(line for one in theirs for line in one)
+    rare = {"u Engaged_with", "u In_relationship_with", "u Married_with"}
+    assert set(ours.counts) == set(sample.counts)
+    for key, count in sample.counts.items():
+        assert ours.counts[key] == pytest.approx(count, rel=0.5 if key in rare else 0.12, abs=12), key
+    for key, (count, by) in FAN_OUTS.items():
+        found, expected = (
+            np.pad(shape.fans[key], (0, max(0, count - len(shape.fans[key])))) for shape in (ours, sample)
+        )
+        assert found.mean() == pytest.approx(expected.mean(), rel=by), key
+        assert found.std() == pytest.approx(expected.std(), rel=2 * by), key
