@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 ROOT = Path(__file__).resolve().parents[1]
 Row = dict[str, Any]
+RESAMPLES = 10_000
 
 
 class WrongAnswer(Exception):
@@ -38,6 +40,29 @@ def summary(samples: Sequence[float]) -> dict[str, float]:
     p50, p90, p99 = np.percentile(array, (50, 90, 99))
     values = {"median": p50, "p90": p90, "p99": p99, "min": array.min(), "max": array.max()}
     return {**{name: float(value) for name, value in values.items()}, "count": len(array)}
+
+
+def bootstrap_medians(samples: Sequence[float], seed: int = 0) -> NDArray[np.float64]:
+    """Draw the median of RESAMPLES resamples, each of as many values with replacement.
+
+    No resample is made. Its values stand at uniform places of the ordered samples, and the middle one of n uniform
+    places has a beta distribution; of an even number, the second is the least of those behind the first.
+    """
+    ordered = np.sort(np.asarray(samples, np.float64))
+    count = len(ordered)
+    assert count, "there are no samples"
+    random = np.random.default_rng(seed)
+    middle = (count + 1) // 2
+    first = random.beta(middle, count + 1 - middle, RESAMPLES)
+    second = first if count % 2 else first + (1 - first) * random.beta(1, count - middle, RESAMPLES)
+    low, high = (ordered[np.minimum((place * count).astype(np.int64), count - 1)] for place in (first, second))
+    return (low + high) / 2
+
+
+def interval(draws: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the bounds that hold 95 % of the draws."""
+    low, high = np.percentile(draws, (2.5, 97.5))
+    return float(low), float(high)
 
 
 def repeat(

@@ -1,0 +1,304 @@
+"""The pictures of a metric: medians side by side, distributions of latencies, and curves over rates, users or time.
+
+They are SVG on no ground, whose text has the colour of the page around it, so that they are legible on white and on
+black. Drawing needs matplotlib (the extra `plots`); without it a report has its tables only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wukongs.bench.published import GEOMETRIC_MEAN, P99, Published
+from wukongs.bench.report.document import Picture
+from wukongs.bench.report.reading import OURS, SAMPLES_MIN, Case, convert, is_count, is_time
+from wukongs.bench.report.sections import Group, Line, natural, number, published_beside, title_of, words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+HOW_TO_GET = (
+    "This report has no pictures, since matplotlib is not installed: `pip install 'wukongs[plots]'`, then "
+    "`wukongs bench report DIR` writes it again."
+)
+_INK = "#010203"
+"""The colour that stands for `currentColor` while matplotlib draws."""
+_COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4bbf", "#c93c37", "#8f7a00", "#0aa2a8", "#8a8f98")
+"""Each is legible on white and on black; ours has the first."""
+_MARKERS = "osD^vPX*"
+_WIDTH, _PANEL_HEIGHT = 10.0, 2.7
+_PANELS, _COLUMNS = 12, 3
+_TIMES = ("minute", "minutes", "second", "seconds", "hour", "hours")
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.18,
+    "lines.linewidth": 1.8,
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color"), _INK
+    ),
+}
+
+
+def can_draw() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(group: Group) -> Iterator[Picture]:
+    """Yield the pictures that the lines of a metric give: those of one value give none."""
+    import matplotlib
+
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": title_of(group)}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's own fonts have it
+        yield from _medians(group)
+        yield from _distributions(group)
+        yield from _curves(group)
+
+
+# --- medians ----------------------------------------------------------------------------------------------------------
+
+
+def _medians(group: Group) -> Iterator[Picture]:
+    """Medians with their intervals, a row for each query, published figures hollow beside them."""
+    case = group.main_case()
+    lines = [line for line in group.lines if line.case == case and line.median > 0]
+    queries = _queries(lines)
+    beside = {
+        (line.query, figure.engine): (line, figure)
+        for line, figure in sorted(published_beside(group), key=lambda one: one[0].case == case)
+        if line.query in queries and not figure.metric.endswith(P99)
+    }
+    if len(lines) + len(beside) < 2 or (is_count(group.unit) and len(_engines(lines)) == 1):
+        return
+    drawing, axes = _panels(1, _WIDTH, 1.2 + 0.42 * len(queries) + 0.2 * math.ceil(len(_engines(lines)) / 4))
+    place = {query: len(queries) - at for at, query in enumerate(queries)}
+    engines = _engines(lines)
+    for at, engine in enumerate(engines):
+        ours = [line for line in lines if line.engine == engine]
+        shift = 0.5 * (len(engines) / 2 - at - 0.5) / max(len(engines), 3)
+        whiskers = np.array([_whiskers(line) for line in ours]).T
+        heights = [place[line.query] + shift for line in ours]
+        style: dict[str, Any] = {
+            "color": _colour(engines, engine),
+            "marker": _MARKERS[at % len(_MARKERS)],
+            "label": engine,
+        }
+        medians = [line.median for line in ours]
+        axes[0].errorbar(medians, heights, xerr=whiskers, linestyle="", markersize=6, **style)
+    _add_published(axes[0], group, [(figure, place[line.query]) for line, figure in beside.values()], is_across=True)
+    axes[0].set_yticks(list(place.values()), list(place))
+    axes[0].set_ylim(0.4, len(queries) + 0.6)
+    axes[0].set_xlabel(f"{group.metric}, median with its 95 % interval, {group.unit}")
+    _scale(axes[0], "x", [value for value in _plotted(axes[0], 0) if value > 0], from_zero=False)
+    yield _picture(drawing, axes, group, "medians", f"Medians{_of(case)}")
+
+
+def _whiskers(line: Line) -> tuple[float, float]:
+    if line.low is None or line.high is None:
+        return 0.0, 0.0
+    return max(0.0, line.median - line.low), max(0.0, line.high - line.median)
+
+
+# --- distributions ----------------------------------------------------------------------------------------------------
+
+
+def _distributions(group: Group) -> Iterator[Picture]:
+    """The share of samples up to each value, a panel for each query, one line for each engine."""
+    if not is_time(group.unit):
+        return
+    case = group.main_case()
+    lines = [one for one in group.lines if one.case == case and len(one.members) == 1]
+    lines = [line for line in lines if len(line.members[0].values) >= 4 * SAMPLES_MIN]
+    engines = _engines(lines)
+    for part, queries in enumerate(_parts(_queries(lines))):
+        drawing, axes = _panels(len(queries))
+        for panel, query in zip(axes, queries, strict=False):
+            values = []
+            for line in (line for line in lines if line.query == query):
+                ordered = np.sort(np.asarray(line.members[0].values))
+                shares = np.linspace(0, 1, min(len(ordered), 250))
+                at = np.quantile(ordered, shares)
+                values += [float(value) for value in at if value > 0]
+                style: dict[str, Any] = {"color": _colour(engines, line.engine), "label": line.engine}
+                panel.plot(at, shares, drawstyle="steps-post", linestyle=_dash(engines, line.engine), **style)
+            panel.set(title=query, xlabel=f"{group.metric}, {group.unit}", ylim=(0, 1.02))
+            panel.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1.0], ["0", "25 %", "50 %", "", "90 %", ""])
+            _scale(panel, "x", values, from_zero=False)
+        for panel in axes[::_COLUMNS]:
+            panel.set_ylabel("share of samples")
+        name = "distribution" if part == 0 else f"distribution-{part + 1}"
+        yield _picture(drawing, axes, group, name, f"Distribution{_of(case)}")
+
+
+# --- curves -----------------------------------------------------------------------------------------------------------
+
+
+def _curves(group: Group) -> Iterator[Picture]:
+    """Medians over each number that cases differ in, a panel for each query."""
+    names = dict.fromkeys(name for case in group.cases for name, value in case if _is_number(value))
+    for name in names:
+        by_rest: dict[Case, list[Line]] = {}
+        for line in group.lines:
+            if _is_number(dict(line.case).get(name)):
+                by_rest.setdefault(tuple(item for item in line.case if item[0] != name), []).append(line)
+        if not by_rest:
+            continue
+        rest = max(by_rest, key=lambda one: len(by_rest[one]))
+        lines = by_rest[rest]
+        if len({dict(line.case)[name] for line in lines}) < 2:
+            continue
+        engines = _engines(lines)
+        for part, queries in enumerate(_parts(_queries(lines))):
+            drawing, axes = _panels(len(queries))
+            for panel, query in zip(axes, queries, strict=False):
+                _curve(panel, group, name, [line for line in lines if line.query == query], engines)
+            told = f"over-{name}" if part == 0 else f"over-{name}-{part + 1}"
+            yield _picture(drawing, axes, group, told, f"Over {name}{_of(rest)}")
+
+
+def _curve(panel: Axes, group: Group, name: str, lines: Sequence[Line], engines: Sequence[str]) -> None:
+    for engine in _engines(lines):
+        points = sorted((float(dict(line.case)[name]), line) for line in lines if line.engine == engine)
+        at = [place for place, _ in points]
+        style: dict[str, Any] = {
+            "color": _colour(engines, engine),
+            "marker": _MARKERS[engines.index(engine) % len(_MARKERS)],
+        }
+        panel.plot(at, [line.median for _, line in points], markersize=5 if len(at) < 30 else 0, label=engine, **style)
+        low = [line.median if line.low is None else line.low for _, line in points]
+        high = [line.median if line.high is None else line.high for _, line in points]
+        panel.fill_between(at, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    beside = [
+        (figure, float(dict(line.case)[name]))
+        for line, figure in published_beside(group)
+        if line in lines and not figure.metric.endswith(P99)
+    ]
+    _add_published(panel, group, beside)
+    is_clock = name in _TIMES
+    panel.set(title=lines[0].query, xlabel=name, ylabel=f"{group.metric}, {group.unit}")
+    _scale(panel, "x", _plotted(panel, 0), from_zero=is_clock, is_linear=is_clock)
+    _scale(panel, "y", [value for value in _plotted(panel, 1) if value > 0], from_zero=True)
+
+
+# --- parts of all pictures --------------------------------------------------------------------------------------------
+
+
+def _panels(count: int, width: float = _WIDTH, height: float | None = None) -> tuple[Drawing, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    columns = min(count, _COLUMNS)
+    rows = math.ceil(count / columns)
+    size = (width, (0.7 + _PANEL_HEIGHT * rows) if height is None else height)
+    drawing = Figure(figsize=size, layout="constrained")
+    axes = list(drawing.subplots(rows, columns, squeeze=False).flat)
+    for empty in axes[count:]:
+        empty.set_visible(False)
+    return drawing, axes[:count]
+
+
+def _add_published(
+    panel: Axes, group: Group, figures: Sequence[tuple[Published, float]], is_across: bool = False
+) -> None:
+    """Add published figures with their places on the other axis as hollow marks, the same ones in all panels."""
+    names = sorted({figure.engine for _, figure in published_beside(group)}, key=natural)
+    for name in dict.fromkeys(figure.engine for figure, _ in figures):
+        values = [(convert(one.value, one.unit, group.unit), at) for one, at in figures if one.engine == name]
+        known = [(value, at) for value, at in values if value is not None]
+        style: dict[str, Any] = {
+            "linestyle": "",
+            "marker": _MARKERS[-1 - names.index(name) % len(_MARKERS)],
+            "markerfacecolor": "none",
+            "markeredgecolor": _INK,
+            "markersize": 7,
+            "label": name if "measured here" in name else f"{name}, published",
+        }
+        points = [[value for value, _ in known], [at for _, at in known]]
+        panel.plot(*(points if is_across else reversed(points)), **style)
+
+
+def _scale(axes: Axes, way: str, values: Sequence[float], from_zero: bool, is_linear: bool = False) -> None:
+    """Choose a logarithmic axis where values range over more than a factor of ten, with plain numbers on it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis = axes.xaxis if way == "x" else axes.yaxis
+    positive = [value for value in values if value > 0]
+    spread = max(positive) / min(positive) if positive else 1.0
+    if spread > 10 and not is_linear:
+        (axes.set_xscale if way == "x" else axes.set_yscale)("log")
+        few = spread < 100
+        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if few else (1,), numticks=8))
+        axis.set_minor_formatter(NullFormatter())
+    elif from_zero:
+        (axes.set_xlim if way == "x" else axes.set_ylim)(0, None)
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def _plotted(axes: Axes, column: int) -> list[float]:
+    """Return the coordinates of all lines drawn so far."""
+    return [float(value) for line in axes.lines for value in np.asarray(line.get_xydata())[:, column]]
+
+
+def _picture(drawing: Drawing, axes: Sequence[Axes], group: Group, name: str, title: str) -> Picture:
+    """Return the drawing with one legend below all panels."""
+    labels: dict[str, Any] = {}
+    for panel in axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            labels.setdefault(label, handle)
+    engines = _engines(group.lines)
+    labels = dict(sorted(labels.items(), key=lambda one: engines.index(one[0]) if one[0] in engines else len(engines)))
+    if len(labels) > 1 or OURS not in labels:
+        drawing.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=min(len(labels), 3))
+    text = io.StringIO()
+    drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    file = re.sub(r"[^\w-]+", "-", f"{group.experiment}-{group.metric}-{name}")
+    return Picture(file, f"{group.experiment}, {group.metric}. {title}", svg)
+
+
+def _of(case: Case) -> str:
+    return f": {words(case)}" if case else ""
+
+
+def _queries(lines: Sequence[Line]) -> list[str]:
+    found = sorted({line.query for line in lines}, key=natural)
+    return [query for query in found if query != GEOMETRIC_MEAN] + [GEOMETRIC_MEAN] * (GEOMETRIC_MEAN in found)
+
+
+def _parts(queries: Sequence[str]) -> list[Sequence[str]]:
+    return [queries[at : at + _PANELS] for at in range(0, len(queries), _PANELS)]
+
+
+def _engines(lines: Sequence[Line]) -> list[str]:
+    return sorted({line.engine for line in lines}, key=lambda engine: (engine != OURS, natural(engine)))
+
+
+def _colour(engines: Sequence[str], engine: str) -> str:
+    return _COLOURS[engines.index(engine) % len(_COLOURS)]
+
+
+def _dash(engines: Sequence[str], engine: str) -> str:
+    return ("-", "--", "-.", ":")[engines.index(engine) % 4]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,463 @@
+"""The parts of a report: the run, a table for each metric, the aims, and all that was not measured or not checked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wukongs.bench.compare import IDLE_SHARE
+from wukongs.bench.harness import interval
+from wukongs.bench.published import AIMS, EXPERIMENTS, GEOMETRIC_MEAN, P99, PUBLISHED, SETS, Aim, Published, Source
+from wukongs.bench.report.document import LOUD, Document
+from wukongs.bench.report.reading import OURS, Case, Figure, Ratio, Results, convert, is_rate, is_time, ratio_of
+
+_USUAL = {"rate": 1.0, "nodes": 1.0}
+"""The case of a published figure that does not say otherwise."""
+_CASES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a table: a figure, or the geometric mean of several (members)."""
+
+    query: str
+    engine: str
+    case: Case
+    members: tuple[Figure, ...]
+    median: float
+    low: float | None
+    high: float | None
+    p99: float | None
+
+    @property
+    def busy(self) -> float:
+        return max((member.busy or 0.0 for member in self.members), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All lines of one metric of an experiment, in one unit."""
+
+    experiment: str
+    metric: str
+    unit: str
+    lines: tuple[Line, ...]
+
+    @property
+    def cases(self) -> list[Case]:
+        return sorted({line.case for line in self.lines}, key=_natural_case)
+
+    def of(self, query: str, case: Case, engine: str = OURS) -> Line | None:
+        return next((one for one in self.lines if (one.query, one.case, one.engine) == (query, case, engine)), None)
+
+    def main_case(self) -> Case:
+        """Return the case with most lines; of several the one at the usual rate, and of these the largest."""
+        count = {case: sum(line.case == case for line in self.lines) for case in self.cases}
+        return max(self.cases, key=lambda case: (count[case], has(case, _USUAL), _size(case)))
+
+
+def groups_of(results: Results) -> list[Group]:
+    """Return the figures of a run by experiment and metric: those of the papers first, in their order."""
+    found: dict[tuple[str, str, str], list[Figure]] = {}
+    for figure in results.figures.values():
+        for (experiment, metric, unit), members in found.items():
+            scale = convert(1.0, figure.unit, unit)
+            if (experiment, metric) == (figure.experiment, figure.metric) and scale is not None:
+                members.append(_scaled(figure, scale, unit))
+                break
+        else:
+            found[figure.experiment, figure.metric, figure.unit] = [figure]
+    order = [*EXPERIMENTS, *(key[0] for key in found)]
+    keys = sorted(found, key=lambda key: order.index(key[0]))
+    return [Group(*key, tuple(_lines(found[key]))) for key in keys]
+
+
+def _scaled(figure: Figure, scale: float, unit: str) -> Figure:
+    def moved(value: float | None) -> float | None:
+        return None if value is None else value * scale
+
+    return replace(
+        figure,
+        unit=unit,
+        values=tuple(value * scale for value in figure.values),
+        median=figure.median * scale,
+        low=moved(figure.low),
+        high=moved(figure.high),
+        p99=moved(figure.p99),
+    )
+
+
+def _lines(figures: Sequence[Figure]) -> Iterator[Line]:
+    def place(figure: Figure) -> tuple[Any, ...]:
+        return natural(figure.query), _natural_case(figure.case), figure.engine != OURS, natural(figure.engine)
+
+    ordered = sorted(figures, key=place)
+    for one in ordered:
+        yield Line(one.query, one.engine, one.case, (one,), one.median, one.low, one.high, one.p99)
+    for case, engine in dict.fromkeys((one.case, one.engine) for one in ordered):
+        queries = {one.query: one for one in ordered if (one.case, one.engine) == (case, engine)}
+        for names in SETS:
+            members = tuple(queries[name] for name in names if name in queries)
+            if len(members) == len(names) and all(one.median > 0 for one in members):
+                yield _geometric_mean(engine, case, members)
+                break
+
+
+def _geometric_mean(engine: str, case: Case, members: tuple[Figure, ...]) -> Line:
+    value = math.exp(float(np.mean([math.log(one.median) for one in members])))
+    drawn = [one.draws(place) for place, one in enumerate(members)]
+    logs = [np.log(draws) for draws in drawn if draws is not None and draws.min() > 0]
+    low, high = interval(np.exp(np.mean(logs, axis=0))) if len(logs) == len(members) else (None, None)
+    return Line(GEOMETRIC_MEAN, engine, case, members, value, low, high, None)
+
+
+def published_beside(group: Group) -> list[tuple[Line, Published]]:
+    """Return each published figure with the line of ours that it stands beside: of those whose case fits, the one with
+    most data."""
+    found = []
+    for figure in PUBLISHED:
+        if figure.experiment == group.experiment and figure.metric.removesuffix(P99) == group.metric:
+            fitting = [
+                line
+                for line in group.lines
+                if (line.engine, line.query) == (OURS, figure.query) and has(line.case, {**_USUAL, **figure.case})
+            ]
+            if fitting:
+                found.append((max(fitting, key=lambda line: _size(line.case)), figure))
+    return found
+
+
+def has(case: Case, wanted: Mapping[str, float]) -> bool:
+    """Tell whether a case has these values, where it has the names at all."""
+    return all(dict(case).get(name, value) == value for name, value in wanted.items())
+
+
+def _size(case: Case) -> tuple[float, ...]:
+    return tuple(float(value) for _, value in case if isinstance(value, int | float))
+
+
+def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
+    """Return a sort key by which L2 stands before L10, and the geometric mean last."""
+    parts = re.findall(r"\d+|\D+", text)
+    key = tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)
+    return ((True, text == GEOMETRIC_MEAN, ""), *key)
+
+
+def _natural_case(case: Case) -> tuple[tuple[str, bool, float, str], ...]:
+    return tuple(
+        (name, isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value))
+        for name, value in case
+    )
+
+
+# --- texts ------------------------------------------------------------------------------------------------------------
+
+
+def number(value: float | None) -> str:
+    """Return three digits of a number, all digits before the point."""
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return np.format_float_positional(value, precision=3, fractional=False, trim="-")
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None or low == high else f"{number(low)} to {number(high)}"
+
+
+def words(case: Case) -> str:
+    shown = ((name, value if isinstance(value, str | bool) else number(value)) for name, value in case)
+    return ", ".join(f"{name} {value}" for name, value in shown)
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def title_of(group: Group) -> str:
+    return f"{group.experiment}: {group.metric}, {group.unit}"
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+def warn(document: Document, results: Results) -> None:
+    """Say first what must not be overlooked."""
+    about, figures = results.about, list(results.figures.values())
+    if not results.is_complete:
+        ended = f"it ended {about['ended']}" if about.get("ended") else "it has not ended, or was killed"
+        document.say(
+            f"{LOUD}PARTIAL: this run did not do all that it was to do; {ended}. What is missing was not measured."
+        )
+    if not figures:
+        document.say(f"{LOUD}Nothing was measured.")
+    busy = [figure for figure in figures if (figure.busy or 0.0) > IDLE_SHARE]
+    if busy:
+        most = percent(max(figure.busy or 0.0 for figure in busy))
+        document.say(
+            f"{LOUD}BUSY MACHINE: others took more than {percent(IDLE_SHARE)} of the cores, up to {most}, while "
+            f"{len(busy)} of {len(figures)} figures were measured. They are marked. Do not rely on their times."
+        )
+    open_figures = sum(_is_unchecked(figure) for figure in figures)
+    if open_figures:
+        document.say(
+            f"{LOUD}NOT CHECKED: the answers behind {open_figures} of {len(figures)} figures. They are marked."
+        )
+    if str(about.get("commit") or "").endswith("+"):
+        document.say(f"{LOUD}The files of the checkout differed from its commit.")
+    document.say(*(f"{LOUD}{note}." for note in results.notes))
+
+
+def describe(document: Document, results: Results) -> None:
+    """Machine, load, commit, versions, data and settings."""
+    about = results.about
+    document.heading("The run")
+    machine = {**(about.get("machine") or {})}
+    load = machine.pop("load_before", None)
+    shares = [figure.busy for figure in results.figures.values() if figure.busy is not None]
+    rows = [(name, about.get(name)) for name in ("benchmark", "began", "ended", "commit")]
+    rows += [("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in machine.items()))]
+    rows += [("load before", load)]
+    if shares:
+        rows += [
+            ("cores that others took", f"median {percent(float(np.median(shares)))}, at most {percent(max(shares))}")
+        ]
+    for part in ("versions", "data", "settings"):
+        rows += [(part, ", ".join(f"{name} {_value(value)}" for name, value in (about.get(part) or {}).items()))]
+    document.table(
+        ("", "of this run"), [(name, "not known" if value in (None, "") else str(value)) for name, value in rows]
+    )
+
+
+def _value(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> None:
+    """The tables of a metric: ours, the peers and the published figures, one table for each case; figures that nothing
+    stands beside, in one table with a column or row for each case. sources: gets a number for each one named."""
+    document.heading(group.unit if group.metric == group.unit else f"{group.metric}, {group.unit}", 3)
+    beside = published_beside(group)
+    cases = group.cases
+    if len(cases) > 1 and all(line.engine == OURS for line in group.lines):
+        _tabulate_ours(document, group)
+        cases = sorted({line.case for line, _ in beside}, key=_natural_case)
+    if beside or any(line.engine != OURS for line in group.lines):
+        better = "Above 1 is better for wukongs." if is_rate(group.unit) else "Below 1 is better for wukongs."
+        document.say(f"The ratio is wukongs ÷ that engine, with its 95 % interval. {better}")
+    for case in cases:
+        if case:
+            document.say(f"Case: {words(case)}.")
+        rows: list[tuple[str, ...]] = []
+        told = None
+        for line in (line for line in group.lines if line.case == case):
+            ours = group.of(line.query, case)
+            ratio = ratio_of(list(zip(ours.members, line.members, strict=True))) if ours and ours is not line else None
+            name = line.query if line.query != told else ""
+            told = line.query
+            rows.append((name, line.engine, *_measured_cells(line), *_ratio_cells(ratio), _remark(line)))
+            for figure in (figure for other, figure in beside if other is line):
+                at = sources.setdefault(figure.source, len(sources) + 1)
+                rows.append(("", f"{figure.engine} ({at})", *_published_cells(line, figure, group.unit), ""))
+        names = (
+            "query",
+            "engine",
+            "median",
+            "95 % interval",
+            "p99",
+            "samples",
+            "rows",
+            "ratio",
+            "its interval",
+            "remark",
+        )
+        document.table(names, rows)
+
+
+def _tabulate_ours(document: Document, group: Group) -> None:
+    """A row for each case, a column for each query; of very many cases some, evenly from first to last."""
+    queries = list(dict.fromkeys(line.query for line in group.lines))
+    cases = group.cases
+    if len(cases) > _CASES_SHOWN:
+        shown = np.linspace(0, len(cases) - 1, _CASES_SHOWN).round().astype(int)
+        document.say(f"{_CASES_SHOWN} of {len(cases)} cases; results.jsonl has all.")
+        cases = [cases[place] for place in shown]
+    document.say("Medians of wukongs, in brackets their 95 % intervals.")
+    rows = []
+    for case in cases:
+        found = [group.of(query, case) for query in queries]
+        cells = ["" if line is None else _bracketed(line.median, line.low, line.high) for line in found]
+        busy = max(line.busy for line in found if line is not None)
+        open_cells = any(_is_unchecked(member) for line in found if line is not None for member in line.members)
+        rows.append((words(case), *cells, _remark_of(busy, open_cells)))
+    document.table(("case", *queries, "remark"), rows)
+
+
+def _bracketed(value: float, low: float | None, high: float | None) -> str:
+    bounds = _bounds(low, high)
+    return f"{number(value)} ({bounds})" if bounds else number(value)
+
+
+def _measured_cells(line: Line) -> tuple[str, ...]:
+    one = line.members[0] if len(line.members) == 1 else None
+    count, rows = ("", "") if one is None else (f"{one.count:,}", "" if one.rows is None else f"{one.rows:,}")
+    return number(line.median), _bounds(line.low, line.high), number(line.p99), count, rows
+
+
+def _published_cells(line: Line, figure: Published, unit: str) -> tuple[str, ...]:
+    value = convert(figure.value, figure.unit, unit)
+    if value is None:
+        return f"{number(figure.value)} {figure.unit}", "", "", "", "", "", ""
+    is_p99 = figure.metric.endswith(P99)
+    ours = line.p99 if is_p99 else line.median
+    low, high = (
+        (None, None) if is_p99 or line.low is None or line.high is None else (line.low / value, line.high / value)
+    )
+    ratio = None if ours is None else Ratio(ours / value, low, high)
+    told = ("", "", number(value)) if is_p99 else (number(value), "", "")
+    return *told, "", "", *_ratio_cells(ratio)
+
+
+def _ratio_cells(ratio: Ratio | None) -> tuple[str, str]:
+    return ("", "") if ratio is None else (number(ratio.value), _bounds(ratio.low, ratio.high))
+
+
+def _remark(line: Line) -> str:
+    return _remark_of(line.busy, any(map(_is_unchecked, line.members)))
+
+
+def _remark_of(busy: float, is_unchecked: bool) -> str:
+    told = [f"busy {percent(busy)}"] if busy > IDLE_SHARE else []
+    told += ["not checked"] if is_unchecked else []
+    return LOUD + ", ".join(told) if told else ""
+
+
+def _is_unchecked(figure: Figure) -> bool:
+    return figure.checked is None and (is_time(figure.unit) or is_rate(figure.unit))
+
+
+def name_sources(document: Document, sources: Mapping[Source, int]) -> None:
+    """The published figures' papers, hardware and definitions, by their numbers."""
+    if sources:
+        document.heading("Where published figures come from")
+        document.say("Other machines, networks and data: these ratios tell the order of magnitude, no more.")
+        rows = [(str(at), one.place, one.hardware, one.data, one.definition) for one, at in sources.items()]
+        document.table(("", "source", "hardware", "data", "what it covers"), rows)
+
+
+def list_unmeasured(document: Document, results: Results, groups: Sequence[Group]) -> None:
+    """All that was left out, with the reason, and all that has none."""
+    document.heading("Not measured")
+    told: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in sorted(results.skipped.values(), key=lambda one: (one.experiment, one.engine, natural(one.query))):
+        told.setdefault((one.experiment, one.engine, words(one.case), one.why), []).append(one.query)
+    for experiment, query, engine, case in _gaps(results, groups):
+        told.setdefault((experiment, engine, case, f"{LOUD}no figure, and no reason given"), []).append(query)
+    rows = [
+        (experiment, engine, ", ".join(names), case, why) for (experiment, engine, case, why), names in told.items()
+    ]
+    document.table(("experiment", "engine", "queries", "case", "why"), rows)
+    done = {group.experiment for group in groups} | {one.experiment for one in results.skipped.values()}
+    missing = [f"{name} ({about})" for name, about in EXPERIMENTS.items() if name not in done]
+    if missing:
+        document.say(f"Experiments of the papers that are not in this run: {', '.join(missing)}.")
+    beside = {id(figure) for group in groups for _, figure in published_beside(group)}
+    alone = [one for one in PUBLISHED if one.experiment in done and id(one) not in beside]
+    if alone:
+        by_engine: dict[tuple[str, str], list[str]] = {}
+        for figure in alone:
+            by_engine.setdefault((figure.experiment, figure.engine), []).append(figure.query)
+        named = [
+            (f"{experiment}: {engine}", ", ".join(dict.fromkeys(queries)))
+            for (experiment, engine), queries in by_engine.items()
+        ]
+        document.say("Published figures of these experiments without one of ours in the same case:")
+        document.table(("published", "queries"), named)
+    if not (rows or missing or alone):
+        document.say("Nothing was left out.")
+
+
+def _gaps(results: Results, groups: Sequence[Group]) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what an engine of an experiment lacks that ours has, or ours that others have, without a reason."""
+    for experiment in dict.fromkeys(group.experiment for group in groups):
+        lines = [
+            line for group in groups if group.experiment == experiment for line in group.lines if len(line.members) == 1
+        ]
+        there = {(line.query, line.engine, line.case) for line in lines}
+        there |= {(one.query, one.engine, one.case) for one in results.skipped.values() if one.experiment == experiment}
+        whole = {(query, "", case) for query, _, case in there}
+        for engine in sorted({engine for _, engine, _ in there} - {""}, key=natural):
+            for query, _, case in sorted(whole, key=lambda one: (natural(one[0]), _natural_case(one[2]))):
+                if (query, engine, case) not in there:
+                    yield experiment, query, engine, words(case)
+
+
+def list_checks(document: Document, results: Results) -> None:
+    """With what the answers were compared."""
+    by_check: dict[tuple[str, str], dict[tuple[str, str], None]] = {}
+    for figure in results.figures.values():
+        if figure.checked is not None or _is_unchecked(figure):
+            by = figure.checked or f"{LOUD}nothing"
+            by_check.setdefault((figure.experiment, by), {})[figure.query, figure.engine] = None
+    rows = []
+    for (experiment, by), found in by_check.items():
+        engines: dict[str, list[str]] = {}
+        for query, engine in sorted(found, key=lambda one: natural(one[0])):
+            engines.setdefault(engine, []).append(query)
+        rows += [(experiment, engine, ", ".join(queries), by) for engine, queries in engines.items()]
+    if rows:
+        document.heading("Which answers were checked, and with what")
+        document.table(("experiment", "engine", "queries", "compared with"), rows)
+
+
+def list_aims(document: Document, groups: Sequence[Group]) -> None:
+    """The figures to reach, beside those reached."""
+    document.heading("Aims and what was reached")
+    document.say(
+        "The aims are of two cores and 24 GiB, idle. A figure stands here if this run has it: at the usual rates, with "
+        "the most data it was measured with. A verdict is open where the 95 % interval holds the aim."
+    )
+    rows, missing = [], []
+    for aim in AIMS:
+        wanted = f"{aim.way} {number(aim.value)} {aim.unit}"
+        found = _reached(aim, groups)
+        if found is None:
+            missing.append(f"{aim.what} ({wanted})")
+        else:
+            rows.append((aim.what, aim.others, wanted, *found))
+    document.table(("what", "others", "aim", "reached", "case", "verdict"), rows)
+    if missing:
+        document.say(f"Aims that this run has no figure for: {'; '.join(missing)}.")
+
+
+def _reached(aim: Aim, groups: Sequence[Group]) -> tuple[str, str, str] | None:
+    lines = [
+        (line, group)
+        for group in groups
+        if (group.experiment, group.metric) == (aim.experiment, aim.metric)
+        for line in group.lines
+        if (line.engine, line.query) == (OURS, aim.query) and has(line.case, _USUAL)
+    ]
+    if not lines:
+        return None
+    line, group = max(lines, key=lambda one: _size(one[0].case))
+    value, low, high = (line.p99, None, None) if aim.statistic == "p99" else (line.median, line.low, line.high)
+    scale = convert(1.0, group.unit, aim.unit)
+    if value is None or scale is None:
+        return None
+    verdicts = {_is_met(aim, bound * scale) for bound in (value, low, high) if bound is not None}
+    verdict = "open" if len(verdicts) == 2 else "reached" if verdicts == {True} else f"{LOUD}missed"
+    if line.busy > IDLE_SHARE:
+        verdict += f", busy {percent(line.busy)}"
+    low, high = (None if bound is None else bound * scale for bound in (low, high))
+    return f"{_bracketed(value * scale, low, high)} {aim.unit}", words(line.case), verdict
+
+
+def _is_met(aim: Aim, value: float) -> bool:
+    return value <= aim.value if aim.way == "at most" else value >= aim.value
