@@ -25,12 +25,13 @@ th { background: var(--shade); }
 td.number { text-align: right; white-space: nowrap; }
 p.loud, td.loud { background: var(--loud); color: var(--loud-ink); font-weight: 600; }
 p.loud { border-left: 4px solid currentColor; padding: 0.5rem 0.75rem; }
-td:first-child { white-space: nowrap; }
+td.name { white-space: nowrap; }
 figure { margin: 1rem 0; }
 figure svg { width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: 13px; }
 @media print { body { max-width: none; } figure, tr { break-inside: avoid; } }
 """
+_NAME_LENGTH = 24
 _NUMBER = re.compile(r"-?[\d.,]+( to -?[\d.,]+)?")
 
 
@@ -104,6 +105,21 @@ class Document:
                 parts.append(f"**{_plain(block)}**" if block.startswith(LOUD) else _plain(block))
         return "\n\n".join(parts) + "\n"
 
+    def to_text(self) -> str:
+        """Return text for a terminal, with aligned columns, without pictures."""
+        parts = [self.title]
+        for block in self.blocks:
+            if isinstance(block, _Heading):
+                parts.append(block.text)
+            elif isinstance(block, _Table):
+                rows = [[" ".join(cell.split()) for cell in row] for row in (block.columns, *block.rows)]
+                widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+                lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+                parts.append("\n".join(f"  {line}" for line in lines))
+            elif isinstance(block, str):
+                parts.append(block)
+        return "\n\n".join(parts) + "\n"
+
     def to_html(self) -> str:
         """Return a whole page: style and pictures are in it."""
         title = html.escape(self.title)
@@ -142,10 +158,13 @@ def _html_table(table: _Table) -> str:
     filled = [[row[place] for row in table.rows if row[place]] for place in range(len(table.columns))]
     are_numbers = [all(_NUMBER.fullmatch(cell) for cell in cells) for cells in filled]
 
-    def cell(text: str, is_number: bool) -> str:
-        kind = "loud" if text.startswith(LOUD) else "number" if is_number else ""
+    are_names = all(len(cell) <= _NAME_LENGTH for cell in filled[0])
+
+    def cell(text: str, place: int) -> str:
+        kind = "name" if place == 0 and are_names else "number" if are_numbers[place] else ""
+        kind = "loud" if text.startswith(LOUD) else kind
         return f'<td class="{kind}">{html.escape(text)}</td>' if kind else f"<td>{html.escape(text)}</td>"
 
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-    rows = "\n".join("<tr>" + "".join(map(cell, row, are_numbers)) + "</tr>" for row in table.rows)
+    rows = "\n".join("<tr>" + "".join(map(cell, row, range(len(row)))) + "</tr>" for row in table.rows)
     return f'<div class="table"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'

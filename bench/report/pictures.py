@@ -19,7 +19,7 @@ import numpy as np
 from wukongs.bench.published import GEOMETRIC_MEAN, P99, Published
 from wukongs.bench.report.document import Picture
 from wukongs.bench.report.reading import OURS, SAMPLES_MIN, Case, convert, is_count, is_time
-from wukongs.bench.report.sections import Group, Line, natural, number, published_beside, title_of, words
+from wukongs.bench.report.sections import USUAL, Group, Line, has, natural, number, published_beside, title_of, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +85,7 @@ def _medians(group: Group) -> Iterator[Picture]:
     beside = {
         (line.query, figure.engine): (line, figure)
         for line, figure in sorted(published_beside(group), key=lambda one: one[0].case == case)
-        if line.query in queries and not figure.metric.endswith(P99)
+        if line.query in queries and has(case, {**USUAL, **figure.case}) and not figure.metric.endswith(P99)
     }
     if len(lines) + len(beside) < 2 or (is_count(group.unit) and len(_engines(lines)) == 1):
         return

@@ -167,6 +167,8 @@ def _take(found: Results, row: Any) -> None:
     if not all(map(math.isfinite, values)):
         raise ValueError("values that are no numbers")
     rows, checked = row.get("rows"), row.get("checked")
+    count = int(row.get("count") or len(values) or 1)
+    low, high = (_number(row, name, True) if count >= SAMPLES_MIN else None for name in ("low", "high"))
     figure = Figure(
         experiment,
         query,
@@ -175,10 +177,10 @@ def _take(found: Results, row: Any) -> None:
         _text(row, "metric"),
         _text(row, "unit"),
         values,
-        int(row.get("count") or len(values) or 1),
+        count,
         median,
-        _number(row, "low", True),
-        _number(row, "high", True),
+        low,
+        high,
         _number(row, "p99", True),
         None if rows is None else int(rows),
         str(checked) if checked else None,

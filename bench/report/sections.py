@@ -16,7 +16,7 @@ from wukongs.bench.published import AIMS, EXPERIMENTS, GEOMETRIC_MEAN, P99, PUBL
 from wukongs.bench.report.document import LOUD, Document
 from wukongs.bench.report.reading import OURS, Case, Figure, Ratio, Results, convert, is_rate, is_time, ratio_of
 
-_USUAL = {"rate": 1.0, "nodes": 1.0}
+USUAL = {"rate": 1.0, "nodes": 1.0}
 """The case of a published figure that does not say otherwise."""
 _CASES_SHOWN = 12
 
@@ -58,7 +58,7 @@ class Group:
     def main_case(self) -> Case:
         """Return the case with most lines; of several the one at the usual rate, and of these the largest."""
         count = {case: sum(line.case == case for line in self.lines) for case in self.cases}
-        return max(self.cases, key=lambda case: (count[case], has(case, _USUAL), _size(case)))
+        return max(self.cases, key=lambda case: (count[case], has(case, USUAL), _size(case)))
 
 
 def groups_of(results: Results) -> list[Group]:
@@ -99,6 +99,8 @@ def _lines(figures: Sequence[Figure]) -> Iterator[Line]:
     ordered = sorted(figures, key=place)
     for one in ordered:
         yield Line(one.query, one.engine, one.case, (one,), one.median, one.low, one.high, one.p99)
+    if not ordered or not is_time(ordered[0].unit):
+        return
     for case, engine in dict.fromkeys((one.case, one.engine) for one in ordered):
         queries = {one.query: one for one in ordered if (one.case, one.engine) == (case, engine)}
         for names in SETS:
@@ -125,7 +127,7 @@ def published_beside(group: Group) -> list[tuple[Line, Published]]:
             fitting = [
                 line
                 for line in group.lines
-                if (line.engine, line.query) == (OURS, figure.query) and has(line.case, {**_USUAL, **figure.case})
+                if (line.engine, line.query) == (OURS, figure.query) and has(line.case, {**USUAL, **figure.case})
             ]
             if fitting:
                 found.append((max(fitting, key=lambda line: _size(line.case)), figure))
@@ -167,7 +169,7 @@ def number(value: float | None) -> str:
     return np.format_float_positional(value, precision=3, fractional=False, trim="-")
 
 
-def _bounds(low: float | None, high: float | None) -> str:
+def bounds(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None or low == high else f"{number(low)} to {number(high)}"
 
 
@@ -300,14 +302,14 @@ def _tabulate_ours(document: Document, group: Group) -> None:
 
 
 def _bracketed(value: float, low: float | None, high: float | None) -> str:
-    bounds = _bounds(low, high)
-    return f"{number(value)} ({bounds})" if bounds else number(value)
+    told = bounds(low, high)
+    return f"{number(value)} ({told})" if told else number(value)
 
 
 def _measured_cells(line: Line) -> tuple[str, ...]:
     one = line.members[0] if len(line.members) == 1 else None
     count, rows = ("", "") if one is None else (f"{one.count:,}", "" if one.rows is None else f"{one.rows:,}")
-    return number(line.median), _bounds(line.low, line.high), number(line.p99), count, rows
+    return number(line.median), bounds(line.low, line.high), number(line.p99), count, rows
 
 
 def _published_cells(line: Line, figure: Published, unit: str) -> tuple[str, ...]:
@@ -325,7 +327,7 @@ def _published_cells(line: Line, figure: Published, unit: str) -> tuple[str, ...
 
 
 def _ratio_cells(ratio: Ratio | None) -> tuple[str, str]:
-    return ("", "") if ratio is None else (number(ratio.value), _bounds(ratio.low, ratio.high))
+    return ("", "") if ratio is None else (number(ratio.value), bounds(ratio.low, ratio.high))
 
 
 def _remark(line: Line) -> str:
@@ -428,12 +430,13 @@ def list_aims(document: Document, groups: Sequence[Group]) -> None:
         wanted = f"{aim.way} {number(aim.value)} {aim.unit}"
         found = _reached(aim, groups)
         if found is None:
-            missing.append(f"{aim.what} ({wanted})")
+            missing.append((aim.what, aim.others, wanted))
         else:
             rows.append((aim.what, aim.others, wanted, *found))
     document.table(("what", "others", "aim", "reached", "case", "verdict"), rows)
     if missing:
-        document.say(f"Aims that this run has no figure for: {'; '.join(missing)}.")
+        document.say("Aims that this run has no figure for:")
+    document.table(("what", "others", "aim"), missing)
 
 
 def _reached(aim: Aim, groups: Sequence[Group]) -> tuple[str, str, str] | None:
@@ -442,7 +445,7 @@ def _reached(aim: Aim, groups: Sequence[Group]) -> tuple[str, str, str] | None:
         for group in groups
         if (group.experiment, group.metric) == (aim.experiment, aim.metric)
         for line in group.lines
-        if (line.engine, line.query) == (OURS, aim.query) and has(line.case, _USUAL)
+        if (line.engine, line.query) == (OURS, aim.query) and has(line.case, USUAL)
     ]
     if not lines:
         return None

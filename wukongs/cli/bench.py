@@ -7,12 +7,14 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from wukongs.cli import REFUSED, complain
+from wukongs.cli import REFUSED, bench_results, complain
 from wukongs.cli.parsers import CommandParser
 
 _EPILOG = """examples:
   wukongs bench lsbench
   wukongs bench citybench --report reports/
+  wukongs bench compare results/before results/after
+  wukongs bench report results/after
 """
 
 
@@ -28,8 +30,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    options = make_parser().parse_args(list(argv))
+    actions = {"compare": bench_results.compare, "report": bench_results.report}
     try:
+        if argv and argv[0] in actions:
+            return actions[argv[0]](argv[1:])
+        options = make_parser().parse_args(list(argv))
         benchmark = importlib.import_module(f"wukongs.bench.{options.benchmark}.run")
     except ModuleNotFoundError as error:
         if error.name != "wukongs.bench":
