@@ -23,6 +23,8 @@ from wukongs.errors import WukongsError
 
 SAMPLES_MIN = 5
 """Fewer samples than these have no interval."""
+BUSY_SHARE = 0.05
+"""A figure is marked if others took more of the cores than that while it was measured."""
 OURS = "wukongs"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"bytes": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -91,8 +93,8 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
-class Ratio:
-    """A quotient of two medians and its 95 % interval, None where that is not known."""
+class Bounded:
+    """A value, such as the ratio of two medians, and its 95 % interval, None where that is not known."""
 
     value: float
     low: float | None
@@ -235,7 +237,7 @@ def convert(value: float, unit: str, to: str) -> float | None:
     return None
 
 
-def ratio_of(pairs: Sequence[tuple[Figure, Figure]]) -> Ratio | None:
+def ratio_of(pairs: Sequence[tuple[Figure, Figure]]) -> Bounded | None:
     """Return the first by the second of each pair, their geometric mean if there are several; None for other units, and
     where one of them is zero.
 
@@ -254,8 +256,8 @@ def ratio_of(pairs: Sequence[tuple[Figure, Figure]]) -> Ratio | None:
         if mine is not None and other is not None and mine.min() > 0 and other.min() > 0
     ]
     if len(logs) == len(pairs):
-        return Ratio(value, *interval(np.exp(np.mean(logs, axis=0))))
+        return Bounded(value, *interval(np.exp(np.mean(logs, axis=0))))
     (mine, other), scale = pairs[0], known[0]
     if len(pairs) == 1 and mine.low and mine.high and other.low and other.high:
-        return Ratio(value, mine.low / (other.high * scale), mine.high / (other.low * scale))
-    return Ratio(value, None, None)
+        return Bounded(value, mine.low / (other.high * scale), mine.high / (other.low * scale))
+    return Bounded(value, None, None)

@@ -10,14 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from wukongs.bench.compare import IDLE_SHARE
 from wukongs.bench.harness import interval
-from wukongs.bench.published import AIMS, EXPERIMENTS, GEOMETRIC_MEAN, P99, PUBLISHED, SETS, Aim, Published, Source
+from wukongs.bench.published import (
+    AIMS,
+    COVERS,
+    EXPERIMENTS,
+    GEOMETRIC_MEAN,
+    P99,
+    PUBLISHED,
+    SETS,
+    Aim,
+    Published,
+    Source,
+)
 from wukongs.bench.report.document import LOUD, Document
-from wukongs.bench.report.reading import OURS, Case, Figure, Ratio, Results, convert, is_rate, is_time, ratio_of
+from wukongs.bench.report.reading import (
+    BUSY_SHARE,
+    OURS,
+    Bounded,
+    Case,
+    Figure,
+    Results,
+    convert,
+    is_rate,
+    is_time,
+    ratio_of,
+)
 
-USUAL = {"rate": 1.0, "nodes": 1.0}
+USUAL: Mapping[str, float | str] = {"rate": 1.0, "nodes": 1.0}
 """The case of a published figure that does not say otherwise."""
+_SLOWED = "streams on above off"
 _CASES_SHOWN = 12
 
 
@@ -134,7 +156,7 @@ def published_beside(group: Group) -> list[tuple[Line, Published]]:
     return found
 
 
-def has(case: Case, wanted: Mapping[str, float]) -> bool:
+def has(case: Case, wanted: Mapping[str, float | str]) -> bool:
     """Tell whether a case has these values, where it has the names at all."""
     return all(dict(case).get(name, value) == value for name, value in wanted.items())
 
@@ -199,11 +221,11 @@ def warn(document: Document, results: Results) -> None:
         )
     if not figures:
         document.say(f"{LOUD}Nothing was measured.")
-    busy = [figure for figure in figures if (figure.busy or 0.0) > IDLE_SHARE]
+    busy = [figure for figure in figures if (figure.busy or 0.0) > BUSY_SHARE]
     if busy:
         most = percent(max(figure.busy or 0.0 for figure in busy))
         document.say(
-            f"{LOUD}BUSY MACHINE: others took more than {percent(IDLE_SHARE)} of the cores, up to {most}, while "
+            f"{LOUD}BUSY MACHINE: others took more than {percent(BUSY_SHARE)} of the cores, up to {most}, while "
             f"{len(busy)} of {len(figures)} figures were measured. They are marked. Do not rely on their times."
         )
     open_figures = sum(_is_unchecked(figure) for figure in figures)
@@ -245,6 +267,8 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
     """The tables of a metric: ours, the peers and the published figures, one table for each case; figures that nothing
     stands beside, in one table with a column or row for each case. sources: gets a number for each one named."""
     document.heading(group.unit if group.metric == group.unit else f"{group.metric}, {group.unit}", 3)
+    if covers := COVERS.get((group.experiment, group.metric)):
+        document.say(f"{covers[0].upper()}{covers[1:]}.")
     beside = published_beside(group)
     cases = group.cases
     if len(cases) > 1 and all(line.engine == OURS for line in group.lines):
@@ -321,12 +345,12 @@ def _published_cells(line: Line, figure: Published, unit: str) -> tuple[str, ...
     low, high = (
         (None, None) if is_p99 or line.low is None or line.high is None else (line.low / value, line.high / value)
     )
-    ratio = None if ours is None else Ratio(ours / value, low, high)
+    ratio = None if ours is None else Bounded(ours / value, low, high)
     told = ("", "", number(value)) if is_p99 else (number(value), "", "")
     return *told, "", "", *_ratio_cells(ratio)
 
 
-def _ratio_cells(ratio: Ratio | None) -> tuple[str, str]:
+def _ratio_cells(ratio: Bounded | None) -> tuple[str, str]:
     return ("", "") if ratio is None else (number(ratio.value), bounds(ratio.low, ratio.high))
 
 
@@ -335,7 +359,7 @@ def _remark(line: Line) -> str:
 
 
 def _remark_of(busy: float, is_unchecked: bool) -> str:
-    told = [f"busy {percent(busy)}"] if busy > IDLE_SHARE else []
+    told = [f"busy {percent(busy)}"] if busy > BUSY_SHARE else []
     told += ["not checked"] if is_unchecked else []
     return LOUD + ", ".join(told) if told else ""
 
@@ -386,18 +410,18 @@ def list_unmeasured(document: Document, results: Results, groups: Sequence[Group
 
 
 def _gaps(results: Results, groups: Sequence[Group]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what an engine of an experiment lacks that ours has, or ours that others have, without a reason."""
-    for experiment in dict.fromkeys(group.experiment for group in groups):
-        lines = [
-            line for group in groups if group.experiment == experiment for line in group.lines if len(line.members) == 1
-        ]
-        there = {(line.query, line.engine, line.case) for line in lines}
-        there |= {(one.query, one.engine, one.case) for one in results.skipped.values() if one.experiment == experiment}
-        whole = {(query, "", case) for query, _, case in there}
-        for engine in sorted({engine for _, engine, _ in there} - {""}, key=natural):
-            for query, _, case in sorted(whole, key=lambda one: (natural(one[0]), _natural_case(one[2]))):
-                if (query, engine, case) not in there:
-                    yield experiment, query, engine, words(case)
+    """Yield (experiment, query, engine, case) where an engine lacks a figure of a metric that it has figures of, and
+    another engine has it; nothing where the reason is given."""
+    told = {(one.experiment, one.query, one.engine, one.case) for one in results.skipped.values()}
+    for group in groups:
+        lines = [line for line in group.lines if len(line.members) == 1]
+        places = dict.fromkeys((line.query, line.case) for line in lines)
+        for engine in dict.fromkeys(line.engine for line in lines):
+            for query, case in places:
+                place = (group.experiment, query, engine, case)
+                if place not in told and group.of(query, case, engine) is None:
+                    told.add(place)
+                    yield group.experiment, query, engine, words(case)
 
 
 def list_checks(document: Document, results: Results) -> None:
@@ -440,26 +464,45 @@ def list_aims(document: Document, groups: Sequence[Group]) -> None:
 
 
 def _reached(aim: Aim, groups: Sequence[Group]) -> tuple[str, str, str] | None:
-    lines = [
+    """Return what was reached, in which case, and a verdict; None if that was not measured."""
+    case = {**USUAL, **aim.case, **({"streams": "on"} if aim.statistic == _SLOWED else {})}
+    found = [
         (line, group)
         for group in groups
         if (group.experiment, group.metric) == (aim.experiment, aim.metric)
         for line in group.lines
-        if (line.engine, line.query) == (OURS, aim.query) and has(line.case, USUAL)
+        if (line.engine, line.query) == (OURS, aim.query) and has(line.case, case)
     ]
-    if not lines:
+    if not found:
         return None
-    line, group = max(lines, key=lambda one: _size(one[0].case))
+    line, group = max(found, key=lambda one: _size(one[0].case))
+    bounded = _slowed(line, group) if aim.statistic == _SLOWED else _in_unit(line, group.unit, aim)
+    if bounded is None:
+        return None
+    verdicts = {_is_met(aim, one) for one in (bounded.value, bounded.low, bounded.high) if one is not None}
+    verdict = "open" if len(verdicts) == 2 else "reached" if verdicts == {True} else f"{LOUD}missed"
+    if line.busy > BUSY_SHARE:
+        verdict += f", busy {percent(line.busy)}"
+    return f"{_bracketed(bounded.value, bounded.low, bounded.high)} {aim.unit}", words(line.case), verdict
+
+
+def _in_unit(line: Line, unit: str, aim: Aim) -> Bounded | None:
+    """Return the aim's statistic in its unit, with its interval."""
+    scale = convert(1.0, unit, aim.unit)
     value, low, high = (line.p99, None, None) if aim.statistic == "p99" else (line.median, line.low, line.high)
-    scale = convert(1.0, group.unit, aim.unit)
     if value is None or scale is None:
         return None
-    verdicts = {_is_met(aim, bound * scale) for bound in (value, low, high) if bound is not None}
-    verdict = "open" if len(verdicts) == 2 else "reached" if verdicts == {True} else f"{LOUD}missed"
-    if line.busy > IDLE_SHARE:
-        verdict += f", busy {percent(line.busy)}"
-    low, high = (None if bound is None else bound * scale for bound in (low, high))
-    return f"{_bracketed(value * scale, low, high)} {aim.unit}", words(line.case), verdict
+    return Bounded(value * scale, *(None if one is None else one * scale for one in (low, high)))
+
+
+def _slowed(on: Line, group: Group) -> Bounded | None:
+    """Return by how many percent a line is above the same one without streams, with its interval."""
+    off = group.of(on.query, tuple((name, "off" if name == "streams" else value) for name, value in on.case))
+    ratio = None if off is None else ratio_of(list(zip(on.members, off.members, strict=True)))
+    if ratio is None:
+        return None
+    low, high = (None if one is None else 100 * (one - 1) for one in (ratio.low, ratio.high))
+    return Bounded(100 * (ratio.value - 1), low, high)
 
 
 def _is_met(aim: Aim, value: float) -> bool:

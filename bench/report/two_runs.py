@@ -13,12 +13,12 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from wukongs.bench.compare import IDLE_SHARE
 from wukongs.bench.report.document import LOUD, Document
 from wukongs.bench.report.reading import (
+    BUSY_SHARE,
+    Bounded,
     Figure,
     Key,
-    Ratio,
     Results,
     ResultsError,
     is_count,
@@ -46,7 +46,7 @@ class Change:
 
     before: Figure
     after: Figure
-    ratio: Ratio | None
+    ratio: Bounded | None
     verdict: Verdict
     cost: float
 
@@ -87,8 +87,8 @@ class Comparison:
                 document.table(columns, [_row(one) for one in found])
         same = sum(one.verdict == "the same" for one in self.changes)
         document.say(
-            f"The same: {same} of {len(self.changes)} figures. By chance one in twenty that did not change is beyond its "
-            "interval."
+            f"The same: {same} of {len(self.changes)} figures. By chance one in twenty that did not change is beyond "
+            "its interval."
         )
         for run, other_run, keys in (
             (self.before, self.after, self.only_before),
@@ -123,7 +123,7 @@ def change_of(before: Figure, after: Figure) -> Change:
     if is_count(after.unit) and before.unit == after.unit:
         cost = after.median / before.median if before.median else inf if after.median else 1.0
         verdict: Verdict = "worse" if cost > 1 else "better" if cost < 1 else "the same"
-        return Change(before, after, Ratio(cost, None, None) if before.median else None, verdict, cost)
+        return Change(before, after, Bounded(cost, None, None) if before.median else None, verdict, cost)
     if ratio is None:
         return Change(before, after, None, "open", 1.0)
     cost = 1 / ratio.value if is_rate(after.unit) else ratio.value
@@ -147,7 +147,7 @@ def _row(change: Change) -> tuple[str, ...]:
     busy = [
         f"{name} {percent(one.busy)}"
         for name, one in (("before", before), ("after", after))
-        if one.busy is not None and one.busy > IDLE_SHARE
+        if one.busy is not None and one.busy > BUSY_SHARE
     ]
     unit = after.unit if before.unit == after.unit else f"{before.unit}, {after.unit}"
     told = ("", "") if ratio is None else (number(ratio.value), bounds(ratio.low, ratio.high))
@@ -164,7 +164,7 @@ def _warnings(before: Results, after: Results) -> Iterator[str]:
     for run in (before, after):
         if not run.is_complete:
             yield f"{LOUD}PARTIAL: {run.folder} did not do all that it was to do."
-        busy = sum((figure.busy or 0.0) > IDLE_SHARE for figure in run.figures.values())
+        busy = sum((figure.busy or 0.0) > BUSY_SHARE for figure in run.figures.values())
         if busy:
             yield f"{LOUD}BUSY MACHINE: {busy} of {len(run.figures)} figures of {run.folder}."
         yield from (f"{LOUD}{run.folder}: {note}." for note in run.notes)

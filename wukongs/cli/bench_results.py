@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 from math import isfinite
@@ -57,9 +58,8 @@ def make_report_parser() -> argparse.ArgumentParser:
 def compare(argv: Sequence[str]) -> int:
     """Raises ResultsError."""
     options = make_compare_parser().parse_args(list(argv))
-    from wukongs.bench.report.two_runs import compare_runs
-
-    found = compare_runs(options.before, options.after)
+    two_runs = importlib.import_module("wukongs.bench.report.two_runs")
+    found = two_runs.compare_runs(options.before, options.after)
     say(found.to_text())
     failed = [] if options.fail_above is None else found.worse_than(options.fail_above)
     if not failed:
@@ -71,10 +71,8 @@ def compare(argv: Sequence[str]) -> int:
 def report(argv: Sequence[str]) -> int:
     """Raises ResultsError and OSError."""
     options = make_report_parser().parse_args(list(argv))
-    from wukongs.bench.report import write_report
-
     folder = options.folder.parent if options.folder.name == "run.json" else options.folder
-    write_report(folder)
+    importlib.import_module("wukongs.bench.report").write_report(folder)
     print(f"{folder / 'report.html'}, {folder / 'report.md'}", file=sys.stderr)
     return DONE
 
