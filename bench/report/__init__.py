@@ -33,7 +33,7 @@ def write_report(folder: Path) -> None:
         for picture in draw(group) if can_draw() else ():
             document.picture(picture)
     sections.name_sources(document, sources)
-    sections.list_aims(document, groups)
+    sections.list_aims(document, results, groups)
     sections.list_unmeasured(document, results, groups)
     sections.list_checks(document, results)
     _write(results.folder, document)

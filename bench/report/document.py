@@ -25,7 +25,7 @@ th { background: var(--shade); }
 td.number { text-align: right; white-space: nowrap; }
 p.loud, td.loud { background: var(--loud); color: var(--loud-ink); font-weight: 600; }
 p.loud { border-left: 4px solid currentColor; padding: 0.5rem 0.75rem; }
-td.name { white-space: nowrap; }
+td.name, td.loud { white-space: nowrap; }
 figure { margin: 1rem 0; }
 figure svg { width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: 13px; }

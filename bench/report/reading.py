@@ -23,6 +23,8 @@ from wukongs.errors import WukongsError
 
 SAMPLES_MIN = 5
 """Fewer samples than these have no interval."""
+P99_SAMPLES_MIN = 100
+"""Fewer samples than these have no 99th percentile: it would be the greatest of them."""
 BUSY_SHARE = 0.05
 """A figure is marked if others took more of the cores than that while it was measured."""
 OURS = "wukongs"
@@ -183,7 +185,7 @@ def _take(found: Results, row: Any) -> None:
         median,
         low,
         high,
-        _number(row, "p99", True),
+        _number(row, "p99", True) if count >= P99_SAMPLES_MIN else None,
         None if rows is None else int(rows),
         str(checked) if checked else None,
         _number(row, "busy", True),

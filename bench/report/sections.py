@@ -219,6 +219,10 @@ def warn(document: Document, results: Results) -> None:
         document.say(
             f"{LOUD}PARTIAL: this run did not do all that it was to do; {ended}. What is missing was not measured."
         )
+    if (about.get("settings") or {}).get("is_quick"):
+        document.say(
+            f"{LOUD}QUICK: tiny sizes, which only show that everything runs. No figure here says how fast it is."
+        )
     if not figures:
         document.say(f"{LOUD}Nothing was measured.")
     busy = [figure for figure in figures if (figure.busy or 0.0) > BUSY_SHARE]
@@ -277,6 +281,10 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
     if beside or any(line.engine != OURS for line in group.lines):
         better = "Above 1 is better for wukongs." if is_rate(group.unit) else "Below 1 is better for wukongs."
         document.say(f"The ratio is wukongs ÷ that engine, with its 95 % interval. {better}")
+    if beside:
+        document.say(
+            "A number in brackets marks a published figure, of another machine and other data: see the sources."
+        )
     for case in cases:
         if case:
             document.say(f"Case: {words(case)}.")
@@ -442,17 +450,18 @@ def list_checks(document: Document, results: Results) -> None:
         document.table(("experiment", "engine", "queries", "compared with"), rows)
 
 
-def list_aims(document: Document, groups: Sequence[Group]) -> None:
+def list_aims(document: Document, results: Results, groups: Sequence[Group]) -> None:
     """The figures to reach, beside those reached."""
     document.heading("Aims and what was reached")
     document.say(
         "The aims are of two cores and 24 GiB, idle. A figure stands here if this run has it: at the usual rates, with "
-        "the most data it was measured with. A verdict is open where the 95 % interval holds the aim."
+        "the most data it was measured with. A verdict is open where the 95 % interval holds the aim. There is none if "
+        "the run had less data than the aim speaks of."
     )
     rows, missing = [], []
     for aim in AIMS:
         wanted = f"{aim.way} {number(aim.value)} {aim.unit}"
-        found = _reached(aim, groups)
+        found = _reached(aim, groups, results.about.get("data") or {})
         if found is None:
             missing.append((aim.what, aim.others, wanted))
         else:
@@ -463,7 +472,7 @@ def list_aims(document: Document, groups: Sequence[Group]) -> None:
     document.table(("what", "others", "aim"), missing)
 
 
-def _reached(aim: Aim, groups: Sequence[Group]) -> tuple[str, str, str] | None:
+def _reached(aim: Aim, groups: Sequence[Group], data: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """Return what was reached, in which case, and a verdict; None if that was not measured."""
     case = {**USUAL, **aim.case, **({"streams": "on"} if aim.statistic == _SLOWED else {})}
     found = [
@@ -479,11 +488,20 @@ def _reached(aim: Aim, groups: Sequence[Group]) -> tuple[str, str, str] | None:
     bounded = _slowed(line, group) if aim.statistic == _SLOWED else _in_unit(line, group.unit, aim)
     if bounded is None:
         return None
-    verdicts = {_is_met(aim, one) for one in (bounded.value, bounded.low, bounded.high) if one is not None}
-    verdict = "open" if len(verdicts) == 2 else "reached" if verdicts == {True} else f"{LOUD}missed"
+    verdict = _verdict(aim, bounded, data)
     if line.busy > BUSY_SHARE:
         verdict += f", busy {percent(line.busy)}"
     return f"{_bracketed(bounded.value, bounded.low, bounded.high)} {aim.unit}", words(line.case), verdict
+
+
+def _verdict(aim: Aim, bounded: Bounded, data: Mapping[str, Any]) -> str:
+    for name, least in aim.needs.items():
+        found = data.get(name)
+        if not isinstance(found, int | float) or found < least:
+            told = f"{name} {number(found)}" if isinstance(found, int | float) else f"{name} not known"
+            return f"not judged: {told}"
+    verdicts = {_is_met(aim, one) for one in (bounded.value, bounded.low, bounded.high) if one is not None}
+    return "open" if len(verdicts) == 2 else "reached" if verdicts == {True} else f"{LOUD}missed"
 
 
 def _in_unit(line: Line, unit: str, aim: Aim) -> Bounded | None:

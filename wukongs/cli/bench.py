@@ -29,6 +29,12 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of the command, under "", and those of its actions."""
+    compare, report = bench_results.make_compare_parser(), bench_results.make_report_parser()
+    return {"": make_parser(), "compare": compare, "report": report}
+
+
 def main(argv: Sequence[str]) -> int:
     actions = {"compare": bench_results.compare, "report": bench_results.report}
     try:
