@@ -36,6 +36,7 @@ _COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4bbf", "#c93c37", "#8f7a00", "#
 _MARKERS = "osD^vPX*"
 _WIDTH, _PANEL_HEIGHT = 10.0, 2.7
 _PANELS, _COLUMNS = 12, 3
+_POINTS = 250
 _TIMES = ("minute", "minutes", "second", "seconds", "hour", "hours")
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -81,6 +82,8 @@ def _medians(group: Group) -> Iterator[Picture]:
     """Medians with their intervals, a row for each query, published figures hollow beside them."""
     case = group.main_case()
     lines = [line for line in group.lines if line.case == case and line.median > 0]
+    if any(name in _TIMES for name, _ in case):
+        return
     queries = _queries(lines)
     beside = {
         (line.query, figure.engine): (line, figure)
@@ -89,7 +92,7 @@ def _medians(group: Group) -> Iterator[Picture]:
     }
     if len(lines) + len(beside) < 2 or (is_count(group.unit) and len(_engines(lines)) == 1):
         return
-    drawing, axes = _panels(1, _WIDTH, 1.2 + 0.42 * len(queries) + 0.2 * math.ceil(len(_engines(lines)) / 4))
+    drawing, axes = _panels(1, _WIDTH, 0.8 + 0.42 * len(queries))
     place = {query: len(queries) - at for at, query in enumerate(queries)}
     engines = _engines(lines)
     for at, engine in enumerate(engines):
@@ -105,10 +108,10 @@ def _medians(group: Group) -> Iterator[Picture]:
         medians = [line.median for line in ours]
         axes[0].errorbar(medians, heights, xerr=whiskers, linestyle="", markersize=6, **style)
     _add_published(axes[0], group, [(figure, place[line.query]) for line, figure in beside.values()], is_across=True)
-    axes[0].set_yticks(list(place.values()), list(place))
+    axes[0].set_yticks(list(place.values()), [_short(query, 2) for query in place])
     axes[0].set_ylim(0.4, len(queries) + 0.6)
     axes[0].set_xlabel(f"{group.metric}, median with its 95 % interval, {group.unit}")
-    _scale(axes[0], "x", [value for value in _plotted(axes[0], 0) if value > 0], from_zero=False)
+    _scale(axes[0], "x", _plotted(axes[0], 0), from_zero=False)
     yield _picture(drawing, axes, group, "medians", f"Medians{_of(case)}")
 
 
@@ -135,12 +138,13 @@ def _distributions(group: Group) -> Iterator[Picture]:
             values = []
             for line in (line for line in lines if line.query == query):
                 ordered = np.sort(np.asarray(line.members[0].values))
-                shares = np.linspace(0, 1, min(len(ordered), 250))
-                at = np.quantile(ordered, shares)
-                values += [float(value) for value in at if value > 0]
+                count = len(ordered)
+                places = np.unique(np.linspace(0, count - 1, min(count, _POINTS)).round().astype(int))
+                at, shares = [ordered[0], *ordered[places]], [0.0, *((places + 1) / count)]
+                values += [float(value) for value in at]
                 style: dict[str, Any] = {"color": _colour(engines, line.engine), "label": line.engine}
                 panel.plot(at, shares, drawstyle="steps-post", linestyle=_dash(engines, line.engine), **style)
-            panel.set(title=query, xlabel=f"{group.metric}, {group.unit}", ylim=(0, 1.02))
+            panel.set(title=_short(query, len(axes)), xlabel=f"{group.metric}, {group.unit}", ylim=(0, 1.02))
             panel.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1.0], ["0", "25 %", "50 %", "", "90 %", ""])
             _scale(panel, "x", values, from_zero=False)
         for panel in axes[::_COLUMNS]:
@@ -170,12 +174,13 @@ def _curves(group: Group) -> Iterator[Picture]:
         for part, queries in enumerate(_parts(_queries(lines))):
             drawing, axes = _panels(len(queries))
             for panel, query in zip(axes, queries, strict=False):
-                _curve(panel, group, name, [line for line in lines if line.query == query], engines)
+                _curve(panel, len(axes), group, name, [line for line in lines if line.query == query], engines)
             told = f"over-{name}" if part == 0 else f"over-{name}-{part + 1}"
             yield _picture(drawing, axes, group, told, f"Over {name}{_of(rest)}")
 
 
-def _curve(panel: Axes, group: Group, name: str, lines: Sequence[Line], engines: Sequence[str]) -> None:
+def _curve(panel: Axes, panels: int, group: Group, name: str, lines: Sequence[Line], engines: Sequence[str]) -> None:
+    """Add one query to one of several panels."""
     for engine in _engines(lines):
         points = sorted((float(dict(line.case)[name]), line) for line in lines if line.engine == engine)
         at = [place for place, _ in points]
@@ -194,9 +199,9 @@ def _curve(panel: Axes, group: Group, name: str, lines: Sequence[Line], engines:
     ]
     _add_published(panel, group, beside)
     is_clock = name in _TIMES
-    panel.set(title=lines[0].query, xlabel=name, ylabel=f"{group.metric}, {group.unit}")
-    _scale(panel, "x", _plotted(panel, 0), from_zero=is_clock, is_linear=is_clock)
-    _scale(panel, "y", [value for value in _plotted(panel, 1) if value > 0], from_zero=True)
+    panel.set(title=_short(lines[0].query, panels), xlabel=name, ylabel=f"{group.metric}, {group.unit}")
+    _scale(panel, "x", _plotted(panel, 0), from_zero=is_clock, most=math.inf if is_clock else 10)
+    _scale(panel, "y", _plotted(panel, 1), from_zero=True, most=100 if is_clock else 10)
 
 
 # --- parts of all pictures --------------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ def _panels(count: int, width: float = _WIDTH, height: float | None = None) -> t
 
     columns = min(count, _COLUMNS)
     rows = math.ceil(count / columns)
-    size = (width, (0.7 + _PANEL_HEIGHT * rows) if height is None else height)
+    size = (width, (0.3 + _PANEL_HEIGHT * rows) if height is None else height)
     drawing = Figure(figsize=size, layout="constrained")
     axes = list(drawing.subplots(rows, columns, squeeze=False).flat)
     for empty in axes[count:]:
@@ -235,21 +240,32 @@ def _add_published(
         panel.plot(*(points if is_across else reversed(points)), **style)
 
 
-def _scale(axes: Axes, way: str, values: Sequence[float], from_zero: bool, is_linear: bool = False) -> None:
-    """Choose a logarithmic axis where values range over more than a factor of ten, with plain numbers on it."""
+def _scale(axes: Axes, way: str, values: Sequence[float], from_zero: bool, most: float = 10) -> None:
+    """Choose a logarithmic axis where values range over more than a factor of `most`, with plain numbers on it."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis = axes.xaxis if way == "x" else axes.yaxis
-    positive = [value for value in values if value > 0]
-    spread = max(positive) / min(positive) if positive else 1.0
-    if spread > 10 and not is_linear:
+    spread = max(values) / min(values) if values and min(values) > 0 else 1.0
+    if spread > most:
         (axes.set_xscale if way == "x" else axes.set_yscale)("log")
-        few = spread < 100
-        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if few else (1,), numticks=8))
+        axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5) if spread < 100 else (1,), numticks=8))
         axis.set_minor_formatter(NullFormatter())
     elif from_zero:
         (axes.set_xlim if way == "x" else axes.set_ylim)(0, None)
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
+
+
+def _tick(value: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M")):
+        if abs(value) >= size:
+            return f"{number(value / size)} {letter}"
+    return number(value)
+
+
+def _short(text: str, panels: int = 1) -> str:
+    """Return the beginning of a text that is too long for its panel, or for a legend."""
+    most = 60 if panels == 1 else 84 // min(panels, _COLUMNS)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _plotted(axes: Axes, column: int) -> list[float]:
@@ -266,7 +282,10 @@ def _picture(drawing: Drawing, axes: Sequence[Axes], group: Group, name: str, ti
     engines = _engines(group.lines)
     labels = dict(sorted(labels.items(), key=lambda one: engines.index(one[0]) if one[0] in engines else len(engines)))
     if len(labels) > 1 or OURS not in labels:
-        drawing.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=min(len(labels), 3))
+        names = [_short(label) for label in labels]
+        columns = min(len(labels), 3, max(1, 110 // (8 + max(map(len, names)))))
+        drawing.set_figheight(drawing.get_figheight() + 0.2 * (1 + math.ceil(len(labels) / columns)))
+        drawing.legend(list(labels.values()), names, loc="outside lower center", ncols=columns)
     text = io.StringIO()
     drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
@@ -297,7 +316,9 @@ def _colour(engines: Sequence[str], engine: str) -> str:
 
 
 def _dash(engines: Sequence[str], engine: str) -> str:
-    return ("-", "--", "-.", ":")[engines.index(engine) % 4]
+    """Return a style of lines; engines that share a colour have different ones."""
+    at = engines.index(engine)
+    return ("-", "--", "-.", ":")[(at + at // len(_COLOURS)) % 4]
 
 
 def _is_number(value: object) -> bool:

@@ -188,6 +188,8 @@ def number(value: float | None) -> str:
         return ""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
+    if 0 < abs(value) < 1e-6:
+        return f"{value:.3g}"
     return np.format_float_positional(value, precision=3, fractional=False, trim="-")
 
 
@@ -249,7 +251,9 @@ def describe(document: Document, results: Results) -> None:
     machine = {**(about.get("machine") or {})}
     load = machine.pop("load_before", None)
     shares = [figure.busy for figure in results.figures.values() if figure.busy is not None]
-    rows = [(name, about.get(name)) for name in ("benchmark", "began", "ended", "commit")]
+    ended = about.get("ended") or "not yet, or the run was killed"
+    rows = [("benchmark", about.get("benchmark")), ("began", about.get("began")), ("ended", ended)]
+    rows += [("commit", about.get("commit"))]
     rows += [("machine", ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in machine.items()))]
     rows += [("load before", load)]
     if shares:
@@ -268,17 +272,17 @@ def _value(value: object) -> str:
 
 
 def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> None:
-    """The tables of a metric: ours, the peers and the published figures, one table for each case; figures that nothing
-    stands beside, in one table with a column or row for each case. sources: gets a number for each one named."""
+    """The tables of a metric: ours, the peers and the published figures, one table for each case. Very many cases, and
+    figures of ours alone, have one table with a row for each case. sources: gets a number for each one named."""
     document.heading(group.unit if group.metric == group.unit else f"{group.metric}, {group.unit}", 3)
     if covers := COVERS.get((group.experiment, group.metric)):
         document.say(f"{covers[0].upper()}{covers[1:]}.")
     beside = published_beside(group)
     cases = group.cases
-    if len(cases) > 1 and all(line.engine == OURS for line in group.lines):
-        _tabulate_ours(document, group)
+    if len(cases) > _CASES_SHOWN or (len(cases) > 1 and all(line.engine == OURS for line in group.lines)):
+        _tabulate_cases(document, group)
         cases = sorted({line.case for line, _ in beside}, key=_natural_case)
-    if beside or any(line.engine != OURS for line in group.lines):
+    if cases and (beside or any(line.engine != OURS for line in group.lines)):
         better = "Above 1 is better for wukongs." if is_rate(group.unit) else "Below 1 is better for wukongs."
         document.say(f"The ratio is wukongs ÷ that engine, with its 95 % interval. {better}")
     if beside:
@@ -314,23 +318,24 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
         document.table(names, rows)
 
 
-def _tabulate_ours(document: Document, group: Group) -> None:
-    """A row for each case, a column for each query; of very many cases some, evenly from first to last."""
-    queries = list(dict.fromkeys(line.query for line in group.lines))
+def _tabulate_cases(document: Document, group: Group) -> None:
+    """A row for each case, a column for each query and engine; of very many cases some, evenly from first to last."""
+    queries = list(dict.fromkeys((line.query, line.engine) for line in group.lines))
     cases = group.cases
     if len(cases) > _CASES_SHOWN:
         shown = np.linspace(0, len(cases) - 1, _CASES_SHOWN).round().astype(int)
         document.say(f"{_CASES_SHOWN} of {len(cases)} cases; results.jsonl has all.")
         cases = [cases[place] for place in shown]
-    document.say("Medians of wukongs, in brackets their 95 % intervals.")
+    is_ours = all(engine == OURS for _, engine in queries)
+    document.say(f"Medians{' of wukongs' if is_ours else ''}, in brackets their 95 % intervals.")
     rows = []
     for case in cases:
-        found = [group.of(query, case) for query in queries]
+        found = [group.of(query, case, engine) for query, engine in queries]
         cells = ["" if line is None else _bracketed(line.median, line.low, line.high) for line in found]
         busy = max(line.busy for line in found if line is not None)
         open_cells = any(_is_unchecked(member) for line in found if line is not None for member in line.members)
         rows.append((words(case), *cells, _remark_of(busy, open_cells)))
-    document.table(("case", *queries, "remark"), rows)
+    document.table(("case", *(query if is_ours else f"{query}, {engine}" for query, engine in queries), "remark"), rows)
 
 
 def _bracketed(value: float, low: float | None, high: float | None) -> str:
