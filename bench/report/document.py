@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 LOUD = "⚠ "
 """The beginning of a cell or a paragraph that nobody should overlook."""
@@ -83,7 +83,11 @@ class Document:
             self.blocks.append(_Table([columns[at] for at in full], [[row[at] for at in full] for row in rows]))
 
     def picture(self, picture: Picture) -> None:
-        self.blocks.append(picture)
+        """Add a picture, under another name if there is one of its name already."""
+        taken = {one.name for one in self.pictures}
+        names = (f"{picture.name}-{number}" for number in range(2, len(taken) + 3))
+        name = picture.name if picture.name not in taken else next(one for one in names if one not in taken)
+        self.blocks.append(replace(picture, name=name))
 
     @property
     def pictures(self) -> list[Picture]:

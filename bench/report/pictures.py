@@ -94,8 +94,9 @@ def _medians(group: Group) -> Iterator[Picture]:
         return
     drawing, axes = _panels(1, _WIDTH, 0.8 + 0.42 * len(queries))
     place = {query: len(queries) - at for at, query in enumerate(queries)}
-    engines = _engines(lines)
-    for at, engine in enumerate(engines):
+    engines = _engines(group.lines)
+    for engine in _engines(lines):
+        at = engines.index(engine)
         ours = [line for line in lines if line.engine == engine]
         shift = 0.5 * (len(engines) / 2 - at - 0.5) / max(len(engines), 3)
         whiskers = np.array([_whiskers(line) for line in ours]).T
@@ -131,7 +132,7 @@ def _distributions(group: Group) -> Iterator[Picture]:
     case = group.main_case()
     lines = [one for one in group.lines if one.case == case and len(one.members) == 1]
     lines = [line for line in lines if len(line.members[0].values) >= 4 * SAMPLES_MIN]
-    engines = _engines(lines)
+    engines = _engines(group.lines)
     for part, queries in enumerate(_parts(_queries(lines))):
         drawing, axes = _panels(len(queries))
         for panel, query in zip(axes, queries, strict=False):
@@ -170,7 +171,7 @@ def _curves(group: Group) -> Iterator[Picture]:
         lines = by_rest[rest]
         if len({dict(line.case)[name] for line in lines}) < 2:
             continue
-        engines = _engines(lines)
+        engines = _engines(group.lines)
         for part, queries in enumerate(_parts(_queries(lines))):
             drawing, axes = _panels(len(queries))
             for panel, query in zip(axes, queries, strict=False):

@@ -31,6 +31,7 @@ OURS = "wukongs"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"bytes": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 _MEASURED_SIZES = {*_BYTES, "%"} - {"bytes"}
+_PARTS = ("machine", "versions", "data", "settings")
 Case = tuple[tuple[str, Any], ...]
 Key = tuple[str, str, str, Case, str]
 
@@ -148,6 +149,9 @@ def _read_about(path: Path) -> Mapping[str, Any]:
     if not isinstance(about, dict) or about.get("version") != 1:
         version = about.get("version") if isinstance(about, dict) else None
         raise ResultsError(f"{path}: version {version}: expected a run of version 1; measure again with this release")
+    for name in _PARTS:
+        if not isinstance(about.get(name, {}), dict):
+            raise ResultsError(f"{path}: {name} is {about[name]!r}: expected an object, as a run writes it")
     return about
 
 

@@ -330,6 +330,21 @@ def test_pictures_are_in_the_page_and_beside_the_text(tmp_path: Path) -> None:
     assert "12 of 30 cases; results.jsonl has all." in text
 
 
+def test_a_metric_in_two_units_has_pictures_of_both(tmp_path: Path) -> None:
+    lines = [
+        measured(query, "wukongs", [value], metric="cost", unit=unit)
+        for unit, value, queries in (("ms", 1.0, ("L1", "L2")), ("MB", 2.0, ("L3", "L4")))
+        for query in queries
+    ]
+    text, _ = reported(write_folder(tmp_path, lines))
+    found = {path.name: path.read_text("utf-8") for path in (tmp_path / "report-pictures").glob("*.svg")}
+    assert sorted(found) == ["latency-cost-medians-2.svg", "latency-cost-medians.svg"]
+    assert "interval, ms" in found["latency-cost-medians.svg"]
+    assert "interval, MB" in found["latency-cost-medians-2.svg"]
+    assert "### cost, ms" in text
+    assert "### cost, MB" in text
+
+
 def test_a_report_is_the_same_when_it_is_written_again(tmp_path: Path) -> None:
     folder = everything(tmp_path)
     write_report(folder)
@@ -370,6 +385,8 @@ def test_folders_without_results_are_named(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "old", [], version=0)
     with pytest.raises(ResultsError, match=r"run\.json: version 0: expected a run of version 1; measure again"):
         write_report(folder)
+    with pytest.raises(ResultsError, match=r"run\.json: data is \[1\]: expected an object"):
+        write_report(write_folder(tmp_path / "old", [], data=[1]))
     (folder / "run.json").write_text("{")
     with pytest.raises(ResultsError, match=r"run\.json: .*: expected JSON, as a run writes it"):
         write_report(folder)
