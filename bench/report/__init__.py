@@ -7,6 +7,7 @@ from pathlib import Path
 from wukongs.bench.published import EXPERIMENTS, Source
 from wukongs.bench.report import sections
 from wukongs.bench.report.document import Document
+from wukongs.bench.report.groups import groups_of
 from wukongs.bench.report.pictures import HOW_TO_GET, can_draw, draw
 from wukongs.bench.report.reading import read_results
 
@@ -17,7 +18,7 @@ def write_report(folder: Path) -> None:
     """Write report.md, its pictures, and report.html into the folder of a run. Raises ResultsError, OSError."""
     results = read_results(folder)
     document = Document(f"Benchmark report: {results.about.get('benchmark', 'no name')}")
-    groups = sections.groups_of(results)
+    groups = groups_of(results)
     sections.warn(document, results)
     sections.describe(document, results)
     if groups and not can_draw():

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 LOUD = "⚠ "
 """The beginning of a cell or a paragraph that nobody should overlook."""
 _STYLE = """
@@ -172,3 +174,25 @@ def _html_table(table: _Table) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
     rows = "\n".join("<tr>" + "".join(map(cell, row, range(len(row)))) + "</tr>" for row in table.rows)
     return f'<div class="table"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+
+
+# --- numbers as text --------------------------------------------------------------------------------------------------
+
+
+def number(value: float | None) -> str:
+    """Return three digits of a number, all digits before the point."""
+    if value is None:
+        return ""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if 0 < abs(value) < 1e-6:
+        return f"{value:.3g}"
+    return np.format_float_positional(value, precision=3, fractional=False, trim="-")
+
+
+def bounds(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None or low == high else f"{number(low)} to {number(high)}"
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wukongs.bench.harness import interval
-from wukongs.bench.published import (
-    AIMS,
-    COVERS,
-    EXPERIMENTS,
-    GEOMETRIC_MEAN,
-    P99,
-    PUBLISHED,
-    SETS,
-    Aim,
-    Published,
-    Source,
+from wukongs.bench.published import AIMS, COVERS, EXPERIMENTS, P99, PUBLISHED, Aim, Published, Source
+from wukongs.bench.report.document import LOUD, Document, bounds, number, percent
+from wukongs.bench.report.groups import (
+    USUAL,
+    Group,
+    Line,
+    case_key,
+    has,
+    natural,
+    published_beside,
+    size_of,
+    words,
 )
-from wukongs.bench.report.document import LOUD, Document
 from wukongs.bench.report.reading import (
     BUSY_SHARE,
     OURS,
     Bounded,
-    Case,
     Figure,
     Results,
     convert,
@@ -37,180 +32,8 @@ from wukongs.bench.report.reading import (
     ratio_of,
 )
 
-USUAL: Mapping[str, float | str] = {"rate": 1.0, "nodes": 1.0}
-"""The case of a published figure that does not say otherwise."""
 _SLOWED = "streams on above off"
 _CASES_SHOWN = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a table: a figure, or the geometric mean of several (members)."""
-
-    query: str
-    engine: str
-    case: Case
-    members: tuple[Figure, ...]
-    median: float
-    low: float | None
-    high: float | None
-    p99: float | None
-
-    @property
-    def busy(self) -> float:
-        return max((member.busy or 0.0 for member in self.members), default=0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """All lines of one metric of an experiment, in one unit."""
-
-    experiment: str
-    metric: str
-    unit: str
-    lines: tuple[Line, ...]
-
-    @property
-    def cases(self) -> list[Case]:
-        return sorted({line.case for line in self.lines}, key=_natural_case)
-
-    def of(self, query: str, case: Case, engine: str = OURS) -> Line | None:
-        return next((one for one in self.lines if (one.query, one.case, one.engine) == (query, case, engine)), None)
-
-    def main_case(self) -> Case:
-        """Return the case with most lines; of several the one at the usual rate, and of these the largest."""
-        count = {case: sum(line.case == case for line in self.lines) for case in self.cases}
-        return max(self.cases, key=lambda case: (count[case], has(case, USUAL), _size(case)))
-
-
-def groups_of(results: Results) -> list[Group]:
-    """Return the figures of a run by experiment and metric: those of the papers first, in their order."""
-    found: dict[tuple[str, str, str], list[Figure]] = {}
-    for figure in results.figures.values():
-        for (experiment, metric, unit), members in found.items():
-            scale = convert(1.0, figure.unit, unit)
-            if (experiment, metric) == (figure.experiment, figure.metric) and scale is not None:
-                members.append(_scaled(figure, scale, unit))
-                break
-        else:
-            found[figure.experiment, figure.metric, figure.unit] = [figure]
-    order = [*EXPERIMENTS, *(key[0] for key in found)]
-    keys = sorted(found, key=lambda key: order.index(key[0]))
-    return [Group(*key, tuple(_lines(found[key]))) for key in keys]
-
-
-def _scaled(figure: Figure, scale: float, unit: str) -> Figure:
-    def moved(value: float | None) -> float | None:
-        return None if value is None else value * scale
-
-    return replace(
-        figure,
-        unit=unit,
-        values=tuple(value * scale for value in figure.values),
-        median=figure.median * scale,
-        low=moved(figure.low),
-        high=moved(figure.high),
-        p99=moved(figure.p99),
-    )
-
-
-def _lines(figures: Sequence[Figure]) -> Iterator[Line]:
-    def place(figure: Figure) -> tuple[Any, ...]:
-        return natural(figure.query), _natural_case(figure.case), figure.engine != OURS, natural(figure.engine)
-
-    ordered = sorted(figures, key=place)
-    for one in ordered:
-        yield Line(one.query, one.engine, one.case, (one,), one.median, one.low, one.high, one.p99)
-    if not ordered or not is_time(ordered[0].unit):
-        return
-    for case, engine in dict.fromkeys((one.case, one.engine) for one in ordered):
-        queries = {one.query: one for one in ordered if (one.case, one.engine) == (case, engine)}
-        for names in SETS:
-            members = tuple(queries[name] for name in names if name in queries)
-            if len(members) == len(names) and all(one.median > 0 for one in members):
-                yield _geometric_mean(engine, case, members)
-                break
-
-
-def _geometric_mean(engine: str, case: Case, members: tuple[Figure, ...]) -> Line:
-    value = math.exp(float(np.mean([math.log(one.median) for one in members])))
-    drawn = [one.draws(place) for place, one in enumerate(members)]
-    logs = [np.log(draws) for draws in drawn if draws is not None and draws.min() > 0]
-    low, high = interval(np.exp(np.mean(logs, axis=0))) if len(logs) == len(members) else (None, None)
-    return Line(GEOMETRIC_MEAN, engine, case, members, value, low, high, None)
-
-
-def published_beside(group: Group) -> list[tuple[Line, Published]]:
-    """Return each published figure with the line of ours that it stands beside: of those whose case fits, the one with
-    most data."""
-    found = []
-    for figure in PUBLISHED:
-        if figure.experiment == group.experiment and figure.metric.removesuffix(P99) == group.metric:
-            fitting = [
-                line
-                for line in group.lines
-                if (line.engine, line.query) == (OURS, figure.query) and has(line.case, {**USUAL, **figure.case})
-            ]
-            if fitting:
-                found.append((max(fitting, key=lambda line: _size(line.case)), figure))
-    return found
-
-
-def has(case: Case, wanted: Mapping[str, float | str]) -> bool:
-    """Tell whether a case has these values, where it has the names at all."""
-    return all(dict(case).get(name, value) == value for name, value in wanted.items())
-
-
-def _size(case: Case) -> tuple[float, ...]:
-    return tuple(float(value) for _, value in case if isinstance(value, int | float))
-
-
-def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
-    """Return a sort key by which L2 stands before L10, and the geometric mean last."""
-    parts = re.findall(r"\d+|\D+", text)
-    key = tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)
-    return ((True, text == GEOMETRIC_MEAN, ""), *key)
-
-
-def _natural_case(case: Case) -> tuple[tuple[str, bool, float, str], ...]:
-    return tuple(
-        (name, isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value))
-        for name, value in case
-    )
-
-
-# --- texts ------------------------------------------------------------------------------------------------------------
-
-
-def number(value: float | None) -> str:
-    """Return three digits of a number, all digits before the point."""
-    if value is None:
-        return ""
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    if 0 < abs(value) < 1e-6:
-        return f"{value:.3g}"
-    return np.format_float_positional(value, precision=3, fractional=False, trim="-")
-
-
-def bounds(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None or low == high else f"{number(low)} to {number(high)}"
-
-
-def words(case: Case) -> str:
-    shown = ((name, value if isinstance(value, str | bool) else number(value)) for name, value in case)
-    return ", ".join(f"{name} {value}" for name, value in shown)
-
-
-def percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")
-
-
-def title_of(group: Group) -> str:
-    return f"{group.experiment}: {group.metric}, {group.unit}"
-
-
-# --- the parts --------------------------------------------------------------------------------------------------------
 
 
 def warn(document: Document, results: Results) -> None:
@@ -281,7 +104,7 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
     cases = group.cases
     if len(cases) > _CASES_SHOWN or (len(cases) > 1 and all(line.engine == OURS for line in group.lines)):
         _tabulate_cases(document, group)
-        cases = sorted({line.case for line, _ in beside}, key=_natural_case)
+        cases = sorted({line.case for line, _ in beside}, key=case_key)
     if cases and (beside or any(line.engine != OURS for line in group.lines)):
         better = "Above 1 is better for wukongs." if is_rate(group.unit) else "Below 1 is better for wukongs."
         document.say(f"The ratio is wukongs ÷ that engine, with its 95 % interval. {better}")
@@ -489,7 +312,7 @@ def _reached(aim: Aim, groups: Sequence[Group], data: Mapping[str, Any]) -> tupl
     ]
     if not found:
         return None
-    line, group = max(found, key=lambda one: _size(one[0].case))
+    line, group = max(found, key=lambda one: size_of(one[0].case))
     bounded = _slowed(line, group) if aim.statistic == _SLOWED else _in_unit(line, group.unit, aim)
     if bounded is None:
         return None

@@ -13,7 +13,8 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from wukongs.bench.report.document import LOUD, Document
+from wukongs.bench.report.document import LOUD, Document, bounds, number, percent
+from wukongs.bench.report.groups import natural, words
 from wukongs.bench.report.reading import (
     BUSY_SHARE,
     Bounded,
@@ -26,7 +27,6 @@ from wukongs.bench.report.reading import (
     ratio_of,
     read_results,
 )
-from wukongs.bench.report.sections import bounds, natural, number, percent, words
 
 Verdict = Literal["worse", "better", "the same", "open"]
 _TITLES = (
