@@ -49,6 +49,7 @@ from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
+from wukongs.query.paths.kept_paths import KeptPaths, PathChanges
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
@@ -228,6 +229,8 @@ class ContinuousQuery:
         self.template = template_of(query) if self.group is None else None
         self.windows = QueryWindows(self._core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
+        self._paths = KeptPaths() if self.group is None and self.windows.may_keep_paths else None
+        """Its paths that are kept from firing to firing."""
         self._answer_to_nothing: tuple[ArgumentRows | None, Answer] | None = None
         """The answer when all windows are empty and nothing else is read, and the rows that it is for. It is kept if it
         has no row."""
@@ -470,6 +473,7 @@ class ContinuousQuery:
             "plans_made": self.plans.planned_count,
             **({} if self.group is None else {"queries": self.group.rows.length}),
             **({} if self.compiled is None else self.compiled.stats()),
+            **({} if self._paths is None else self._paths.stats()),
         }
 
     def warnings(self) -> tuple[str, ...]:
@@ -494,6 +498,8 @@ class ContinuousQuery:
         told = [f"warning: {warning}\n" for warning in self.warnings()]
         if self.group is not None:
             told.append(f"{self.group.told()}\n")
+        if self._paths is not None:
+            told += [f"{line}\n" for line in self._paths.told()]
         if others := self._schedule.company_of(self):
             told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self.query, dataset, profile), *told])
@@ -838,6 +844,9 @@ class ContinuousQuery:
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))
         firing = Firing(self, at_ms, reading, picked.reader, plans, deltas, stretch, twin)
+        if self._paths is not None:
+            is_whole = reading.error is None and not reading.partial
+            firing.path_changes = self.windows.path_changes(at_ms, is_whole and self._paths.is_wanted)
         if plans is not None and twin is None and self._twins is not None:
             picked.twins[self._twins] = firing
         return firing
@@ -1094,6 +1103,8 @@ class ContinuousQuery:
         if rows is not None:
             found = rows.answer(dataset, terms, self._limits(), self.plans)
         else:
+            if self._paths is not None:
+                self._paths.changes = firing.path_changes
             found = answer(
                 self.query,
                 dataset,
@@ -1106,6 +1117,7 @@ class ContinuousQuery:
                 explored=self._explored(firing),
                 compiled=firing.plans,
                 by_moves=self._goes_on(firing),
+                paths=self._paths,
             )
         if is_empty and not (found.length or firing.depends_on_moment()):
             # Without a row there is nothing in it that could be of another time.
@@ -1134,8 +1146,8 @@ class Firing:
     None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
     other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
     of windows, None if the firing has a dataset of its own; deltas: what finds the matches of the query by those of the
-    firing before, None: it is evaluated anew; twin: a firing before it with the same answer; answered: the answer, and
-    what reads its terms, once it has run."""
+    firing before, None: it is evaluated anew; path_changes: what has changed since then, if paths may be kept; twin: a
+    firing before it with the same answer; answered: the answer, and what reads its terms, once it has run."""
 
     query: ContinuousQuery
     at_ms: int
@@ -1145,6 +1157,7 @@ class Firing:
     deltas: Deltas | None = None
     stretch: Stretch | None = None
     twin: Firing | None = None
+    path_changes: PathChanges | None = None
     explored: BindingTable | None = None
     columns: Columns | None = None
     answered: tuple[Answer, Utf8Reader] | None = None

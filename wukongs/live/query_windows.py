@@ -12,6 +12,7 @@ from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow, StoredSince
+from wukongs.live.path_changes import PathWatch
 from wukongs.live.reading import dataset_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
@@ -19,6 +20,7 @@ from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
+from wukongs.query.paths.kept_paths import PathChanges, may_be_kept
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
@@ -99,6 +101,10 @@ class QueryWindows:
         """Whether what is missing in its windows hangs on what it matches."""
         self._may_change = not self.is_filtered
         """Whether it may be enough to look for what is new."""
+        is_alone = self._core.reach is not None or self._step_ms is None
+        self.may_keep_paths = not (is_alone or self._counted or self.is_filtered) and may_be_kept(query.pattern)
+        """Whether its paths may be kept from firing to firing."""
+        self._paths: PathWatch | None = None
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
         """Return, per stream, the time up to which no firing from next_ms on needs slices."""
@@ -272,6 +278,19 @@ class QueryWindows:
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
         return Changes(deltas, list(new.values()), read, found.stored, since)
 
+    def path_changes(self, at_ms: int, is_wanted: bool) -> PathChanges | None:
+        """Return what has changed since the firing before in what is read at a time, None if that is not known.
+        is_wanted: it is asked for, and the windows lack nothing."""
+        core, step_ms = self._core, self._step_ms
+        if not is_wanted:
+            self._watch_no_paths()
+            return None
+        if self._paths is None:
+            assert step_ms is not None, self._name
+            since = core.windows.stored_since(step_ms) if self.reads_stored else None
+            self._paths = PathWatch(self._timed, self.states, core.arrangement, since)
+        return self._paths.stand(at_ms, self.sn_at(at_ms))
+
     def _shared_windows(self) -> list[tuple[StreamWindow, StreamState, EngineWindow | None]]:
         if not self._shared:
             for window in self._clause.windows:
@@ -284,7 +303,13 @@ class QueryWindows:
         """Read no window any more. Called with the lock held."""
         self._core.windows.leave(stands for _, _, stands in self._shared if stands is not None)
         self._leave(self._changes.values())
+        self._watch_no_paths()
         self._shared, self._changes = [], {}
+
+    def _watch_no_paths(self) -> None:
+        if self._paths is not None:
+            self._paths.close()
+            self._paths = None
 
     def _leave(self, all_changes: Iterable[Changes | None]) -> None:
         for changes in all_changes:

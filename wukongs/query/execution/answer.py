@@ -20,6 +20,7 @@ from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.limits import OBJECT_BYTES, Limits, current, is_lack_of_memory
 from wukongs.query.operators import operators
 from wukongs.query.operators.ordering import canonical, canonical_order
+from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled import Columns
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
@@ -56,9 +57,10 @@ def answer(
     compiled: CompiledPlans | None = None,
     by_moves: bool = False,
     given: BindingTable | None = None,
+    paths: KeptPaths | None = None,
 ) -> Answer:
-    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled, given:
-    see Executor;
+    """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled, given,
+    paths: see Executor;
     by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
     its own; by_moves: Answer.moves is asked for, and the terms of what went can still be read.
 
@@ -67,7 +69,17 @@ def answer(
     with within(limits):
         known = () if explored is None else (explored,)
         executor = Executor(
-            dataset, terms, limits, memo, in_order, profile, known, given, compiled=compiled, by_moves=by_moves
+            dataset,
+            terms,
+            limits,
+            memo,
+            in_order,
+            profile,
+            known,
+            given,
+            compiled=compiled,
+            by_moves=by_moves,
+            paths=paths,
         )
         found = _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
         moved = executor.moved(query.pattern) if by_moves and query.form == "select" else None

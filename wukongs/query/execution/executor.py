@@ -73,6 +73,7 @@ from wukongs.query.operators import operators
 from wukongs.query.operators.aggregates import group
 from wukongs.query.operators.held_groups import HeldGroups
 from wukongs.query.operators.ordering import canonical, canonical_order, order_by
+from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -92,7 +93,7 @@ class Executor:
     without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: nodes
     whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
     number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row;
-    compiled: see Exploration; by_moves: what came and went is asked for (`moved`)."""
+    compiled, paths: see Exploration; by_moves: what came and went is asked for (`moved`)."""
 
     def __init__(
         self,
@@ -107,11 +108,12 @@ class Executor:
         number: Variable | None = None,
         compiled: CompiledPlans | None = None,
         by_moves: bool = False,
+        paths: KeptPaths | None = None,
     ) -> None:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
-        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile, compiled)
+        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile, compiled, paths)
         self._in_order = in_order
         self._by_moves = by_moves
         self._profile = profile

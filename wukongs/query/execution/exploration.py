@@ -30,6 +30,7 @@ from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.operators.triple_parts import tied
+from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.paths.path_machine import PathPlan
 from wukongs.query.paths.paths import PathExplorer
 from wukongs.query.plans import plan_runner
@@ -51,7 +52,7 @@ def is_row_wise(condition: Expression) -> bool:
 class Exploration:
     """The exploration of one execution. keep: applies a condition to a table; profile: notes the figures of each step,
     if there is one; compiled: plans over what the windows of a table have, in the place of the dataset's and the
-    memo's."""
+    memo's; paths: those that are kept from firing to firing."""
 
     dataset: Dataset
     terms: TermSpace
@@ -60,6 +61,7 @@ class Exploration:
     keep: Keep
     profile: Profile | None = None
     compiled: CompiledPlans | None = None
+    paths: KeptPaths | None = None
     moved: dict[int, tuple[BindingTable, BindingTable]] = field(default_factory=dict)
     """The rows that came and went since the firing before, of parts that are kept, by their identity."""
     substituted: Collection[Variable] = ()
@@ -83,7 +85,7 @@ class Exploration:
         match node:
             case PathPattern():
                 plan = self.memo.kept(node, lambda: PathPlan(node))
-                path = PathExplorer(plan, self.dataset, self.terms, self.limits, self.substituted)
+                path = PathExplorer(plan, self.dataset, self.terms, self.limits, self.substituted, self.paths)
                 return self._from_classes(node, table, lambda seeds: path.explore(seeds, rows_wanted))
             case TripleParts():
                 return self._from_classes(node, table, lambda seeds: tied(node, seeds, self.terms, self.limits))

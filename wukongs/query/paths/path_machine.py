@@ -43,6 +43,8 @@ class PathPlan:
     repeats_links: bool = field(init=False)
     returns: bool = field(init=False)
     """Whether it is asked from where it leads back to where it began, and circles.py may answer."""
+    is_kept: bool = field(init=False)
+    """Whether its walks may be kept from firing to firing: not if their links are counted, and not over any graph."""
     _terms: tuple[Term, ...] = field(init=False)
     _meeting: tuple[tuple[int, ...], LoweredPlan, tuple[Machine, Machine]] | None = field(init=False, default=None)
 
@@ -53,6 +55,8 @@ class PathPlan:
         is_circle = isinstance(pattern.subject, Variable) and pattern.subject == pattern.object
         has_answer = repeats_on(pattern.path) and not self.automata[0].is_nullable
         self.returns = is_circle and has_answer and pattern.length is None
+        is_counted = pattern.length is not None or self.automata[0].steps_max is not None
+        self.is_kept = not (is_counted or is_circle or isinstance(pattern.graph, Variable))
         self._terms = tuple(term for link in self.automata[0].links() for term in link.terms())
 
     def reaches_outside(self, substituted: Collection[Variable]) -> bool:

@@ -12,20 +12,21 @@ the place of a variable, also where the graph does not know it (`reaches_outside
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from wukongs.csparql.algebra import PathPattern, TermOrVariable
-from wukongs.csparql.automaton import Automaton
+from wukongs.csparql.automaton import Automaton, Link
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.limits import Limits
 from wukongs.query.operators import operators
 from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.circles import returning_nodes
+from wukongs.query.paths.kept_paths import KeptPath, KeptPaths
 from wukongs.query.paths.path_layout import Origins
 from wukongs.query.paths.path_machine import (
     ANY_LINKS,
@@ -38,7 +39,7 @@ from wukongs.query.paths.path_machine import (
 )
 from wukongs.query.paths.path_search import EdgesExceeded, Search, distances, is_connected, keys_count, keys_of
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.rows import distinct_rows, numbered
+from wukongs.query.rows import distinct_rows, numbered, put_together
 from wukongs.store.dtypes import NO_MATCH, Int64Array
 from wukongs.store.term_ids import integer_ids
 
@@ -47,6 +48,8 @@ PAIRS_MAX = 32
 side."""
 PAIRS_AN_END_MAX = 16
 """Where links are repeated, that is only done if there are so many pairs for each of the nodes on that side."""
+PAIR_COST = 8
+"""A search between two ends counts as so many rows of one from a single end."""
 EDGES_A_NODE = 8
 """`?x path ?x` is searched from each node as long as this takes so many edges a node; then circles are sought in the
 whole graph (circles.py)."""
@@ -60,13 +63,15 @@ Rows = npt.NDArray[np.int64]
 @dataclass(slots=True)
 class PathExplorer:
     """Evaluates one path pattern over one dataset. substituted: variables that all rows bind to a term that stands in
-    their place, as EXISTS has it. Raises QueryTimeout, BudgetExceeded."""
+    their place, as EXISTS has it; kept: the paths that are kept from firing to firing. Raises QueryTimeout,
+    BudgetExceeded."""
 
     plan: PathPlan
     dataset: Dataset
     terms: TermSpace
     limits: Limits
     substituted: Collection[Variable] = ()
+    kept: KeptPaths | None = None
     pattern: PathPattern = field(init=False)
     _outside: bool = field(init=False)
     _automata: tuple[Automaton, Automaton] = field(init=False)
@@ -98,6 +103,9 @@ class PathExplorer:
         in_graph = self.pattern.graph in (self.pattern.subject, self.pattern.object)
         if not is_unit or in_graph or isinstance(self.pattern.length, Term):
             rows_wanted = None  # not every walk that is found becomes a row
+        path = self._kept_path(subjects, objects) if rows_wanted is None else None
+        if path is not None and (table := self._kept_ends(path, subjects, objects, graphs)) is not None:
+            return table if is_unit and seeds.length == 1 else operators.join(seeds, table, self.limits.rows_max)
         if subjects is None and objects is None:
             found = self._from_everywhere(graphs, rows_wanted)
         elif subjects is None or objects is None:
@@ -105,14 +113,56 @@ class PathExplorer:
             assert start is not None
             found = self._from_one_end(start, graphs, int(subjects is None), rows_wanted)
         elif graphs[0] != _ANY_GRAPH and (lengths := self._lengths(subjects, objects, graphs)) is not None:
+            if path is not None:
+                path.searched(PAIR_COST * len(lengths))
             return self._linked(seeds, lengths)
         else:
             found = self._between(subjects, objects, graphs)
+        if path is not None:
+            path.searched(len(found))
         return self._joined(seeds, found)
 
     def _joined(self, seeds: BindingTable, found: Rows) -> BindingTable:
         table, is_unit = self._table(found), not seeds.variables and seeds.length == 1
         return table if is_unit else operators.join(seeds, table, self.limits.rows_max)
+
+    # --- walks that are kept ------------------------------------------------------------------------------------------
+
+    def _kept_path(self, subjects: Int64Array | None, objects: Int64Array | None) -> KeptPath | None:
+        """Return the path whose walks may be kept: from all nodes, from those of the end that is known, or from a
+        constant if both are."""
+        if self.kept is None or not self.plan.is_kept or self.substituted or self.dataset.completion is not None:
+            return None
+        pattern = self.pattern
+        if subjects is None or objects is None:
+            return self.kept.of(pattern, int(subjects is None and objects is not None), subjects is objects)
+        if len(subjects) <= PAIRS_MAX or not (isinstance(pattern.subject, Term) or isinstance(pattern.object, Term)):
+            return None
+        return self.kept.of(pattern, int(not isinstance(pattern.subject, Term)), is_everywhere=False)
+
+    def _kept_ends(
+        self, path: KeptPath, subjects: Int64Array | None, objects: Int64Array | None, graphs: Int64Array
+    ) -> BindingTable | None:
+        """Return the ends of the walks that are kept, None if they are to be searched."""
+        pattern, changes = self.pattern, self.kept.changes if self.kept is not None else None
+        is_nullable = self._automata[0].is_nullable
+        if path.is_everywhere:
+            links = self._automata[0].first_links()
+            ends = path.ends(changes, self.dataset, self.limits, lambda: self._begin(links, graphs)[0], not is_nullable)
+            if ends is not None and is_nullable:
+                nodes = self._begin(ANY_LINKS, graphs)[0]
+                ends = put_together((ends[0], nodes)), put_together((ends[1], nodes))
+        else:
+            known = subjects if path.way == 0 else objects
+            assert known is not None, pattern
+            nodes = np.unique(known)
+            rows, _ = self._starts(nodes, np.full(len(nodes), _NO_GRAPH, np.int64))
+            ends = path.ends(changes, self.dataset, self.limits, lambda: nodes[rows])
+        if ends is None:
+            return None
+        columns = zip((pattern.subject, pattern.object), ends if path.way == 0 else ends[::-1], strict=True)
+        bound = {part: column for part, column in columns if isinstance(part, Variable)}
+        return BindingTable(tuple(bound), tuple(bound.values()), len(ends[0]))
 
     # --- the rows -----------------------------------------------------------------------------------------------------
 
@@ -211,6 +261,13 @@ class PathExplorer:
         links = ANY_LINKS if found.is_nullable else found.first_links()
         if self.dataset.completion is not None:
             self.dataset.completion.list_links((*links, *found.links()), self.pattern.graph, self.dataset)
+        nodes, node_graphs = self._begin(links, graphs)
+        targets = nodes if self.pattern.subject == self.pattern.object else None
+        edges_max = EDGES_A_NODE * len(nodes) if self.plan.returns else None
+        return self._walks(0, _origins(nodes, node_graphs, targets), rows_wanted, edges_max)
+
+    def _begin(self, links: Sequence[Link], graphs: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return each (node, graph) at which a walk may begin by one of some links."""
         source = source_of(links, self.pattern.graph, self.dataset)
         asked = np.unique(graphs)
         # One graph is looked up; of several, all nodes are listed and those of other graphs left out.
@@ -223,10 +280,7 @@ class PathExplorer:
         if len(asked) > 1:
             keys = keys[np.isin(keys[:, 0], asked)]
         starts = distinct_rows(keys[:, 1], keys[:, 0])
-        nodes, node_graphs = starts[:, 0], starts[:, 1]
-        targets = nodes if self.pattern.subject == self.pattern.object else None
-        edges_max = EDGES_A_NODE * len(starts) if self.plan.returns else None
-        return self._walks(0, _origins(nodes, node_graphs, targets), rows_wanted, edges_max)
+        return starts[:, 0], starts[:, 1]
 
     # --- both ends known ----------------------------------------------------------------------------------------------
 
