@@ -23,6 +23,7 @@ from wukongs.bench.harness import Report, WrongAnswer, repeat, summary
 from wukongs.bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.memory import resident_bytes
 from wukongs.bench.rules.data import CLOSURE, EDGE, EX, RDFS, REACHABILITY, REACHED, TYPE, ClassTree, Edges, node
+from wukongs.bench.rules.paths import bench_paths
 from wukongs.bench.rules.universities import RULES, Universities
 
 ROUND_S = 0.01
@@ -40,7 +41,7 @@ BESIDE = "Beside owlrl, RDFS of a tree of classes"
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """triples: of the tree of classes; edges: of each graph; changes: in a round; small: triples for owlrl;
-    universities: how many."""
+    universities: how many; path_edges: of the forest with paths; window_steps: in so many its window turns over."""
 
     triples: int = 10_000_000
     edges: int = 1_000_000
@@ -50,9 +51,13 @@ class Sizes:
     small: int = 5_000
     universities: int = 10
     repeats: int = 20
+    path_edges: int = 100_000
+    window_steps: int = 60
 
 
-QUICK = Sizes(triples=600, edges=400, rounds=6, changes=10, chain=40, small=300, universities=2, repeats=2)
+QUICK = Sizes(
+    triples=600, edges=400, rounds=6, changes=10, chain=40, small=300, universities=2, repeats=2, path_edges=2000
+)
 
 
 def main(report: Path | None = None, quick: bool = False, only: Sequence[str] = (), sizes: Sizes | None = None) -> int:
@@ -73,7 +78,7 @@ def main(report: Path | None = None, quick: bool = False, only: Sequence[str] = 
     return 0
 
 
-QUESTIONS = ("classes", "lsbench", "moving", "chain", "cost", "universities", "owlrl")
+QUESTIONS = ("classes", "lsbench", "moving", "chain", "paths", "cost", "universities", "owlrl")
 
 
 def _ask(name: str, results: Report, sizes: Sizes, quick: bool, samples: dict[str, list[float]]) -> None:
@@ -86,6 +91,8 @@ def _ask(name: str, results: Report, sizes: Sizes, quick: bool, samples: dict[st
             samples |= _moving(results, sizes)
         case "chain":
             _chain(results, sizes)
+        case "paths":
+            bench_paths(results, sizes.path_edges, sizes.repeats, sizes.changes // 2, sizes.window_steps)
         case "cost":
             _cost(results, sizes)
         case "universities":

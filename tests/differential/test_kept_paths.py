@@ -188,7 +188,7 @@ def test_what_goes_back_to_searching_gives_the_same_rows(number: int, monkeypatc
     monkeypatch.setattr(forest, "ENTRIES_FIRST", 1)
     monkeypatch.setattr(forest, "EDGES_PER_CALL", 20)
     monkeypatch.setattr(kept_paths, "BYTES_MAX", rng.choice((500, 2000, 10_000)))
-    monkeypatch.setattr(kept_paths, "WORK_MIN", rng.choice((0, 100)))
+    monkeypatch.setattr(kept_paths, "WORK_MIN", rng.choice((-10, 0, 100)))
     monkeypatch.setattr(kept_paths, "TURNED_MIN", rng.choice((1, 3)))
     monkeypatch.setattr(kept_paths, "REFUSALS_MAX", 1)
     life = Life(rng)

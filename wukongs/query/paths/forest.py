@@ -101,10 +101,10 @@ class Forest:
         """Return those of some distinct nodes that are no origins."""
         return [node for node in nodes if node not in self._numbers]
 
-    def plant(self, nodes: list[int], ways: Ways, limits: Limits) -> None:
+    def plant(self, nodes: list[int], ways: Callable[[], Ways], limits: Limits) -> None:
         """Let distinct nodes be origins that are none yet. Raises ForestExceeded, and as Limits.check.
 
-        Cost: that of a search from each."""
+        ways: the links in the graph as it is now, asked for if there is any. Cost: that of a search from each."""
         if not nodes:
             return
         more = len(nodes) - len(self._free)
@@ -118,18 +118,23 @@ class Forest:
         self._origins[found] = rows
         self._begin()
         self._run(lambda: kernels.add_roots(self._trees, rows, found), limits)
-        self._spread(ways, limits)
+        self._spread(ways(), limits)
 
-    def change(self, gone: Triples, come: Triples, ways: Ways, limits: Limits, looked_at_max: int) -> None:
+    def change(
+        self, gone: Triples, come: Triples, ways: Callable[[], Ways], limits: Limits, looked_at_max: int
+    ) -> None:
         """Follow a change of the graph. gone: triples that it may have lost; come: those that it has and may not have
-        had; ways: in the graph as it is now; looked_at_max: so many triples may be looked at. Raises as plant."""
+        had; ways: as plant; looked_at_max: so many triples may be looked at. Raises as plant."""
+        if not len(gone[0]) + len(come[0]):
+            return
         self._looked_at_max = self.looked_at + looked_at_max
-        (source, machine), (source_back, machine_back) = ways
+        found = ways()
+        (source, machine), (source_back, machine_back) = found
         control = self._trees.control
         if len(gone[0]):
             self._begin()
             self._run(lambda: kernels.mark_behind(source, machine, self._trees, *gone), limits)
-            self._follow(ways, kernels.MARKS, limits)
+            self._follow(found, kernels.MARKS, limits)
         if len(gone[0]) and control[kernels.TAIL]:
             marked = int(control[kernels.TAIL])
             restored = np.empty(marked, np.int32)
@@ -137,13 +142,13 @@ class Forest:
             control[kernels.HEAD] = marked
             self._run(lambda: kernels.adopt(source_back, machine_back, self._trees, restored, self._spans), limits)
             control[kernels.HEAD] = 0
-            self._follow(ways, kernels.ADOPTS, limits, restored)
+            self._follow(found, kernels.ADOPTS, limits, restored)
             control[kernels.HEAD] = marked
             kernels.take_out_marked(self._trees)
         if len(come[0]):
             self._begin()
             self._run(lambda: kernels.add_behind(source, machine, self._trees, *come), limits)
-            self._spread(ways, limits)
+            self._spread(found, limits)
         self._looked_at_max = None
 
     def fell(self, nodes: Iterable[int]) -> None:

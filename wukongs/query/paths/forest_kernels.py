@@ -353,7 +353,6 @@ def mark_behind(source, machine, trees, subjects, predicates, objects):
                     control[TRIPLES_LEFT] -= 1
                     entry = row[NEXT]
         control[AT] += 1
-        control[TRIPLES_LEFT] -= 1
     return DONE
 
 
@@ -400,7 +399,6 @@ def add_behind(source, machine, trees, subjects, predicates, objects):
                     control[TRIPLES_LEFT] -= 1
                     entry = np.int64(row[NEXT])
         control[AT] += 1
-        control[TRIPLES_LEFT] -= 1
     return DONE
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -31,16 +32,17 @@ from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.quads import is_held
 from wukongs.store.tombstone_kernels import visible_pairs
 
-ROWS_MIN = 1000
+ROWS_MIN = 2000
 """A path is searched if the search finds fewer rows: that is as quick."""
 TURNED_FACTOR, TURNED_MIN = 8, 64
 """It is searched if more than so many triples have changed, and more than one in so many of the graph's."""
-WORK_FACTOR, WORK_MIN = 2, 4096
-"""A change may look at so many times what the first search has looked at, and so much more."""
+WORK_MIN = 1 << 14
+"""A change may look at as much as the first search has looked at, and so much more."""
 BYTES_MAX = 1 << 28
 """The walks of one path may take so much."""
-REFUSALS_MAX = 10
-"""After the n-th time that a path goes back to searching, it is searched for 2 ** n firings, up to this n."""
+REFUSALS_MAX, FORGIVEN_MOVES = 10, 64
+"""After the n-th time that a path goes back to searching, it is searched for 2 ** n firings, up to this n. One time is
+forgiven for so many moves."""
 
 Ends = tuple[Int64Array, Int64Array]
 """Where walks begin, counted along the automaton, and where they end."""
@@ -151,48 +153,50 @@ class KeptPath:
         starts: Callable[[], Int64Array],
     ) -> tuple[Forest, list[int] | None] | None:
         """Return the walks as they are now, and the origins asked for. Raises ForestExceeded."""
-        links = self._found.links()
-        ids = tuple(dataset.resolve(term) for link in links for term in link.terms())
+        ids = tuple(dataset.resolve(term) for link in self._found.links() for term in link.terms())
         is_behind = self._stands_at not in (changes.mark, changes.before)
         if forest is not None and (is_behind or ids != self._ids or forest.is_sparse):
             forest = None
         if forest is None and (not self._is_wanted or self._is_refused()):
             return None
-        if not all(_names(part, dataset) for part in dataset.source(self._graph).parts):
+        source = dataset.source(self._graph)
+        if not all(_names(part, dataset) for part in source.parts):
             self._reason = "it reads a view of a graph"
             return None
         self._ids = ids
         gone, come = self._changed(changes, dataset)
-        size = dataset.source(self._graph).size
-        if len(gone[0]) + len(come[0]) > max(TURNED_MIN, size // TURNED_FACTOR):
-            raise ForestExceeded("most of the graph changes between two firings")
-        ways = Ways.of(self._found, self._graph, dataset)
-        if forest is not None and self._stands_at is not changes.mark:
-            looked_at_max = WORK_FACTOR * self._first_looked_at + WORK_MIN
-            forest.change(gone, come, ways, limits, looked_at_max)
+        if len(gone[0]) + len(come[0]) > max(TURNED_MIN, source.size // TURNED_FACTOR):
+            raise ForestExceeded("much of the graph changes between two firings")
+        ways = cache(lambda: Ways.of(self._found, self._graph, dataset))
+        is_new = self._stands_at is not changes.mark
+        if forest is not None and is_new:
+            forest.change(gone, come, ways, limits, self._first_looked_at + WORK_MIN)
             self.moved_count += 1
-            self._refusals = max(0, self._refusals - (self.moved_count % 64 == 0))
-        if forest is not None and self.is_everywhere:
-            if forest.origin_count <= 2 * self._first_origins + TURNED_MIN:
-                begin = self._begin_of(come, dataset)
-                forest.plant(forest.missing(np.unique(begin).tolist()), ways, limits)
-                return forest, None
-            forest = None  # many of them have no links any more
-        asked = np.unique(starts()).tolist()
+            self._refusals -= self._refusals > 0 and self.moved_count % FORGIVEN_MOVES == 0
+        if self.is_everywhere:
+            if forest is None or forest.origin_count > 2 * self._first_origins + TURNED_MIN:
+                return self._planted(starts(), ways, limits), None
+            begin = np.unique(self._begin_of(come, dataset)).tolist()
+            forest.plant(forest.missing(begin), ways, limits)
+            return forest, None
+        asked = np.unique(starts())
         if forest is None:
-            limit = BYTES_MAX if limits.bytes_max is None else min(BYTES_MAX, limits.bytes_max)
-            forest = Forest(self._found, limit)
-            forest.plant(asked, ways, limits)
-            self._first_looked_at, self._first_origins = forest.looked_at, forest.origin_count
-            self.moved_count = 0
-            return forest, None if self.is_everywhere else asked
-        missing = forest.missing(asked)
-        if 2 * len(missing) > max(TURNED_MIN, len(asked)):
+            return self._planted(asked, ways, limits), asked.tolist()
+        nodes = asked.tolist()
+        missing = forest.missing(nodes)
+        if 2 * len(missing) > max(TURNED_MIN, len(nodes)):
             raise ForestExceeded("it is asked from other nodes at each firing")
-        if self._stands_at is not changes.mark and forest.origin_count > 2 * len(asked) + TURNED_MIN:
-            forest.fell(forest.origins() - set(asked))
+        if is_new and forest.origin_count > 2 * len(nodes) + TURNED_MIN:
+            forest.fell(forest.origins() - set(nodes))
         forest.plant(missing, ways, limits)
-        return forest, asked
+        return forest, nodes
+
+    def _planted(self, nodes: Int64Array, ways: Callable[[], Ways], limits: Limits) -> Forest:
+        """Search from all nodes, and keep the walks. Raises ForestExceeded."""
+        forest = Forest(self._found, BYTES_MAX if limits.bytes_max is None else min(BYTES_MAX, limits.bytes_max))
+        forest.plant(np.unique(nodes).tolist(), ways, limits)
+        self._first_looked_at, self._first_origins, self.moved_count = forest.looked_at, forest.origin_count, 0
+        return forest
 
     def _is_refused(self) -> bool:
         self._refused_for = max(0, self._refused_for - 1)
@@ -218,19 +222,19 @@ class KeptPath:
         lost = _joined(gone)
         return _taken(lost, ~_is_in(parts, lost)), _joined(come)
 
-    def _wanted(self, dataset: Dataset) -> Int64Array | None:
+    def _wanted(self, dataset: Dataset) -> list[int] | None:
         """Return the predicates of the links, None: any."""
         links = self._found.links()
         if any(link.predicate is None for link in links):
             return None
-        return np.array([dataset.resolve(link.predicate) for link in links if link.predicate is not None], np.int64)
+        return [dataset.resolve(link.predicate) for link in links if link.predicate is not None]
 
     @staticmethod
-    def _triples(batches: Sequence[Batch], graph: int, wanted: Int64Array | None) -> Iterator[Triples]:
+    def _triples(batches: Sequence[Batch], graph: int, wanted: list[int] | None) -> Iterator[Triples]:
         for batch in batches:
             rows = batch.graphs == graph
             if wanted is not None:
-                rows &= np.isin(batch.predicates, wanted)
+                rows &= np.logical_or.reduce([batch.predicates == one for one in wanted])
             for row in np.flatnonzero(rows).tolist():
                 subjects, objects = visible_pairs(batch.descriptor, row)
                 yield subjects, np.full(len(subjects), batch.predicates[row], np.int64), objects
