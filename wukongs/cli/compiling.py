@@ -169,6 +169,26 @@ def use_kernels() -> None:
             _ask(client)
         with _nodes(Path(folder)) as client:
             _ask(client)
+    _keep_a_path()
+
+
+def _keep_a_path() -> None:
+    """Have an engine keep the walks of a path, as nodes of a cluster do not."""
+    links = [f":n{number} :next :n{number + 1} ." for number in range(PEOPLE)]
+    with wukongs.Engine() as engine:
+        stream = engine.stream(f"{EX}s", timing=True, batch_ms=100)
+        engine.update(f"{_PREFIX}INSERT DATA {{ {' '.join(links)} }}")
+        engine.register(
+            f"REGISTER QUERY path AS {_PREFIX}SELECT ?x FROM NAMED STREAM <{EX}s> [RANGE 100ms STEP 100ms] "
+            "FROM <urn:x-wukongs:default> WHERE { :n0 :next+ ?x }"
+        )
+        for number in range(1, 6):
+            if number > 3:
+                engine.update(
+                    f"{_PREFIX}DELETE DATA {{ {links[-number]} }} ; {_PREFIX}INSERT DATA {{ :n9 :next :n2998 }}"
+                )
+            stream.advance(number * 100)
+            engine.settle(COMPILE_S)
 
 
 def _ask(client: Any) -> None:

@@ -13,6 +13,7 @@ from wukongs.bench.__main__ import main
 from wukongs.bench.rules import run
 from wukongs.bench.rules.__main__ import main as main_of_rules
 from wukongs.bench.rules.data import EDGE, EX, RDFS, START, ClassTree, Edges, node
+from wukongs.bench.rules.paths import PATHS, Forest
 
 SUB = f"<{RDFS}subClassOf>"
 CLOSURE = Rule("closure", (Pattern("?x", EDGE, "?z"),), (Body((Pattern("?x", EDGE, "?y"), Pattern("?y", EDGE, "?z"))),))
@@ -75,6 +76,20 @@ def test_a_tree_of_classes_is_counted() -> None:
     assert (f"{node(0)}", RDF_TYPE, f"<{EX}Measured>") in found
 
 
+def test_the_walks_of_a_forest_are_counted() -> None:
+    forest = Forest.of_edges(50)
+    root = node(0)
+    for _ in range(3):
+        gone, come = forest.moved(5)
+        assert len(gone) == len(come) == 5
+        triples = {forest.triple(child) for child, parent in enumerate(forest.parents.tolist()) if parent >= 0}
+        assert len(triples) == 50
+        walks = {(one, other) for one, _, other in triples}
+        while more := {(one, last) for one, other in walks for first, last in walks if other == first} - walks:
+            walks |= more
+        assert forest.counts() == (len(walks), sum(one == root for one, _ in walks))
+
+
 def test_rounds_are_drawn(tmp_path: Path) -> None:
     run.plot({"closure": [1.0, 2.0, 30.0], "no rules": list(np.arange(1, 4.0))}, tmp_path / "rules.png")
     assert (tmp_path / "rules.png").stat().st_size > 10_000
@@ -90,7 +105,8 @@ def test_sizes_are_counts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_question_is_checked_and_timed(tmp_path: Path) -> None:
     assert main(["rules", "--quick", "--report", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))
-    assert set(found["tables"]) == {run.REST, run.MOVING, run.CHAIN, run.COST, run.UNIVERSITIES, run.BESIDE}
+    assert set(found["tables"]) == {run.REST, run.MOVING, run.CHAIN, PATHS, run.COST, run.UNIVERSITIES, run.BESIDE}
+    assert len(found["tables"][PATHS]) == 4
     assert [row["graph"] for row in found["tables"][run.MOVING]] == ["closure", "reachability", "no rules"]
     assert all(0 < row["p50"] <= row["p99"] for row in found["tables"][run.MOVING])
     assert all(row["inferred"] > 0 for row in found["tables"][run.REST])
