@@ -153,7 +153,7 @@ def test_walks_that_take_too_much_room_are_searched(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_change_that_takes_as_much_as_a_search_goes_back_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_paths, "WORK_MIN", 0)
+    monkeypatch.setattr(kept_paths, "WORK_MIN", -COUNT)
     with wukongs.Engine() as engine:
         lived = Lived(engine)
         query = lived.register(f"{node(0)} :p+ ?y")

@@ -36,8 +36,8 @@ ROWS_MIN = 2000
 """A path is searched if the search finds fewer rows: that is as quick."""
 TURNED_FACTOR, TURNED_MIN = 8, 64
 """It is searched if more than so many triples have changed, and more than one in so many of the graph's."""
-WORK_MIN = 1 << 14
-"""A change may look at as much as the first search has looked at, and so much more."""
+SEARCH_COST, WORK_MIN = 2, 1 << 14
+"""A change may look at as much as the first search has, or so much for each walk, and so much more."""
 BYTES_MAX = 1 << 28
 """The walks of one path may take so much."""
 REFUSALS_MAX, FORGIVEN_MOVES = 10, 64
@@ -51,7 +51,8 @@ Ends = tuple[Int64Array, Int64Array]
 @dataclass(frozen=True, slots=True)
 class PathChanges:
     """Changes between two firings, all that there may be. mark, before: stand for this firing and the one before;
-    come, gone: batches by window, those of the stored graph by None. What has gone may be there still."""
+    come, gone: batches by window, those of the stored graph by None. A triple of `gone` may be
+    there still, by another batch."""
 
     mark: object
     before: object
@@ -89,11 +90,13 @@ class KeptPath:
 
     @property
     def count(self) -> int:
-        return 0 if self._forest is None else len(self._forest)
+        forest = self._forest
+        return 0 if forest is None else len(forest)
 
     @property
     def size_bytes(self) -> int:
-        return 0 if self._forest is None else self._forest.size_bytes
+        forest = self._forest
+        return 0 if forest is None else forest.size_bytes
 
     @property
     def is_wanted(self) -> bool:
@@ -102,9 +105,10 @@ class KeptPath:
 
     def told(self) -> str:
         """Return what EXPLAIN says of it."""
-        if self._forest is None:
+        forest = self._forest
+        if forest is None:
             return f"{self._told}: searched at each firing, since {self._reason}"
-        return f"{self._told}: {len(self._forest)} walks are kept, and were moved on {self.moved_count} times"
+        return f"{self._told}: {len(forest)} walks are kept, and were moved on {self.moved_count} times"
 
     def searched(self, rows: int) -> None:
         """Note how much a search has found at a firing at which nothing was kept."""
@@ -170,7 +174,8 @@ class KeptPath:
         ways = cache(lambda: Ways.of(self._found, self._graph, dataset))
         is_new = self._stands_at is not changes.mark
         if forest is not None and is_new:
-            forest.change(gone, come, ways, limits, self._first_looked_at + WORK_MIN)
+            search = max(self._first_looked_at, SEARCH_COST * len(forest))
+            forest.change(gone, come, ways, limits, search + WORK_MIN)
             self.moved_count += 1
             self._refusals -= self._refusals > 0 and self.moved_count % FORGIVEN_MOVES == 0
         if self.is_everywhere:
@@ -284,7 +289,7 @@ def _taken(triples: Triples, mask: BoolArray) -> Triples:
 
 @dataclass(slots=True)
 class KeptPaths:
-    """The paths of one registered query. Used by the thread that fires."""
+    """The paths of one registered query. Used by the thread that fires; others may ask what is told of it."""
 
     changes: PathChanges | None = None
     """Those up to the firing that runs."""
@@ -309,7 +314,7 @@ class KeptPaths:
 
     def told(self) -> list[str]:
         """Return a line for each path that was asked for."""
-        return [path.told() for path in self._known.values()]
+        return [path.told() for path in list(self._known.values())]
 
     def stats(self) -> dict[str, int]:
         """Return counts and sizes (bytes)."""
