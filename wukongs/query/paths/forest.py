@@ -43,11 +43,7 @@ Triples = tuple[Int64Array, Int64Array, Int64Array]
 
 
 class ForestExceeded(Exception):
-    """A forest would take more memory or work than it may: to search is better. why: in words."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    """A forest would take more memory or work than it may: to search is better."""
 
 
 class Ways(NamedTuple):

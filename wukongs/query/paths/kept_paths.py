@@ -138,10 +138,7 @@ class KeptPath:
                 return None
             forest, asked = moved
             found = forest.ends(asked, limits, with_own)
-        except ForestExceeded as error:
-            self._refuse(error.why)
-            return None
-        except BudgetExceeded as error:  # a search may need less
+        except (ForestExceeded, BudgetExceeded) as error:  # a search may need less
             limits.back_to(mark, 0)
             self._refuse(str(error))
             return None

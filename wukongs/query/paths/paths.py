@@ -155,14 +155,18 @@ class PathExplorer:
         else:
             known = subjects if path.way == 0 else objects
             assert known is not None, pattern
-            nodes = np.unique(known)
-            rows, _ = self._starts(nodes, np.full(len(nodes), _NO_GRAPH, np.int64))
-            ends = path.ends(changes, self.dataset, self.limits, lambda: nodes[rows])
+            ends = path.ends(changes, self.dataset, self.limits, lambda: self._starts_of(known))
         if ends is None:
             return None
         columns = zip((pattern.subject, pattern.object), ends if path.way == 0 else ends[::-1], strict=True)
         bound = {part: column for part, column in columns if isinstance(part, Variable)}
         return BindingTable(tuple(bound), tuple(bound.values()), len(ends[0]))
+
+    def _starts_of(self, known: Int64Array) -> Int64Array:
+        """Return the distinct nodes of an end at which a search can find something."""
+        nodes = np.unique(known)
+        rows, _ = self._starts(nodes, np.full(len(nodes), _NO_GRAPH, np.int64))
+        return nodes[rows]
 
     # --- the rows -----------------------------------------------------------------------------------------------------
 
