@@ -220,7 +220,7 @@ class KeptPath:
             for name in _names(part, dataset):
                 gone += self._triples(changes.gone.get(name, ()), part.graph, wanted)
                 found = _joined(self._triples(changes.come.get(name, ()), part.graph, wanted))
-                come.append(_taken(found, _is_in([part], found)))
+                come.append(found if name is not None else _taken(found, _is_in([part], found)))
         lost = _joined(gone)
         return _taken(lost, ~_is_in(parts, lost)), _joined(come)
 
