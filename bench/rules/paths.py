@@ -125,7 +125,7 @@ def _measure(
             text = f"REGISTER QUERY {way}{number} AS SELECT (COUNT(*) AS ?n) {clause} WHERE {{ {pattern} }}"
             query = engine.register(text)
             if way == "searched":
-                query._paths = None
+                query.windows.may_keep_paths = lambda _: False
             pair.append(query)
         queries.append(pair)
     samples: list[list[list[float]]] = [[[], []] for _ in queries]

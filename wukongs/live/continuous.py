@@ -229,8 +229,8 @@ class ContinuousQuery:
         self.template = template_of(query) if self.group is None else None
         self.windows = QueryWindows(self._core, query, self.name, known)
         self.plans = PlanMemo(is_patient=True)
-        self._paths = KeptPaths() if self.group is None and self.windows.may_keep_paths else None
-        """Its paths that are kept from firing to firing."""
+        self._paths: KeptPaths | None = None
+        """Its paths that are kept from firing to firing, if some may be; from the first firing on."""
         self._answer_to_nothing: tuple[ArgumentRows | None, Answer] | None = None
         """The answer when all windows are empty and nothing else is read, and the rows that it is for. It is kept if it
         has no row."""
@@ -792,6 +792,8 @@ class ContinuousQuery:
         if not self._is_looked_at:
             self._is_looked_at = True
             self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
+            if self.group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
+                self._paths = KeptPaths()
             if self.template is not None and (self.compiled is None or self.compiled.whole is None):
                 self._company = _digest(self.template.shape)
             elif self.compiled is not None:

@@ -101,9 +101,6 @@ class QueryWindows:
         """Whether what is missing in its windows hangs on what it matches."""
         self._may_change = not self.is_filtered
         """Whether it may be enough to look for what is new."""
-        is_alone = self._core.reach is not None or self._step_ms is None
-        self.may_keep_paths = not (is_alone or self._counted or self.is_filtered) and may_be_kept(query.pattern)
-        """Whether its paths may be kept from firing to firing."""
         self._paths: PathWatch | None = None
 
     def keep_after_ms(self, next_ms: int) -> dict[str, int]:
@@ -277,6 +274,12 @@ class QueryWindows:
         deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
         return Changes(deltas, list(new.values()), read, found.stored, since)
+
+    def may_keep_paths(self, query: Query) -> bool:
+        """Tell whether paths of the query may be kept from firing to firing."""
+        is_in_cluster = self._core.reach is not None
+        is_known = not (is_in_cluster or self._step_ms is None or self._counted or self.is_filtered)
+        return is_known and may_be_kept(query.pattern)
 
     def path_changes(self, at_ms: int, is_wanted: bool) -> PathChanges | None:
         """Return what has changed since the firing before in what is read at a time, None if that is not known.
