@@ -51,6 +51,7 @@ from wukongs.query.terms.names import (
     triple_texts,
     written_graph,
 )
+from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset, standing_rule
 from wukongs.rules.sources import RuleSource, read_all, read_rules
@@ -339,7 +340,7 @@ class Engine:
         limits = limits_of(core.settings, timeout_s)
         with core.lock:
             handle = open_snapshot(core, None, "why")
-            read, plans = handle.read(), core.inference.plans()
+            read, plans = Read(handle.read()), core.inference.plans()
         try:
             return core.inference.why(plans, read, handle.sn, terms, name, limits)
         finally:

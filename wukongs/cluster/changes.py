@@ -43,6 +43,7 @@ log = logging.getLogger("wukongs")
 STAGE = "stage"
 TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change, unless its deadline comes first."""
+IS_WHOLE = "is_whole"
 LOG_S = 10.0
 """How far behind a node's log may be."""
 ABANDON_S = 2.0
@@ -88,6 +89,26 @@ class Changes:
             staged.send(gone, goes=True, into=(None,))
             staged.send(come, into=(None,))
         return self._submit(staged, {"graph": None, "cleared": list(cleared), "operations": operations}, after)
+
+    def whole(
+        self,
+        gone: Iterable[Encoded],
+        come: Iterable[Encoded],
+        after: int,
+        read: Sn | None,
+        operations: int,
+        rules: str | None = None,
+    ) -> Sn:
+        """Let a change count that says all that changes with what follows by rules, if nothing was changed behind the
+        SN that was read (None: there are no rules). rules: those from then on, as the record has them; None: as before.
+        Raises as change."""
+        with self._staged() as staged:
+            for chunk in gone:
+                staged.send(chunk, goes=True, is_whole=True)
+            for chunk in come:
+                staged.send(chunk, is_whole=True)
+        payload = {"graph": None, "cleared": list[str](), "operations": operations, IS_WHOLE: True}
+        return self._submit(staged, payload, after, read, rules)
 
     def known(self) -> Sn | None:
         """Return the SN of the client's change that this thread works for, if it was applied before. Raises StreamError
@@ -140,7 +161,14 @@ class Changes:
             staged.abandon()
             raise
 
-    def _submit(self, staged: Staged, payload: Mapping[str, Any], after: int | None) -> Sn:
+    def _submit(
+        self,
+        staged: Staged,
+        payload: Mapping[str, Any],
+        after: int | None,
+        read: Sn | None = None,
+        rules: str | None = None,
+    ) -> Sn:
         text = json.dumps({"change": staged.name, **payload})
         by, own = asked(), list[int]()
 
@@ -150,7 +178,7 @@ class Changes:
                 self._under_way.add(own[0])
             said = by or Asked(self._client, own[0], tuple(sorted(self._under_way)))
             view = self._host.node.control.view
-            return ev.Submitted(Change(said.client, said.number, text, after, view, said.needed))
+            return ev.Submitted(Change(said.client, said.number, text, after, view, said.needed, read, rules))
 
         try:
             # After an error the record may come into the log later: then all nodes have to have what it is about.
@@ -223,8 +251,11 @@ class Staged:
         self._host, self._store, self._peers, self._claims = host, store, peers, claims
         self._counts: defaultdict[int, int] = defaultdict(int)
 
-    def send(self, encoded: Encoded, goes: bool = False, into: Sequence[str | None] = ()) -> None:
-        """Claim the terms of some tuples, and stage them. into: its graph, if it may be built ahead."""
+    def send(
+        self, encoded: Encoded, goes: bool = False, into: Sequence[str | None] = (), is_whole: bool = False
+    ) -> None:
+        """Claim the terms of some tuples, and stage them. into: its graph, if it may be built ahead; is_whole: they are
+        of a change with what follows by rules."""
         if not len(encoded):
             return
         self._claims.settle([self._store.new_terms(encoded)], TIMEOUT_S)
@@ -234,7 +265,8 @@ class Staged:
             divided = split(encoded, self._store.map_of(control.shards, len(control.members)))
             return {node: cutter.cut(rows) for node, rows in divided if len(rows)}
 
-        self._send(shares, {"goes": goes, "into": list(into)} if into else {"goes": goes})
+        fields = {"goes": goes, "into": list(into)} if into else {"goes": goes}
+        self._send(shares, {**fields, IS_WHOLE: True} if is_whole else fields)
 
     def finish(self) -> None:
         """Say that nothing more comes."""
@@ -273,7 +305,7 @@ class Staged:
 
 
 def _tuples(packet: Packet) -> Encoded:
-    groups = tuples_in(packet)
+    groups = tuples_in(packet, writes_views=packet.fields.get(IS_WHOLE) is True)
     if len(groups) > 1:
         raise DataError(f"{STAGE}: expected the tuples of one chunk, found {len(groups)} groups of tuples")
     return groups[0] if groups else NOTHING

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
 from wukongs.cluster.changes import Changes, ahead
@@ -18,6 +20,7 @@ from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.draining import drain
+from wukongs.cluster.following import Following, check_declared
 from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name, is_left_here
 from wukongs.cluster.host import Dropped, Host
@@ -33,7 +36,6 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import (
     CompactedError,
     NodeUnavailable,
-    RuleError,
     StreamError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
@@ -50,7 +52,7 @@ from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_group import terms_of_bindings
 from wukongs.live.query_templates import constants_of
 from wukongs.live.query_windows import counts_from
-from wukongs.live.reading import terms_of
+from wukongs.live.reading import ids_of, terms_of
 from wukongs.live.stream import Stream
 from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
@@ -121,6 +123,7 @@ class ClusterBackend:
         self._counting, self._backups, self._peers, self._traffic = counting, backups, peers, traffic
         self._distant: dict[str, DistantQuery] = {}
         self._first_addresses: tuple[str, ...] = ()
+        self._following = Following(host, store.core, changes, lambda sn: store.wait_for(sn, RECORD_S))
         self.shares = GraphShares(host, store)
 
     @property
@@ -144,12 +147,22 @@ class ClusterBackend:
             return self._shown(known)
         if graph is not None:
             self._claims.settle_texts([graph.text])
-        chunks = ahead(read_in_order(reader, on_malformed, strict=on_malformed is None))
-        return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
+        return self._added(ahead(read_in_order(reader, on_malformed, strict=on_malformed is None)), graph)
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
         """New blank nodes of a cluster are named by numbers that no engine alone comes to."""
-        return self._shown(self._changes.add(chunks, None))
+        return self._added(chunks, None)
+
+    def _added(self, chunks: Iterable[Encoded], graph: Term | None) -> int:
+        if self._following.has_rules:
+            core = self._core
+            into = core.default_graph if graph is None else ids_of(core).keep(graph.text)
+            with core.update_turn:
+                return self._shown(self._following.load(chunks, into, current()))
+        try:
+            return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
+        except Dropped as error:
+            raise StreamError("nothing was loaded: rules were added meanwhile. Load it again") from error
 
     def update(self, operations: Sequence[Change], limits: Limits) -> int:
         """A request is evaluated here, and again if another update came first."""
@@ -165,7 +178,7 @@ class ClusterBackend:
                     sn = self._evaluate_and_stage(operations, limits)
             except Dropped:  # another update was first
                 limits.check()
-                self._store.wait_for(self._host.node.control.updates[-1].sn, RECORD_S)
+                self._store.wait_for(self._host.node.control.changed, RECORD_S)
             except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
                 limits.check()
                 forgotten += 1
@@ -177,6 +190,9 @@ class ClusterBackend:
         """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""
         core = self._core
         with evaluated(core, operations, limits) as (_, read_sn, change):
+            if self._following.has_rules:
+                with limits:
+                    return self._following.change(read_sn, change, len(operations))
             with limits:
                 terms = terms_of(core)
                 gone, come = (with_texts(quads, terms.gather) for quads in (change.gone, change.come))
@@ -198,12 +214,14 @@ class ClusterBackend:
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         control = self._host.node.control
+        check_declared(control, name, options["timing"] is True)
         before = control.keys.get(name, "")
         known = control.queries.get(name)
         if known is not None and maker(known.payload, name) is not None:
             raise StreamError(f"stream {name} is made by a query: declare it before that is registered")
         record = _declaration(name, options, before)
         if control.takes_in(before) or not self._submit(record):
+            check_declared(self._host.node.control, name, record.is_timing)
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
         return self._stream(name, late)
 
@@ -514,12 +532,13 @@ class ClusterBackend:
         remove(self._host, node, timeout_s)
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
-        raise RuleError(
-            "an engine of its own", "a cluster", suggestion="nodes do not follow rules yet: open one engine"
-        )
+        core = self._core
+        core.check_is_open()
+        with core.update_turn:
+            return self._shown(self._following.change_rules(change, current()))
 
     def rules(self) -> list[InstalledRule]:
-        return []
+        return list(self._following.ruleset().rules.values())
 
     def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
         self._core.check_is_open()
@@ -532,7 +551,8 @@ class ClusterBackend:
 def _declaration(name: str, options: Mapping[str, Any], before: str, *, is_made: bool = False) -> DeclareStream:
     batch_ms, payload = options["batch_ms"], json.dumps(options)
     first_tick = first_tick_of(batch_ms)
-    return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before, is_made=is_made)
+    record = DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before)
+    return structs.replace(record, is_made=is_made, is_timing=options["timing"] is True)
 
 
 def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool]:

@@ -172,7 +172,7 @@ class Taken:
         if awaited is not None:
             self.awaited[change] = int(awaited[0]), list(awaited[1])
         chunks = self.staged.setdefault(change, [])
-        chunks += [(chunk, bool(packet.fields.get("goes"))) for chunk in tuples_in(packet)]
+        chunks += [(chunk, bool(packet.fields.get("goes"))) for chunk in tuples_in(packet, writes_views=True)]
 
 
 _PARTS = {

@@ -45,6 +45,8 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
     is_sound = isinstance(timing, bool) or (isinstance(timing, list) and all(isinstance(iri, str) for iri in timing))
     if not is_sound or not _is_text(found["into"]) or not isinstance(found["index"], str):
         raise DataError(f"{what}: expected options of a stream, found {record.payload[:200]!r}")
+    if record.is_timing and timing is not True:
+        raise DataError(f"{what}: its record says that all its tuples are timing, its options do not")
     is_made = found.pop(MADE, False)
     if is_made is not record.is_made:
         raise DataError(f"{what}: expected {MADE} as in its record, {record.is_made}, found {is_made!r}")
@@ -67,10 +69,13 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
 def declaration(name: str, batch_ms: int, first_tick: int, payload: str) -> DeclareStream:
     """Return the record that has declared a stream with this payload."""
     try:
-        is_made = bool(json.loads(payload).get(MADE, False))
+        options = json.loads(payload)
+        is_made, is_timing = bool(options.get(MADE, False)), options.get("timing") is True
     except (ValueError, AttributeError, RecursionError):
-        is_made = False  # read_options refuses it
-    return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, is_made=is_made)
+        is_made = is_timing = False  # read_options refuses it
+    return DeclareStream(
+        name, (), batch_ms, first_tick=first_tick, payload=payload, is_made=is_made, is_timing=is_timing
+    )
 
 
 class Registration(NamedTuple):
@@ -103,17 +108,19 @@ def read_registration(payload: str, name: str) -> Registration:
 
 class ChangePayload(NamedTuple):
     """name: what a change was staged as; graph: that of its quads without one; cleared: the graphs that it empties
-    first; None: the default graph; operations: how many an update has, 0: it is a load."""
+    first; None: the default graph; operations: how many an update has, 0: it is a load; is_whole: its quads are all
+    that changes, with what follows by rules: those of hidden graphs are named by their views."""
 
     name: str
     graph: str | None
     cleared: list[str | None]
     operations: int
+    is_whole: bool = False
 
 
 def read_change(payload: str) -> ChangePayload:
     """Raises DataError."""
-    found = _read(payload, "a change", ("change", "graph", "cleared", "operations"))
+    found = _read(payload, "a change", ("change", "graph", "cleared", "operations"), ("is_whole",))
     name, graph, cleared = found["change"], found["graph"], found["cleared"]
     if not isinstance(name, str) or not _is_text(graph) or not isinstance(cleared, list):
         raise DataError(f"a change: expected change, graph and cleared, found {payload[:200]!r}")
@@ -121,7 +128,7 @@ def read_change(payload: str) -> ChangePayload:
         raise DataError(f"change {name}: expected the IRIs of graphs in cleared, found {cleared!r}")
     if type(found["operations"]) is not int:
         raise DataError(f"change {name}: expected how many operations it has, found {found['operations']!r}")
-    return ChangePayload(name, graph, cleared, found["operations"])
+    return ChangePayload(name, graph, cleared, found["operations"], found.get("is_whole", False) is True)
 
 
 @lru_cache(4096)

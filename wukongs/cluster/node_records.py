@@ -38,7 +38,7 @@ from wukongs.cluster.times import ms_of, packed
 from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, GapError, StreamError, WukongsError
 from wukongs.live.continuous import ContinuousQuery
-from wukongs.live.core import NOT_YET_MS, Core
+from wukongs.live.core import NOT_YET_MS, Core, columns_of
 from wukongs.live.declarations import check_no_cycle, check_windows, make_stream, parse_continuous, register_query
 from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.query_windows import counts_from
@@ -62,8 +62,11 @@ from wukongs.protocol.records import (
     Sn,
 )
 from wukongs.query.terms.names import graph_term
-from wukongs.store.batch import Batch
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.batch import Batch, build_batch
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
+from wukongs.store.encoded import Encoded
+from wukongs.store.hidden_graphs import view_of
+from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, read_of, taken
 from wukongs.store.tombstones import Difference
 from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
@@ -170,6 +173,14 @@ class Coming:
     begun_ms: int | None = None
     needs_ms: int | None = None
     stored_ms: int | None = None
+
+
+def stated(difference: Difference) -> Difference:
+    """Return what was stated, of a change with all that follows by rules: what comes and goes is inferred if it does so
+    in the hidden graph as well."""
+    come, gone = (NO_QUADS if batch is None else batch.triples() for batch in difference)
+    parts = [taken(quads, (quads[0] >= 0) & ~is_held(read_of(quads), hidden(quads))) for quads in (come, gone)]
+    return Difference(build_batch(*parts[0]), build_batch(*parts[1]) if len(parts[1][0]) else None)
 
 
 class AppliedUpdates:
@@ -551,6 +562,27 @@ class NodeRecords:
 
     # --- loads and updates --------------------------------------------------------------------------------------------
 
+    def _named(self, chunks: Sequence[Encoded], into: int) -> Quads:
+        """Return quads of a change, those that views name in hidden graphs. into: the graph of those without one."""
+        core, quads = self._core, columns_of(chunks, into)
+        names = np.unique(quads[0])
+        for name, text in zip(names.tolist(), core.registry.texts(names), strict=True):
+            view = view_of(text[1:-1])
+            if view is not None:
+                is_there = quads[0] == name
+                named = None if view.graph == DEFAULT_GRAPH_IRI else graph_term(view.graph)
+                quads = np.where(is_there, ~core.graph_id(named), quads[0]), *quads[1:]
+        return quads
+
+    def _store_whole(self, change: ChangePayload, sn: int, gone: Quads, come: Quads) -> None:
+        core = self._core
+        core.revoke_old_handles()
+        difference = core.arrangement.apply(sn, gone, come)
+        core.arrangement.trace.pay()
+        core.pass_to(sn + 1)
+        if change.operations:
+            self.updated.add(change.operations, stated(difference))
+
     def come_to_staged(self) -> None:
         """Let staged updates hold what they have read, once this node has come there after a restart."""
         held = partial(self._core.arrangement.open, owner="a staged update", expires=False)
@@ -590,7 +622,9 @@ class NodeRecords:
             )
             if staged.is_adopted and staged.read is None:
                 emptied = []  # what these graphs held is among the deletes: other nodes had the last chunk already
-            if change.operations or deletes or emptied:
+            if change.is_whole:
+                self._store_whole(change, packed(sn), *(self._named(chunks, into) for chunks in (deletes, inserts)))
+            elif change.operations or deletes or emptied:
                 difference = core.apply(packed(sn), deletes, inserts, into, emptied, staged.read)
                 if change.operations:  # else these are late retractions of a stream
                     self.updated.add(change.operations, difference)

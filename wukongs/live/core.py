@@ -36,6 +36,7 @@ from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
 from wukongs.query.reach import Reach
+from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.rules.inference import Inference
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -240,7 +241,10 @@ class Core:
         self.changed = threading.Condition(self.lock)
         self.registry = TermRegistry(settings.hash_bits) if registry is None else registry
         self.default_graph = int(self.registry.reserve([iri(DEFAULT_GRAPH_IRI).text])[0][0])
-        self.inference = Inference(self.registry, self.default_graph, settings)
+        known = self.registry
+        self.inference = Inference(
+            known, lambda: QueryTerms(known, known.snapshot_reader()), self.default_graph, settings
+        )
         self.arrangement = Arrangement("stored graph", self.inference)
         self.windows = EngineWindows(self.arrangement)
         self.merger = Merger(self.lock, self.arrangement.trace, self.windows.tidy_now)
@@ -548,14 +552,14 @@ class Core:
     def absorb_late(self, state: StreamState, sn: int, late: Encoded) -> None:
         """Let late timeless tuples of a call, in the order of their arrival, join the stored graph at a new snapshot
         number."""
-        quads, places = _columns_of([late], state.into), np.zeros(len(late), np.int64)
+        quads, places = columns_of([late], state.into), np.zeros(len(late), np.int64)
         self._absorb(sn, [Timeless(quads, late.goes, state.iri, 0, late.timestamps, places)])
         self.arrangement.trace.pay()
 
     def absorb(self, sn: int, chunks: Iterable[Encoded], graph: int) -> None:
         """Add the triples of a load, their terms confirmed, at a new snapshot number. graph: of triples without one."""
         self.revoke_old_handles()
-        self.arrangement.absorb(sn, *_columns_of(chunks, graph))
+        self.arrangement.absorb(sn, *columns_of(chunks, graph))
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         self.note_pauses()
@@ -573,7 +577,7 @@ class Core:
 
         Streams and windows are not touched. read, and what is returned: as in Arrangement.apply."""
         self.revoke_old_handles()
-        gone, come = _columns_of(deletes, graph), _columns_of(inserts, graph)
+        gone, come = columns_of(deletes, graph), columns_of(inserts, graph)
         difference = self.arrangement.apply(sn, gone, come, cleared, read)
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
@@ -602,7 +606,7 @@ class Core:
             self.registry.release(transient_ids)
 
 
-def _columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
+def columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
     """Join encoded triples; those without a graph of their own go to `graph`."""
     nothing = np.empty(0, np.int64)
     columns = [(nothing, nothing, nothing, nothing)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
+from wukongs.rules.changing_graph import Read
 from wukongs.rules.inference import Ruleset
 
 
@@ -24,7 +25,7 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
         try:
             inference.take(after)
             trace = core.arrangement.trace
-            difference = inference.derive(trace.read(trace.upper))
+            difference = inference.derive(Read(trace.read(trace.upper)))
             sn = core.next_sn
             core.journal.commit(after.as_record(sn))
         except BaseException:
@@ -45,5 +46,5 @@ def replay(core: Core, found: Ruleset, sn: int) -> None:
     core.inference.take(found)
     trace = core.arrangement.trace
     if sn >= trace.upper:
-        core.arrangement.seal_inferred(sn, core.inference.derive_or_pause(trace.read(trace.upper)))
+        core.arrangement.seal_inferred(sn, core.inference.derive_or_pause(Read(trace.read(trace.upper))))
     core.pass_to(sn + 1)

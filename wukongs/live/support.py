@@ -40,6 +40,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset, Part
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.quads import is_held
@@ -123,7 +124,7 @@ class Support:
         inference = self.core.inference
         if not inference.is_active:
             return None
-        return inference.why(inference.plans(), self.dataset.stored, self.sn, triple, graph, limits)
+        return inference.why(inference.plans(), Read(self.dataset.stored), self.sn, triple, graph, limits)
 
 
 def _body(node: Node) -> tuple[Node, dict[Variable, Variable]]:

@@ -50,7 +50,7 @@ class DeclaredStream:
     counts: the tick behind which it counts, None while it has not begun or is late; joined: the last stream batch that
     a LateJoin has brought. last_batch: None while it is open. gone: for a dropped stream, the SN from which on no
     vector timestamp names it any more; its tuples up to last_batch stay. is_made: a query makes it, and it is late for
-    ever: ticks never wait for it."""
+    ever: ticks never wait for it. is_timing: as in DeclareStream."""
 
     key: str
     partitions: tuple[str, ...]
@@ -65,6 +65,7 @@ class DeclaredStream:
     is_dropped: bool = False
     gone: Sn | None = None
     is_made: bool = False
+    is_timing: bool = False
 
     @property
     def is_late(self) -> bool:
@@ -158,7 +159,8 @@ class Control:
     life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
     declared under it last. homeless: the queries of which no node is IN; moved: the index of the last MoveQuery.
     exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
-    "tick" and "minor" of its SN, and "index" of its record; view: the index of the last membership record; marks,
+    "tick" and "minor" of its SN, and "index" of its record; rules: as in Change; changed: the SN of the last change;
+    view: the index of the last membership record; marks,
     updates, advances and joins are in order. floor: records before this SN may have been forgotten here (`forget`); the
     rest is the same on every node at one index."""
 
@@ -184,6 +186,8 @@ class Control:
     floor: Sn = THE_FIRST
     drains: Mapping[Int64, tuple[Int64, ...]] = field(default_factory=dict)
     added: Mapping[Int64, AddNode] = field(default_factory=dict)
+    rules: str = ""
+    changed: Sn = THE_FIRST
 
     @property
     def position(self) -> Position:
@@ -313,6 +317,7 @@ def is_news(control: Control, record: Record) -> bool:
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
+            is_sound = is_sound and (record.is_timing or not control.rules)
             return is_sound and " " not in name and before == record.replaces and not control.takes_in(before)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key] if control.takes_in(key) else None
@@ -358,8 +363,19 @@ def is_news(control: Control, record: Record) -> bool:
 
 
 def is_current(control: Control, change: Change) -> bool:
-    """Whether a change is new and, if it is an update, has seen the last one."""
-    return not control.outcomes.is_over(change.asked) and change.after in (None, control.last_update())
+    """Whether a change is new and, if it is an update, has seen the last one; with rules, all that has changed."""
+    if control.outcomes.is_over(change.asked) or change.after not in (None, control.last_update()):
+        return False
+    if change.read is None:
+        return not control.rules and change.rules is None
+    return control.changed <= change.read and not any(True for _ in storing_streams(control, change.read))
+
+
+def storing_streams(control: Control, sn: Sn) -> Iterator[DeclaredStream]:
+    """Yield the streams of which tuples may join the stored graph behind an SN."""
+    for stream in control.streams.values():
+        if not stream.is_timing and (stream.gone is None or stream.gone > sn):
+            yield stream
 
 
 def apply(control: Control, entry: Entry) -> Control:
@@ -469,7 +485,7 @@ def _with(control: Control, record: Record) -> Control:
             stream = DeclaredStream(
                 key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload
             )
-            stream = replace(stream, is_made=record.is_made)
+            stream = replace(stream, is_made=record.is_made, is_timing=record.is_timing)
             return _with_stream(replace(control, keys={**control.keys, name: key}), stream)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key]
@@ -521,7 +537,9 @@ def _with(control: Control, record: Record) -> Control:
         case Change(after=after):
             updates = control.updates if after is None else (*control.updates, Mark(sn, index))
             found = {"tick": sn.tick, "minor": sn.minor, "index": index}
-            return replace(control, outcomes=control.outcomes.noted(record.asked, found, index), updates=updates)
+            rules = control.rules if record.rules is None else record.rules
+            outcomes = control.outcomes.noted(record.asked, found, index)
+            return replace(control, outcomes=outcomes, updates=updates, rules=rules, changed=sn)
         case ReEncode(text=text):
             return replace(control, exceptions={**control.exceptions, text: len(control.exceptions) + 1})
     return control

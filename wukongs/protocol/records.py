@@ -140,7 +140,8 @@ class DeclareStream(Tagged, frozen=True):
     Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
     markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload:
     the host's options for it, as JSON. replaces: the key of the dropped stream that had the name before, if one had; so
-    a late repetition of the first proposal declares nothing. is_made: a query makes it: it is late for ever."""
+    a late repetition of the first proposal declares nothing. is_made: a query makes it: it is late for ever. is_timing:
+    none of its tuples joins the stored graph."""
 
     stream: str
     partitions: tuple[str, ...]
@@ -150,6 +151,7 @@ class DeclareStream(Tagged, frozen=True):
     payload: str = ""
     replaces: str = ""
     is_made: bool = False
+    is_timing: bool = False
 
 
 class OpenPartition(Tagged, frozen=True):
@@ -263,7 +265,11 @@ class Change(Tagged, frozen=True):
     under way when it asked, none for one that has one at a time (wukongs/outcomes.py). after: of an update, the
     index of the last change that its snapshot had; another change in between makes it void, and it is evaluated
     again. None: a load, which read nothing. view: of the members when it is proposed; void in another one, see
-    ReEncode. payload: the host's, JSON; its new terms were agreed on before."""
+    ReEncode. payload: the host's, JSON; its new terms were agreed on before.
+
+    read: it says all that follows by the rules that hold at this SN, so nothing may have changed the stored graph since
+    (decision 0096). None: it does not look at rules, and is void once there are some. rules: those that hold from its
+    own SN on, the host's, JSON, "" for none; None: as before."""
 
     client: str
     number: Int64
@@ -271,6 +277,8 @@ class Change(Tagged, frozen=True):
     after: Int64 | None
     view: Int64
     needed: tuple[Int64, ...] = ()
+    read: Sn | None = None
+    rules: str | None = None
 
     @property
     def asked(self) -> Asked:

@@ -10,6 +10,7 @@ from wukongs.query.terms.query_terms import DataTexts, TermKeeper
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.graph_change import GraphChange
+from wukongs.store.quads import Quads
 from wukongs.store.term_registry import TermReader
 from wukongs.store.tombstones import Difference
 
@@ -27,8 +28,8 @@ class ReachedGraph(Completion, Protocol):
     def holds_elsewhere(self, predicate: int, default_graph: int) -> bool:
         """Tell whether another node has a triple of a predicate in any graph; a row of each is asked for at most."""
 
-    def fetch_all(self, predicate: int | None, graphs: tuple[int, ...]) -> None:
-        """Have all triples of a predicate (None: of any) in some graphs here."""
+    def look_up(self, quads: Quads) -> None:
+        """Have those of some quads here that there are."""
 
     def snapshot_for(self, change: GraphChange) -> BatchSet:
         """Return the batches that are here, without a change, once they hold all triples that the change rests on."""

@@ -8,10 +8,15 @@ and the graph before.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
+from wukongs.query.reach import ReachedGraph
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, graph_quads, hidden, is_held, joined, taken
 from wukongs.store.tombstones import Difference, DifferenceMerge
 
@@ -21,19 +26,56 @@ _LAYERS_MIN = 12
 """So few are read as they are."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """A read of the stored graph. divided: of the whole graph, at a node that holds a share of it; then the batches are
+    those that are here by now, and it may ask other nodes. None: they hold it whole."""
+
+    _batches: BatchSet
+    divided: ReachedGraph | None = None
+
+    @property
+    def batches(self) -> BatchSet:
+        return self._batches if self.divided is None else self.divided.stored
+
+    def holds(self, quads: Quads) -> BoolArray:
+        """Mark the quads that the read sees. bool[n]"""
+        if self.divided is not None:
+            self.divided.look_up(quads)
+        return is_held(self.batches, quads)
+
+    def with_changes(self, layers: list[Difference]) -> Read:
+        """Return the same read with changes on top, the first one below. If it is divided, they become one."""
+        if self.divided is None:
+            return Read(self._batches.and_changes(layers))
+        while len(layers) > 1:
+            _merge_last(layers)
+        return Read(self._batches, self.divided.with_change(layers[0]))
+
+    def inferred(self, graphs: Iterable[int]) -> Quads:
+        """Return all inferred triples, in the graphs that they belong to. graphs: those in which there may be some, if
+        the graph is divided."""
+        if self.divided is None:
+            return inferred_in(self._batches)
+        found = [~graph for graph in graphs]
+        for graph in found:
+            self.divided.fetch_all(None, (graph,))
+        return hidden(joined([graph_quads(self.batches, graph) for graph in found]))
+
+
 class ChangingGraph:
     """before: the graph as it was."""
 
-    def __init__(self, before: BatchSet) -> None:
+    def __init__(self, before: Read) -> None:
         self.before = before
         self._layers: list[Difference] = []
-        self._now: BatchSet | None = before
+        self._now: Read | None = before
 
     @property
-    def now(self) -> BatchSet:
+    def now(self) -> Read:
         """The graph with all changes so far."""
         if self._now is None:
-            self._now = self.before.and_changes(self._layers)
+            self._now = self.before.with_changes(self._layers)
         return self._now
 
     def change(self, difference: Difference) -> None:
@@ -43,15 +85,11 @@ class ChangingGraph:
         self._now = None
         self._layers.append(difference)
         while len(self._layers) > _LAYERS_MIN and _size(self._layers[-2]) <= _GROWTH * _size(self._layers[-1]):
-            self._merge_last()
-
-    def _merge_last(self) -> None:
-        newer, older = self._layers.pop(), self._layers.pop()
-        self._layers.append(DifferenceMerge(older, newer).finish())
+            _merge_last(self._layers)
 
     def add(self, quads: Quads) -> Difference:
         """Let those of some quads come that are not there; return these, each once."""
-        new = taken(quads, ~is_held(self.now, quads))
+        new = taken(quads, ~self.now.holds(quads))
         if not len(new[0]):
             return NOTHING
         come = Difference(build_batch(*new), None)
@@ -61,8 +99,13 @@ class ChangingGraph:
     def difference(self) -> Difference:
         """Return all changes so far as one."""
         while len(self._layers) > 1:
-            self._merge_last()
+            _merge_last(self._layers)
         return self._layers[0] if self._layers else NOTHING
+
+
+def _merge_last(layers: list[Difference]) -> None:
+    newer, older = layers.pop(), layers.pop()
+    layers.append(DifferenceMerge(older, newer).finish())
 
 
 def _size(difference: Difference) -> int:

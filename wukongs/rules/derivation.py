@@ -17,10 +17,10 @@ import numpy as np
 from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
+from wukongs.rules.changing_graph import Read
 from wukongs.rules.rule_plans import Reader, RulePlan
-from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray
-from wukongs.store.quads import Quads, hidden, is_held
+from wukongs.store.quads import Quads, hidden
 
 STEPS_MAX = 100_000
 """So many applications of rules are looked at for one answer."""
@@ -108,7 +108,7 @@ class Explanation:
     """The search for one derivation over a read of the stored graph, at an SN."""
 
     plans: Sequence[RulePlan]
-    read: BatchSet
+    read: Read
     reader: Reader
     sn: int
     _steps: dict[Fact, list[_Step]] = field(default_factory=dict)
@@ -148,12 +148,12 @@ class Explanation:
         """Return those of some triples that are not explicit; the others are proven."""
         if not facts:
             return []
-        is_inferred = is_held(self.read, hidden(_quads(facts)))
+        is_inferred = self.read.holds(hidden(_quads(facts)))
         self._proven |= {fact: None for fact, found in zip(facts, is_inferred, strict=True) if not found}
         return [fact for fact, found in zip(facts, is_inferred, strict=True) if found]
 
     def _held(self, facts: Sequence[Fact]) -> list[bool]:
-        return list(is_held(self.read, _quads(facts)))
+        return list(self.read.holds(_quads(facts)))
 
     def _ways_to(self, fact: Fact) -> list[_Step]:
         found = []
@@ -196,7 +196,7 @@ def told(proven: dict[Fact, _Step | None], fact: Fact, reader: Reader, default_g
         waiting.pop()
         if one in made:
             continue
-        graph, *triple = reader.registry.snapshot_reader().texts(np.array(one, np.int64))
+        graph, *triple = reader.terms().texts(np.array(one, np.int64))
         parts = () if step is None else tuple(made[part] for part in step.parts)
         made[one] = Derivation(
             (triple[0], triple[1], triple[2]),

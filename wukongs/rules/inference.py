@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -19,7 +19,8 @@ from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
 from wukongs.query.execution.answer import within
 from wukongs.query.limits import Limits
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.rules.changing_graph import NOTHING
+from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
+from wukongs.rules.changing_graph import NOTHING, Read
 from wukongs.rules.derivation import Derivation, Explanation, told
 from wukongs.rules.program import Program, Rule, rules_of
 from wukongs.rules.propagation import Propagation, StratumPlan, stratum_plans
@@ -28,7 +29,6 @@ from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.settings import Settings
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.quads import NO_QUADS, Quads
-from wukongs.store.term_registry import TermRegistry
 from wukongs.store.tombstones import Difference
 
 log = logging.getLogger("wukongs")
@@ -145,15 +145,21 @@ def _plain(rule: InstalledRule) -> Sequence[Rule]:
 
 
 class Inference:
-    """store.arrangement.Follower of an engine with rules. Used with the engine's lock held."""
+    """store.arrangement.Follower of an engine with rules. Used with the engine's lock held, or for one change of a
+    cluster by one thread. keeper, terms: as in Reader."""
 
-    def __init__(self, registry: TermRegistry, default_graph: int, settings: Settings) -> None:
-        self._registry = registry
+    def __init__(
+        self, keeper: TermKeeper, terms: Callable[[], QueryTerms], default_graph: int, settings: Settings
+    ) -> None:
+        self._keeper = keeper
+        self._terms = terms
         self._default_graph = default_graph
         self._settings = settings
         self._strata: tuple[StratumPlan, ...] = ()
         self._memo: PlanMemo | None = None
         self._ranks: dict[int, Ranks] = {}
+        self._graphs: tuple[int, ...] = ()
+        """Into which the rules conclude, or those before them."""
         self.ruleset = Ruleset({}, Program(()))
         self.is_changed = False
         """Whether a rule was paused that the log does not know of as paused."""
@@ -164,13 +170,22 @@ class Inference:
 
     def take(self, ruleset: Ruleset) -> None:
         """Follow other rules from now on; derive() then changes what is inferred."""
+        names = {rule.into for rules in (self.ruleset, ruleset) for rule in rules.rules.values()}
+        self._graphs = tuple(self._graph(name) for name in names)
         self.ruleset = ruleset
         self.is_changed = False
         self._memo = None
         self._ranks.clear()
-        self._strata = stratum_plans(ruleset.program, lambda rule: RulePlan(rule, self._registry, self._default_graph))
+        self._strata = stratum_plans(ruleset.program, lambda rule: RulePlan(rule, self._keeper, self._default_graph))
+
+    def _graph(self, name: str | None) -> int:
+        return self._default_graph if name is None else self._keeper.keep(f"<{name}>")
 
     def follow(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
+        return self.follow_over(Read(before), change, asserted)
+
+    def follow_over(self, before: Read, change: Difference, asserted: Quads) -> Difference:
+        """Do the same as follow, over a graph that may be divided. Raises as derive, but for RuleError."""
         propagation = self._propagation(before)
         try:
             with within(propagation.limits):
@@ -182,9 +197,9 @@ class Inference:
             raise
         return self.derive_or_pause(before, change, asserted)
 
-    def derive(self, before: BatchSet) -> Difference:
+    def derive(self, before: Read) -> Difference:
         """Return the change of all that is inferred to what follows by the rules as they are now. Raises RuleError,
-        which names the rule that takes too much."""
+        which names the rule that takes too much; over a divided graph NodeUnavailable, CompactedError."""
         propagation = self._propagation(before)
         try:
             with within(propagation.limits):
@@ -192,7 +207,7 @@ class Inference:
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
 
-    def derive_or_pause(self, before: BatchSet, change: Difference = NOTHING, asserted: Quads = NO_QUADS) -> Difference:
+    def derive_or_pause(self, before: Read, change: Difference = NOTHING, asserted: Quads = NO_QUADS) -> Difference:
         """Return a change of explicit triples with the change of all that is inferred to what follows by the rules as
         they are now; those that take too much are paused."""
         while True:
@@ -210,7 +225,7 @@ class Inference:
     def why(
         self,
         plans: Sequence[RulePlan],
-        read: BatchSet,
+        read: Read,
         sn: int,
         triple: Sequence[str],
         into: str | None,
@@ -218,23 +233,23 @@ class Inference:
     ) -> Derivation | None:
         """Return why a triple (canonical terms) is there as of a read; None if it is not there. plans: of the rules
         then. Called without the lock. Raises QueryTimeout, BudgetExceeded."""
-        graph = self._default_graph if into is None else self._registry.known(f"<{into}>")
-        subject, predicate, object_ = self._registry.known_all(triple).tolist()
+        graph = self._default_graph if into is None else self._keeper.known(f"<{into}>")
+        subject, predicate, object_ = self._keeper.known_all(triple).tolist()
         fact = graph, subject, predicate, object_
-        reader = Reader(self._registry, self._default_graph, PlanMemo(), limits)
+        reader = Reader(self._keeper, self._terms, self._default_graph, PlanMemo(), limits)
         with limits:
             proven = Explanation(plans, read, reader, sn).of(fact)
             return None if proven is None else told(proven, fact, reader, self._default_graph, sn)
 
-    def _propagation(self, before: BatchSet) -> Propagation:
+    def _propagation(self, before: Read) -> Propagation:
         settings = self._settings
         limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
         if settings.rules_timeout_s:
             limits.timeout_s = settings.rules_timeout_s
             limits.deadline_s = time.monotonic() + limits.timeout_s
         memo = self._memo = self._memo or PlanMemo()
-        reader = Reader(self._registry, self._default_graph, memo, limits)
-        return Propagation(self._strata, before, reader, settings.rules_rows_max, self._ranks)
+        reader = Reader(self._keeper, self._terms, self._default_graph, memo, limits)
+        return Propagation(self._strata, before, reader, settings.rules_rows_max, self._ranks, self._graphs)
 
     def _pause(self, propagation: Propagation, error: Exception) -> None:
         rule = propagation.at_work

@@ -28,12 +28,11 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.rules.changing_graph import NOTHING, ChangingGraph, gone_of, inferred_in
+from wukongs.rules.changing_graph import NOTHING, ChangingGraph, Read, gone_of
 from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.batch import Batch, build_batch
-from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, joined, read_of, taken
 from wukongs.store.tombstones import Difference
@@ -60,20 +59,22 @@ class StratumPlan:
 
 
 class Propagation:
-    """before: the stored graph as it was; rows_max: so many triples may be derived; ranks: of the
-    strata that have some, by number. They are worth nothing after an error.
+    """before: the stored graph as it was; rows_max: so many triples may be derived; ranks: of the strata that have
+    some, by number. They are worth nothing after an error. graphs: those into which rules conclude, or have concluded.
 
     at_work: the rule that runs, for whoever asks after an error."""
 
     def __init__(
         self,
         strata: Sequence[StratumPlan],
-        before: BatchSet,
+        before: Read,
         reader: Reader,
         rows_max: int,
         ranks: dict[int, Ranks],
+        graphs: Sequence[int] = (),
     ) -> None:
         self._strata = strata
+        self._graphs = graphs
         self._ranks = ranks
         self._graph = ChangingGraph(before)
         self._before = before
@@ -100,7 +101,7 @@ class Propagation:
         """Do the same as follow, but forget all that is inferred, and derive all that follows from the explicit
         triples."""
         gone = self._explicit(gone_of(change))
-        promoted, forget = self._promoted(asserted), inferred_in(self._before)
+        promoted, forget = self._promoted(asserted), self._before.inferred(self._graphs)
         if len(promoted[0]):
             forget = taken(forget, ~is_held(read_of(promoted), forget))
         self._graph.change(Difference(change.additions, _batch_or_none(joined((gone, forget)))))
@@ -148,6 +149,7 @@ class Propagation:
         stratum, ranks = self._strata[number], self._ranks.get(number)
         lost, front, shut_out, over = NO_QUADS, gone, come, self._before
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
+        may_rank = stratum.is_recursive and self._before.divided is None  # else all would be fetched for that
         while len(front[0]) or len(shut_out[0]):
             found = []
             for plan in stratum.others:
@@ -156,7 +158,7 @@ class Propagation:
                 if len(shut_out[0]):
                     found.append(plan.from_changes(plan.shut_out, shut_out, self._before, self._reader))
             front, shut_out = self._may_go(joined(found)), NO_QUADS
-            if ranks is None and stratum.is_recursive and len(lost[0]) + len(front[0]) > allowed:
+            if ranks is None and may_rank and len(lost[0]) + len(front[0]) > allowed:
                 ranks = self._ranks[number] = self._ranked(number)
             if ranks is not None:
                 front, over = taken(front, ~self._stands(number, ranks, front)), self._graph.now
@@ -190,7 +192,7 @@ class Propagation:
         """Derive a recursive stratum anew as it was, to know in which round each of its triples comes."""
         ranks, graph, now = Ranks(), self._graph, self._graph.now
         plans = self._settled(number)
-        inferred = inferred_in(self._before)
+        inferred = self._before.inferred(self._graphs)
         mine = np.zeros(len(inferred[0]), np.bool_)
         for plan in self._strata[number].plans:
             mine |= plan.may_be_heads(inferred)
@@ -218,7 +220,7 @@ class Propagation:
 
     def _may_go(self, heads: Quads) -> Quads:
         """Return those of some heads that are inferred and still there, each once."""
-        heads = taken(heads, is_held(self._graph.now, heads))
+        heads = taken(heads, self._graph.now.holds(heads))
         if not len(heads[0]):
             return NO_QUADS
         heads = build_batch(*heads).triples()
@@ -253,7 +255,7 @@ class Propagation:
     def _made(self, plan: RulePlan, heads: Quads) -> Quads:
         """Note how much a rule has derived that is not there yet; return that, repeats included."""
         self.at_work = plan.rule
-        heads = taken(heads, ~is_held(self._graph.now, heads))
+        heads = taken(heads, ~self._graph.now.holds(heads))
         self._derived += len(heads[0])
         if self._derived > self._rows_max:
             raise BudgetExceeded(
@@ -273,7 +275,7 @@ class Propagation:
     # --- explicit and inferred ----------------------------------------------------------------------------------------
 
     def _is_inferred(self, quads: Quads) -> BoolArray:
-        return is_held(self._before, hidden(quads))
+        return self._before.holds(hidden(quads))
 
     def _promoted(self, asserted: Quads) -> Quads:
         """Return the inferred triples among some that become explicit, each once."""
@@ -289,7 +291,7 @@ class Propagation:
         total = self._graph.difference()
         all_come, all_gone = total.additions.triples(), gone_of(total)
         new = taken(all_come, ~is_held(read_of(come), all_come)) if len(come[0]) else all_come
-        kept = taken(gone, is_held(self._graph.now, gone))
+        kept = taken(gone, self._graph.now.holds(gone))
         ended = taken(all_gone, self._is_inferred(all_gone))
         marks, unmarked = hidden(joined((new, kept))), hidden(joined((ended, promoted)))
         return Difference(build_batch(*joined((all_come, marks))), _batch_or_none(joined((all_gone, unmarked))))

@@ -8,7 +8,7 @@ let in or shut out. The *check* explores the body from given heads, and so tells
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,12 +37,11 @@ from wukongs.query.plans import plan_runner
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import filled
-from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
+from wukongs.rules.changing_graph import Read
 from wukongs.rules.program import Rule
-from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, INLINE_MARK, UNBOUND, BoolArray, Int64Array
 from wukongs.store.quads import NO_QUADS, Quads, joined, taken
-from wukongs.store.term_registry import TermRegistry
 
 SEEDS_MAX = 1 << 18
 """So many rows are explored together, so that the tables between stay small."""
@@ -59,23 +58,26 @@ class Question:
 
 
 class Reader:
-    """Evaluates bodies over reads of the stored graph, within the limits of one propagation."""
+    """Evaluates bodies over reads of the stored graph, within the limits of one propagation. keeper: knows the ids of
+    terms, and makes new ones known; terms: makes those of one evaluation."""
 
-    def __init__(self, registry: TermRegistry, default_graph: int, memo: PlanMemo, limits: Limits) -> None:
-        self._constants = ConstantIds(registry, {iri(DEFAULT_GRAPH_IRI): default_graph})
+    def __init__(
+        self, keeper: TermKeeper, terms: Callable[[], QueryTerms], default_graph: int, memo: PlanMemo, limits: Limits
+    ) -> None:
+        self._constants = ConstantIds(keeper, {iri(DEFAULT_GRAPH_IRI): default_graph})
         self._memo = memo
-        self.registry = registry
+        self._keeper = keeper
+        self.terms = terms
         self.limits = limits
-        self._kept: dict[Term | None, Dataset] = {}
+        self._kept: dict[Term | None, tuple[Read, Dataset]] = {}
 
-    def solve(
-        self, question: Question, over: BatchSet, into: Term | None, seeds: BindingTable
-    ) -> Iterator[BindingTable]:
+    def solve(self, question: Question, over: Read, into: Term | None, seeds: BindingTable) -> Iterator[BindingTable]:
         """Yield the solutions of a query that agree with some of the seeds, in tables. Raises QueryTimeout,
         BudgetExceeded."""
-        dataset = self._kept.get(into)
-        if dataset is None or dataset.stored is not over:
-            dataset = self._kept[into] = Dataset(_CLAUSE, over, {}, self._constants, into)
+        known, dataset = self._kept.get(into, (None, None))
+        if dataset is None or known is not over or over.divided is not None:  # more may have been fetched since
+            dataset = Dataset(_CLAUSE, over.batches, {}, self._constants, into, over.divided)
+            self._kept[into] = over, dataset
         query, names = question.query, question.variables
         for start in range(0, seeds.length, SEEDS_MAX):
             part = (
@@ -87,7 +89,7 @@ class Reader:
             if table is not None:
                 yield table
                 continue
-            terms = QueryTerms(self.registry, self.registry.snapshot_reader())
+            terms = self.terms()
             found = answer(query, dataset, terms, self.limits, self._memo, "", given=part)
             yield BindingTable(names, self._known(found.columns, terms), found.length)
 
@@ -101,9 +103,10 @@ class Reader:
         if route.plan.constants:
             return None
         table = seeds
+        run = plan_runner.run if dataset.completion is None else dataset.completion.run
         for segment in route.segments:
             table = (
-                plan_runner.run(segment.lowered, table, dataset, self.limits)
+                run(segment.lowered, table, dataset, self.limits)
                 if table.length
                 else BindingTable.empty(segment.lowered.variables)
             )
@@ -113,13 +116,13 @@ class Reader:
         """Make the terms that expressions have computed known for ever."""
         if not terms.has_computed:
             return columns
-        return tuple(_kept_terms(column, terms, self.registry) for column in columns)
+        return tuple(_kept_terms(column, terms, self._keeper) for column in columns)
 
 
-def _kept_terms(column: Int64Array, terms: QueryTerms, registry: TermRegistry) -> Int64Array:
+def _kept_terms(column: Int64Array, terms: QueryTerms, keeper: TermKeeper) -> Int64Array:
     distinct, places = np.unique(column, return_inverse=True)
     hashed = np.flatnonzero((distinct >= 0) & (distinct & INLINE_MARK == 0))
-    distinct[hashed] = registry.keep_all(terms.texts(distinct[hashed]))
+    distinct[hashed] = keeper.keep_all(terms.texts(distinct[hashed]))
     kept: Int64Array = distinct[places]
     return kept
 
@@ -136,17 +139,16 @@ class Way:
 class RulePlan:
     """rule: the rule; graph: the id of the graph that it reads and concludes into."""
 
-    def __init__(self, rule: Rule, registry: TermRegistry, default_graph: int) -> None:
+    def __init__(self, rule: Rule, keeper: TermKeeper, default_graph: int) -> None:
         self.rule = rule
         self._ids: dict[Term, int] = {}
-        self._registry = registry
-        self.graph = default_graph if rule.into is None else registry.keep(rule.into.text)
+        self.graph = default_graph if rule.into is None else keeper.keep(rule.into.text)
         self._bound = frozenset(variable for pattern in rule.patterns for variable in pattern.variables())
         self._bound |= frozenset(variable for table in rule.tables for variable in table.variables)
         for pattern in (rule.head, *rule.patterns, *(one for found in rule.absent for one in absent_patterns(found))):
             for part in (pattern.subject, pattern.predicate, pattern.object, pattern.graph):
                 if isinstance(part, Term):
-                    self._ids[part] = registry.keep(part.text)
+                    self._ids[part] = keeper.keep(part.text)
 
         wanted = rule.head.variables() if rule.aggregation is None else rule.aggregation.keys
         self.ways = [
@@ -225,9 +227,9 @@ class RulePlan:
         for column in quads[1:]:
             wanted &= column != UNBOUND
         if self._subject_may_be_literal:
-            wanted &= _begins_with(quads[1], b"<_", reader.registry)
+            wanted &= _begins_with(quads[1], b"<_", reader)
         if self._predicate_may_be_other:
-            wanted &= _begins_with(quads[2], b"<", reader.registry)
+            wanted &= _begins_with(quads[2], b"<", reader)
         return taken(quads, wanted)
 
     def instances(self, pattern: TriplePattern, table: BindingTable) -> Quads:
@@ -240,17 +242,17 @@ class RulePlan:
 
     # --- from changes to heads ----------------------------------------------------------------------------------------
 
-    def from_changes(self, ways: Sequence[Way], quads: Quads, over: BatchSet, reader: Reader) -> Quads:
+    def from_changes(self, ways: Sequence[Way], quads: Quads, over: Read, reader: Reader) -> Quads:
         """Return the heads, or the keys of groups as heads would need them, that ways lead to from changed quads."""
         return joined([self.made(table, reader) for table in self.rows_from(ways, quads, over, reader)])
 
-    def rows_from(self, ways: Sequence[Way], quads: Quads, over: BatchSet, reader: Reader) -> Iterator[BindingTable]:
+    def rows_from(self, ways: Sequence[Way], quads: Quads, over: Read, reader: Reader) -> Iterator[BindingTable]:
         for way in ways:
             seeds = self.match(way.pattern, quads, way.seeds)
             if seeds.length:
                 yield from reader.solve(way.question, over, self.rule.into, seeds)
 
-    def touched(self, come: Quads, gone: Quads, before: BatchSet, now: BatchSet, reader: Reader) -> BindingTable:
+    def touched(self, come: Quads, gone: Quads, before: Read, now: Read, reader: Reader) -> BindingTable:
         """Return the distinct keys of the groups of an aggregation that changes may have altered, but for keys that a
         BIND computes."""
         ways = (*self.ways, *self.shut_out)
@@ -267,7 +269,7 @@ class RulePlan:
             found = operators.union(found, operators.project(table, self._keys), reader.limits.rows_max)
         return operators.distinct(found)
 
-    def heads_of(self, seeds: BindingTable, over: BatchSet, reader: Reader) -> Quads:
+    def heads_of(self, seeds: BindingTable, over: Read, reader: Reader) -> Quads:
         """Return the heads that follow in one step and agree with some rows."""
         if not seeds.length:
             return NO_QUADS
@@ -324,9 +326,9 @@ def _select(node: Node, wanted: tuple[Variable, ...]) -> Question:
     return Question(query, wanted, FilteredBgp(node) if isinstance(node, Bgp) else None)
 
 
-def _begins_with(column: Int64Array, bytes_: bytes, registry: TermRegistry) -> BoolArray:
+def _begins_with(column: Int64Array, bytes_: bytes, reader: Reader) -> BoolArray:
     """Tell of terms whether their texts begin with one of some bytes."""
     distinct, places = np.unique(column, return_inverse=True)
-    firsts = QueryTerms(registry, registry.snapshot_reader()).first_bytes(distinct)
+    firsts = reader.terms().first_bytes(distinct)
     kept: BoolArray = np.isin(firsts, list(bytes_))[places]
     return kept

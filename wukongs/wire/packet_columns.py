@@ -153,8 +153,9 @@ def tuples_packet(kind: str, groups: Sequence[Encoded], **fields: Any) -> Packet
     return Packet(kind, {"sizes": sizes, **fields}, arrays)
 
 
-def tuples_in(packet: Packet) -> list[Encoded]:
-    """Return the groups of tuples of a packet. Raises DataError."""
+def tuples_in(packet: Packet, writes_views: bool = False) -> list[Encoded]:
+    """Return the groups of tuples of a packet. writes_views: whether graphs may be named that are views, by a node that
+    says what rules infer. Raises DataError."""
     sizes = _sizes(packet)
     if not sizes:
         return []
@@ -178,7 +179,7 @@ def tuples_in(packet: Packet) -> list[Encoded]:
         subjects, predicates, objects, graphs = (column[lo:hi] for column in columns)
         texts = terms.part(*of_terms), clashes.part(*of_clashes)
         encoded = Encoded(subjects, predicates, objects, graphs, times[lo:hi], *texts, signs(goes[lo:hi]))
-        check_ids(encoded, packet.kind)
+        check_ids(encoded, packet.kind, writes_views)
         found.append(encoded)
     return found
 

@@ -46,6 +46,8 @@ class Asking:
     def triples(self, keys: Int64Array, direction: int, predicate: int | None, graphs: Graphs, spread: bool) -> Quads:
         """Return the triples of keys that others answer for. keys : int64[n], sorted; predicate: None for any; spread:
         they may stand with any node."""
+        if len(apart := _apart(graphs)) > 1:
+            return joined([self.triples(keys, direction, predicate, one, spread) for one in apart])
         step = requests.one_step(direction, predicate, False, len(graphs))
         found: list[Quads] = []
         for start in range(0, len(keys), KEYS_PER_QUESTION):
@@ -58,6 +60,8 @@ class Asking:
 
     def all_triples(self, predicate: int | None, graphs: Graphs) -> Quads:
         """Return all triples of a predicate (None: of any) that others answer for."""
+        if len(apart := _apart(graphs)) > 1:
+            return joined([self.all_triples(predicate, one) for one in apart])
         step = requests.one_step(0, predicate, True, len(graphs))
         runs = [(node, self._run(step, graphs, (), 1, node)) for node in self.others]
         return joined(list(self._quads(runs, 0, predicate, graphs)))
@@ -172,6 +176,8 @@ class Asking:
             keys, values, names = columns[0], columns[-2], columns[-1]
             if run.columns and not np.isin(keys, run.columns[0]).all():
                 raise wrong_answer(node, "triples of other keys than were asked for")
+            if _is_hidden(graphs[0]):
+                names = np.invert(names)
             if ALL_NAMED not in graphs and not np.isin(names, graphs).all():
                 raise wrong_answer(node, "triples of other graphs than were asked for")
             predicates = columns[1] if predicate is None else np.full(length, predicate, np.int64)
@@ -190,9 +196,19 @@ def _triples(answer: Packet) -> tuple[Triples, int]:
     return (columns[0], columns[1], columns[2]), count_of(answer, "next", SHARD_COUNT)
 
 
+def _is_hidden(graph: int) -> bool:
+    return graph < ALL_NAMED
+
+
+def _apart(graphs: Graphs) -> list[Graphs]:
+    """Return hidden graphs each alone: their triples are reported under the names of the graphs that they belong to."""
+    others = tuple(graph for graph in graphs if not _is_hidden(graph))
+    return [*([others] if others else []), *((graph,) for graph in graphs if _is_hidden(graph))]
+
+
 def stored_rows(graphs: Graphs) -> Int64Array:
     """Return (graph, the name that its triples are reported under) of graphs, as StepsRun takes them. int64[n, 2]"""
-    names = [(graph, FROM_DIRECTORY if graph == ALL_NAMED else graph) for graph in graphs]
+    names = [(graph, FROM_DIRECTORY if graph == ALL_NAMED else max(graph, ~graph)) for graph in graphs]
     return np.array(names, np.int64).reshape(-1, 2)
 
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from wukongs.cluster.reads import closure
 from wukongs.cluster.reads.asking import Graphs
-from wukongs.cluster.reads.fetched_graph import FetchedGraph
+from wukongs.cluster.reads.fetched_graph import PREDICATES_MAX, FetchedGraph
 from wukongs.cluster.reads.fork_join import ForkJoin
 from wukongs.cluster.reads.stages import Stage, stages_of, stored_graphs
 from wukongs.csparql.algebra import GraphRef
@@ -44,8 +44,6 @@ from wukongs.store.tombstones import Difference
 
 ROWS_AT_A_TIME = 1 << 16
 """So many rows go through the steps of a plan together: what lies between steps is bounded by what these lead to."""
-PREDICATES_MAX = 16
-"""If rows bind more predicates than these, all triples of their keys are fetched."""
 MADE, FETCHED, FORKED, REQUESTS = range(4)
 """Figures of each step: the rows that it has made, whether triples were fetched for it, whether it was sent to other
 nodes; then the requests, rows and bytes that moved."""

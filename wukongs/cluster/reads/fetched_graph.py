@@ -22,6 +22,9 @@ from wukongs.store.quads import Quads, graph_quads, joined
 from wukongs.store.tombstones import Difference
 from wukongs.wire.assignment import SHARD_COUNT, shards_of
 
+PREDICATES_MAX = 16
+"""If rows bind more predicates than these, all triples of their keys are fetched."""
+
 
 class FetchedGraph:
     """The graph of one execution, at one SN. One thread at a time."""
@@ -141,6 +144,25 @@ class FetchedGraph:
             dataset.put_stored(self.stored)
 
     # --- whole graphs, and changes ------------------------------------------------------------------------------------
+
+    def look_up(self, quads: Quads) -> None:
+        """Have those of some quads here that there are. A quad is here already if this node answers for an end of it
+        by which it is found."""
+        graphs, subjects, predicates, objects = quads
+        is_here = self.answers_for(subjects)
+        is_here |= self.answers_for(objects) & ~np.isin(predicates, self.asking.split)
+        if is_here.all():
+            return
+        graphs, subjects, predicates = (column[~is_here] for column in (graphs, subjects, predicates))
+        for graph in np.unique(graphs).tolist():
+            rows = graphs == graph
+            some, names = subjects[rows], predicates[rows]
+            distinct = np.unique(names).tolist()
+            if len(distinct) > PREDICATES_MAX:
+                self.fetch(some, OUT, None, (graph,))
+                continue
+            for predicate in distinct:
+                self.fetch(some[names == predicate], OUT, predicate, (graph,))
 
     def snapshot_for(self, change: GraphChange) -> BatchSet:
         """Return what is here by now, without a change, once it holds all that a change of it rests on."""

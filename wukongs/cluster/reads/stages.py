@@ -127,7 +127,8 @@ def home_of(step: Int64Array, graph: GraphRef, dataset: Dataset, split: frozense
     """Return the home of the rows of a step, None if no one node can answer it for a row."""
     if not all(part.batches is dataset.stored for part in dataset.source(graph).parts):
         return None
-    if not stored_graphs(graph, dataset):
+    graphs = stored_graphs(graph, dataset)
+    if not graphs or min(graphs) < layout.ALL_NAMED:  # a hidden graph has the name of a view here alone
         return None
     is_constant = step[layout.PREDICATE_KIND] == layout.CONSTANT
     kind_at, at = layout.KEY_KIND, layout.KEY

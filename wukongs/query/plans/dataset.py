@@ -125,6 +125,9 @@ class Completion(Protocol):
     def graph_names(self) -> Int64Array:
         """Return the ids of all graphs with a stored triple, sorted."""
 
+    def fetch_all(self, predicate: int | None, graphs: tuple[int, ...], dataset: Dataset | None = None) -> None:
+        """Have all triples of a predicate (None: of any) in some graphs here, and put them into a dataset."""
+
 
 @dataclass(slots=True)
 class Dataset:
@@ -183,14 +186,17 @@ class Dataset:
         """Return where patterns of a graph reference are matched; a variable is any named graph or window."""
         found = self._sources.get(graph)
         if found is None:
-            if isinstance(graph, DefaultGraph):
-                found = self._default()
-            elif isinstance(graph, Variable):
-                found = self._any_named()
-            else:
-                found = self._named(graph)
+            stored = self.stored
+            found = self._found(graph)
+            if self.stored is not stored:  # a view has fetched what it rests on
+                found = self._found(graph)
             self._sources[graph] = found
         return found
+
+    def _found(self, graph: GraphRef) -> Source:
+        if isinstance(graph, DefaultGraph):
+            return self._default()
+        return self._any_named() if isinstance(graph, Variable) else self._named(graph)
 
     def shape(self, graph: GraphRef) -> SourceShape:
         """Return the shape of the source of a graph reference."""
@@ -263,9 +269,11 @@ class Dataset:
         named, view = self.resolve(iri(name)), view_of(name)
         if view is None:
             return Part(self.stored, named, named)
-        if self.completion is not None and not view.is_explicit:
-            return Part(self.stored, NO_MATCH, named)  # nodes of a cluster infer nothing
-        batches, graph = view.of(self.stored, self.resolve(iri(view.graph)))
+        whole = self.resolve(iri(view.graph))
+        if self.completion is not None and view.is_explicit and whole != NO_MATCH:
+            self.completion.fetch_all(None, (whole,), self)
+            self.completion.fetch_all(None, (~whole,), self)
+        batches, graph = view.of(self.stored, whole)
         if id(batches) not in self._first:
             self._first[id(batches)] = len(self.descriptors)
             self.descriptors = np.concatenate([self.descriptors, batches.descriptors])
