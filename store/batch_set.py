@@ -99,17 +99,19 @@ class BatchSet:
     def graphs(self) -> Int64Array:
         """The ids of the graphs with a triple in this read, sorted; hidden graphs, whose ids are negative, are left
         out."""
-        return self._all_graphs[np.searchsorted(self._all_graphs, 0) :]
+        return self.all_graphs[np.searchsorted(self.all_graphs, 0) :]
 
     def has_graph(self, graph: int) -> bool:
         """Tell whether a graph has a triple in this read. It may be a hidden one."""
-        at = int(np.searchsorted(self._all_graphs, graph))
-        return at < len(self._all_graphs) and int(self._all_graphs[at]) == graph
+        at = int(np.searchsorted(self.all_graphs, graph))
+        return at < len(self.all_graphs) and int(self.all_graphs[at]) == graph
 
     @cached_property
-    def _all_graphs(self) -> Int64Array:
-        """The ids of all graphs with a triple in this read, sorted. Cost: one sort of the directories, not of triples.
-        If there are tombstones, they are counted against the triples, graph by graph."""
+    def all_graphs(self) -> Int64Array:
+        """The ids of all graphs with a triple in this read, sorted, hidden ones among them.
+
+        Cost: one sort of the directories, not of triples. If there are tombstones, they are counted against the
+        triples, graph by graph."""
         held = [batch.graphs for batch in self.batches]
         if not held:
             return np.empty(0, np.int64)

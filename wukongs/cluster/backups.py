@@ -24,7 +24,7 @@ from wukongs.cluster.checkpoints import Checkpoints
 from wukongs.cluster.homes import nodes_of
 from wukongs.cluster.host import Host
 from wukongs.cluster.members import members_of
-from wukongs.cluster.node_payloads import read_registration
+from wukongs.cluster.node_payloads import read_registration, ruleset_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import unpacked
 from wukongs.durable.content import NewFolder, gathered
@@ -214,13 +214,13 @@ class Backups:
 
 
 def definitions_of(control: Control) -> Definitions:
-    """Return the streams and queries of a cluster."""
+    """Return the streams, queries and rules of a cluster."""
     streams = {
         name: json.loads(control.streams[key].payload)
         for name, key in control.keys.items()
         if control.takes_in(key) and not control.streams[key].is_made
     }
-    return Definitions(streams, dict(_queries(control)))
+    return Definitions(streams, dict(_queries(control)), list(ruleset_of(control.rules).rules.values()))
 
 
 def _queries(control: Control) -> Iterator[tuple[str, Any]]:

@@ -496,6 +496,7 @@ class ClusterBackend:
         own = self._counting.own()
         return {
             **counts,
+            "rules": {one.name: {"is_paused": one.is_paused} for one in self.rules()},
             "node": node.me.node,
             "leader": node.log.leader,
             "members": {

@@ -149,7 +149,7 @@ class Collected:
                 yield from self._triples_of(BatchSet.of((entry.batch,), disjoint=True), goes=False)
 
     def _triples_of(self, read: BatchSet, goes: bool) -> Iterator[Packet]:
-        for parts in self._quads(read, read.graphs.tolist()):
+        for parts in self._quads(read, read.all_graphs.tolist()):
             yield self._rows({"part": TRIPLES, "goes": goes}, QUAD_COLUMNS, parts)
 
     def _quads(self, stored: BatchSet, graphs: Sequence[int]) -> Iterator[list[Quads]]:

@@ -66,15 +66,21 @@ class Counting:
             updated = store.records.updated
             deleted, inserted = updated.deleted.copy(), updated.inserted.copy()
             requests, operations = updated.requests, updated.operations
-        stored = np.zeros(SHARD_COUNT, np.int64)
+        stored, inferred = np.zeros(SHARD_COUNT, np.int64), np.zeros(SHARD_COUNT, np.int64)
         for batch, tombstones in entries:
-            stored += by_shard(batch)
-            if tombstones is not None:
-                stored -= by_shard(tombstones)
+            for counts, is_hidden in ((stored, False), (inferred, True)):
+                counts += by_shard(batch, is_hidden)
+                if tombstones is not None:
+                    counts -= by_shard(tombstones, is_hidden)
         mine = store.shard_map.shards(store.me)
         fields = {"facts": self.own(), "streams": list(streams), "requests": requests, "operations": operations}
         fields |= {"network": dict(self._traffic()), "clients": dict(self.clients_traffic())}
-        arrays = {"stored": stored * mine, "deleted": deleted * mine, "inserted": inserted * mine}
+        arrays = {
+            "stored": stored * mine,
+            "inferred": inferred * mine,
+            "deleted": deleted * mine,
+            "inserted": inserted * mine,
+        }
         with self._counting:
             arrays["terms"] = store.claims.counts_by_shard() * mine
         for place, counts in enumerate(streams.values()):
@@ -124,6 +130,7 @@ def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
     return {
         **facts[me],
         "stored_triples": once("stored"),
+        "inferred_triples": once("inferred"),
         **{name: total(name) for name in ("stored_bytes", "stored_batches", "term_bytes", "malformed_lines")},
         "terms": once("terms"),
         "held_back_by": _held_back_by([one["held_back_by"] for one in facts.values()]),

@@ -18,6 +18,7 @@ import numpy as np
 
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.node_payloads import ruleset_of
 from wukongs.cluster.times import packed, unpacked
 from wukongs.errors import CompactedError, RuleError, StreamError
 from wukongs.live.core import Core, columns_of
@@ -56,7 +57,7 @@ class Following:
 
     def ruleset(self) -> Ruleset:
         """Return the rules that the newest change has left."""
-        return _ruleset(self._host.node.control.rules)
+        return ruleset_of(self._host.node.control.rules)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ class Following:
             with self._core.lock:
                 read_sn = self._core.sn
             with self._read(read_sn) as (read, control):
-                before = _ruleset(control.rules)
+                before = ruleset_of(control.rules)
                 after = change(before)
                 if after.rules == before.rules:
                     return unpacked(read_sn)
@@ -164,7 +165,7 @@ class Following:
 
     def _inference(self, rules: str) -> Inference:
         if self._kept is None or self._kept[0] != rules:
-            self._kept = rules, self._new_inference(_ruleset(rules))
+            self._kept = rules, self._new_inference(ruleset_of(rules))
         return self._kept[1]
 
     def _new_inference(self, ruleset: Ruleset) -> Inference:
@@ -208,10 +209,6 @@ def check_declared(control: Control, name: str, is_timing: bool) -> None:
             f"stream {name} would store its tuples, and this cluster follows rules: its nodes do not follow them from "
             "what streams store yet. Declare it with timing=True, load what is to be stored, or drop the rules"
         )
-
-
-def _ruleset(rules: str) -> Ruleset:
-    return Ruleset.of_json(json.loads(rules)) if rules else Ruleset.of(())
 
 
 def _told(ruleset: Ruleset) -> str:

@@ -15,6 +15,7 @@ from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.made_streams import MADE
 from wukongs.live.windows import makes_stream
 from wukongs.protocol.records import LIVE, DeclareStream
+from wukongs.rules.inference import Ruleset
 from wukongs.settings import Settings
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
@@ -129,6 +130,12 @@ def read_change(payload: str) -> ChangePayload:
     if type(found["operations"]) is not int:
         raise DataError(f"change {name}: expected how many operations it has, found {found['operations']!r}")
     return ChangePayload(name, graph, cleared, found["operations"], found.get("is_whole", False) is True)
+
+
+@lru_cache(4)
+def ruleset_of(rules: str) -> Ruleset:
+    """Return the rules of a record (records.Change.rules)."""
+    return Ruleset.of_json(json.loads(rules)) if rules else Ruleset.of(())
 
 
 @lru_cache(4096)

@@ -91,16 +91,21 @@ def _raising(error: WukongsError) -> Callable[[], None]:
     return refuse
 
 
-def by_shard(batch: Batch) -> Int64Array:
-    """Return how many triples of a batch have their subjects in each shard. int64[1024]
+def by_shard(batch: Batch, is_hidden: bool = False) -> Int64Array:
+    """Return how many triples of a batch have their subjects in each shard. int64[1024] is_hidden: those of hidden
+    graphs, else of all others.
 
     Cost: a search for each shard in each row (graph and predicate) of the batch; in one with few keys, a look at each
     key."""
     keys, offsets, starts = batch.out.keys, batch.out.offsets, batch.out.key_starts
+    rows = (batch.graphs < 0) == is_hidden
     if len(starts) * SHARD_COUNT > len(keys):
-        return np.bincount(shards_of(keys), np.diff(offsets), SHARD_COUNT).astype(np.int64)
+        sizes = np.diff(offsets) * np.repeat(rows, np.diff(starts))
+        return np.bincount(shards_of(keys), sizes, SHARD_COUNT).astype(np.int64)
     counts = np.zeros(SHARD_COUNT, np.int64)
-    for first, end in pairwise(starts.tolist()):
+    for (first, end), is_counted in zip(pairwise(starts.tolist()), rows.tolist(), strict=True):
+        if not is_counted:
+            continue
         places = first + np.searchsorted(keys[first:end], _FIRST_IDS)
         counts += np.diff(offsets[np.append(places, end)])
     return counts

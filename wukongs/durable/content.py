@@ -82,7 +82,8 @@ def read_content(folder: Path, settings: Settings) -> Content:
             query.name: (query.source, isinstance(query, ContinuousQuery) and query.is_paused) for query in found
         }
         stored = core.arrangement.trace.read(core.sn)
-    return Content(Definitions(streams, sources), core.load_count, stored, core.registry, core.default_graph)
+    rules = list(core.inference.ruleset.rules.values())
+    return Content(Definitions(streams, sources, rules), core.load_count, stored, core.registry, core.default_graph)
 
 
 def gathered(stored: BatchSet, wanted: Callable[[Int64Array], BoolArray] | None = None) -> Iterator[Quads]:

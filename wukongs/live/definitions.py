@@ -1,8 +1,8 @@
-"""Definitions: the streams and queries of an engine or a cluster, to be declared and registered at another one."""
+"""Definitions: the streams, queries and rules of an engine or a cluster, to be set up at another one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -13,20 +13,24 @@ from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.declarations import parse_continuous
 from wukongs.live.joined_queries import JoinedQuery
 from wukongs.live.lateness import COUNT, LateTuples
+from wukongs.rules.inference import InstalledRule, Ruleset
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
     """streams: the options of each, as stream_options has made them, without streams that a query makes for its
-    readers; queries: the source of each, and whether it is paused."""
+    readers; queries: the source of each, and whether it is paused; rules: those over stored graphs."""
 
     streams: Mapping[str, dict[str, Any]]
     queries: Mapping[str, tuple[QuerySource, bool]]
+    rules: Sequence[InstalledRule] = ()
 
     def declare_at(self, backend: Backend) -> None:
         """Declare the streams and register the queries, as those that a data folder has: whoever first declares or
-        registers the same goes on with them. Late tuples are only counted until then. Raises as Engine.stream and
-        Engine.register."""
+        registers the same goes on with them. Late tuples are only counted until then. Raises as Engine.stream,
+        Engine.register and Engine.add_rules."""
+        if self.rules:
+            backend.change_rules(lambda _: Ruleset.of(self.rules))
         for name, options in self.streams.items():
             backend.declare(name, options, LateTuples(name, COUNT))
         for query, source, is_paused in self._in_order():

@@ -1,0 +1,216 @@
+"""Rules over the stored graph of a cluster: what each node reads at each SN is what plain sets say."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import wukongs
+from tests.clusters import PATIENT, cluster, cut_off, start_again
+from tests.fuzz import SEED, scaled
+from tests.oracles.rules import Closure, Program, Rule, Triple, text_of
+from tests.rule_programs import GRAPH, NODES, PREDICATES, fitting, random_rules, random_triple
+from tests.unit.cluster.wires import EX, wired
+from wukongs import errors
+from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.times import unpacked
+from wukongs.settings import Settings
+
+GRAPHS = ["", GRAPH]
+KINDS = ["all", "inferred", "explicit"]
+PREFIX = f"PREFIX : <{EX}>\n"
+PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf ?y . ?y :partOf ?z }"
+COPY = PREFIX + "RULE copy: CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }"
+Views = dict[tuple[str, str], list[tuple[str | None, ...]]]
+SETTLE_S = 30.0
+
+
+def block(graph: str, triples: Sequence[Triple]) -> str:
+    lines = "".join(f"{' '.join(triple)} .\n" for triple in triples)
+    return f"GRAPH {graph} {{ {lines} }}" if graph else lines
+
+
+def dataset_of(kind: str, graph: str) -> str:
+    if kind == "all":
+        return f"FROM {graph or '<urn:x-wukongs:default>'}"
+    return f"FROM <urn:x-wukongs:{kind}{':' + graph[1:-1] if graph else ''}>"
+
+
+def views(engine: Any, at: int | None = None) -> Views:
+    return {
+        (kind, graph): sorted(engine.query(f"SELECT ?s ?p ?o {dataset_of(kind, graph)} {{ ?s ?p ?o }}", at=at).texts())
+        for graph in GRAPHS
+        for kind in KINDS
+    }
+
+
+class Story:
+    """A random story: rules come and go, and explicit triples, by whichever node is asked."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.explicit: dict[str, set[Triple]] = {graph: set() for graph in GRAPHS}
+        self.installed: list[tuple[str, Rule]] = []
+        self.count = 0
+
+    def closure(self) -> Closure:
+        return Program(tuple(self.installed)).closure(self.explicit)
+
+    def expected(self) -> Views:
+        closure = self.closure()
+        found: Views = {}
+        for graph in GRAPHS:
+            parts = closure.all(graph), closure.only_inferred(graph), self.explicit[graph]
+            found |= {(kind, graph): sorted(part) for kind, part in zip(KINDS, parts, strict=True)}
+        return found
+
+    def go_on(self, engine: Any) -> None:
+        """Do one thing at a node."""
+        self.count += 1
+        random, graph = self.random, self.random.choice(["", "", GRAPH])
+        kind = random.choice(["insert", "insert", "delete", "meet", "where", "load", "load", "clear", "rules", "drop"])
+        if self.count == 1 or (kind == "drop" and not self.installed):
+            kind = "rules"
+        getattr(self, f"_{kind}")(engine, graph)
+
+    def _some(self, least: int = 1) -> list[Triple]:
+        return [random_triple(self.random) for _ in range(self.random.randint(least, 6))]
+
+    def _insert(self, engine: Any, graph: str) -> None:
+        triples = self._some()
+        engine.update(f"INSERT DATA {{ {block(graph, triples)} }}")
+        self.explicit[graph].update(triples)
+
+    def _load(self, engine: Any, graph: str) -> None:
+        triples = self._some(0)
+        engine.load(io.BytesIO(block("", triples).encode()), graph[1:-1] or None, format="nt")
+        self.explicit[graph].update(triples)
+
+    def _delete(self, engine: Any, graph: str) -> None:
+        known = sorted(self.explicit[graph])
+        gone = self.random.sample(known, min(len(known), 3))
+        engine.update(f"DELETE DATA {{ {block(graph, gone)} }}")
+        self.explicit[graph].difference_update(gone)
+
+    def _meet(self, engine: Any, graph: str) -> None:
+        """Delete triples that are inferred, which does nothing, or state them."""
+        known = sorted(self.closure().only_inferred(graph))
+        some = block(graph, met := self.random.sample(known, min(len(known), 3)))
+        if self.random.random() < 0.5:
+            engine.update(f"DELETE DATA {{ {some} }}")
+        else:
+            engine.update(f"INSERT DATA {{ {some} }}")
+            self.explicit[graph].update(met)
+
+    def _where(self, engine: Any, _: str) -> None:
+        node, predicate = self.random.choice(NODES), self.random.choice(PREDICATES)
+        engine.update(f"DELETE WHERE {{ {node} {predicate} ?o }}")
+        self.explicit[""] = {one for one in self.explicit[""] if one[:2] != (node, predicate)}
+
+    def _clear(self, engine: Any, graph: str) -> None:
+        triples = self._some()
+        what = f"GRAPH {graph}" if graph else "DEFAULT"
+        engine.update(f"CLEAR SILENT {what} ; INSERT DATA {{ {block(graph, triples)} }}")
+        self.explicit[graph] = set(triples)
+
+    def _rules(self, engine: Any, graph: str) -> None:
+        drawn = [(graph, rule) for rule in random_rules(self.random, f"r{self.count}-")]
+        come = fitting(self.installed, drawn)
+        if come:
+            engine.add_rules(text_of(rule for _, rule in come), into=graph[1:-1] or None)
+            self.installed += come
+
+    def _drop(self, engine: Any, _: str) -> None:
+        names = sorted(self.random.sample([rule.name for _, rule in self.installed], 1))
+        engine.drop_rules(*names)
+        self.installed = [(into, rule) for into, rule in self.installed if rule.name not in names]
+
+
+def look(engines: Sequence[Any], story: Story) -> None:
+    """Each node reads what plain sets say, at the same SN."""
+    expected = story.expected()
+    for engine in engines:
+        engine.settle(SETTLE_S)
+    for number, engine in enumerate(engines):
+        found = views(engine)
+        for key, rows in expected.items():
+            said = text_of(rule for _, rule in story.installed)
+            assert found[key] == rows, f"node {number}, step {story.count}, {key}:\n{said}"
+        assert sorted(one.name for one in engine.rules()) == sorted(rule.name for _, rule in story.installed)
+
+
+def hold(nodes: Sequence[ClusterNode]) -> int:
+    """Keep the newest snapshot from being merged away, and return its SN."""
+    sn = max(node.store.core.sn for node in nodes)
+    for node in nodes:
+        node.store.wait_for(unpacked(sn), SETTLE_S)
+        with node.store.core.lock:
+            node.store.core.arrangement.open(sn, "a test", expires=False)
+    return sn
+
+
+@pytest.mark.parametrize("seed", range(SEED or 0, (SEED or 0) + scaled(6)))
+def test_all_nodes_read_what_follows(seed: int) -> None:
+    story = Story(seed)
+    node_count, replica_count = [(2, 1), (3, 1), (3, 2)][seed % 3]
+    past: list[tuple[int, Views]] = []
+    with wired(node_count, replica_count) as wires:
+        engines = [node.engine for node in wires.nodes]
+        for _ in range(14):
+            story.go_on(story.random.choice(engines))
+            look(engines, story)
+            past.append((hold(wires.nodes), story.expected()))
+        for sn, expected in past:
+            for engine in engines:
+                assert views(engine, sn) == expected, f"SN {sn} has changed"
+
+
+@pytest.mark.parametrize("has_checkpoints", [False, True])
+def test_nodes_with_data_folders_go_on_with_what_follows(tmp_path: Path, has_checkpoints: bool) -> None:
+    story = Story(7)
+    for life in range(3):
+        with cluster(2, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+            engines = [node.engine for node in nodes]
+            look(engines, story)
+            for at in range(5):
+                story.go_on(engines[at % 2])
+                if has_checkpoints and at == 2:
+                    engines[0].checkpoint()
+            look(engines, story)
+            if life < 2:
+                cut_off(nodes)
+
+
+def test_a_node_that_begins_anew_takes_over_what_follows() -> None:
+    story = Story(11)
+    with cluster(3, 2) as nodes:
+        for number in range(3):
+            for _ in range(4):
+                story.go_on(nodes[number].engine)
+            nodes[number].close()
+            others = [node for node in nodes if node is not nodes[number]]
+            story.go_on(others[0].engine)
+            look([node.engine for node in others], story)
+            start_again(nodes, number, replica_count=2)
+            look([node.engine for node in nodes], story)
+
+
+def test_a_backup_has_the_rules_and_what_follows(tmp_path: Path) -> None:
+    story = Story(3)
+    with wired(3, 2) as wires:
+        for node in wires.nodes * 3:
+            story.go_on(node.engine)
+        wires.nodes[0].engine.backup(tmp_path / "backup")
+    with wukongs.Engine(tmp_path / "backup") as engine:
+        look([engine], story)
+        story.go_on(engine)
+        look([engine], story)
+    with wired(2) as wires:
+        wires.nodes[1].engine.restore(tmp_path / "backup")
+        look([node.engine for node in wires.nodes], story)
