@@ -20,7 +20,7 @@ from wukongs.cluster.changes import Changes
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_payloads import ruleset_of
 from wukongs.cluster.times import packed, unpacked
-from wukongs.errors import CompactedError, RuleError, StreamError
+from wukongs.errors import CompactedError, NodeUnavailable, RuleError, StreamError
 from wukongs.live.core import Core, columns_of
 from wukongs.live.reading import ids_of, open_snapshot, terms_of
 from wukongs.live.update import evaluated
@@ -41,6 +41,8 @@ from wukongs.store.tombstones import Difference
 ROWS_AT_A_TIME = 1 << 17
 ATTEMPTS = 5
 """How often a change is evaluated whose snapshot was forgotten by some node meanwhile."""
+CHANGE_S = 10.0
+"""So long it waits for the others to go on without a node that does not answer."""
 
 
 class Following:
@@ -65,11 +67,12 @@ class Following:
         """Let a change of a snapshot count, with all that follows; return its SN once reads here see it. Raises Dropped
         (the snapshot is not the newest any more), CompactedError, and as Changes.add."""
         with self._read(read_sn) as (read, control):
-            inference = self._inference(control.rules)
-            come, gone = change.difference()
-            new = come.triples()
-            new = taken(new, ~read.holds(new))
-            difference = inference.follow_over(read, Difference(build_batch(*new), gone), change.come)
+            with self._asking(control):
+                inference = self._inference(control.rules)
+                come, gone = change.difference()
+                new = come.triples()
+                new = taken(new, ~read.holds(new))
+                difference = inference.follow_over(read, Difference(build_batch(*new), gone), change.come)
             rules = None
             if inference.is_changed:  # one was paused
                 self._kept, rules = None, _told(inference.ruleset)
@@ -106,9 +109,10 @@ class Following:
                     return unpacked(read_sn)
                 if after.rules:
                     self._check_streams(control, unpacked(read_sn))
-                inference = self._new_inference(before)
-                inference.take(after)
-                difference = inference.derive(read)
+                with self._asking(control):
+                    inference = self._new_inference(before)
+                    inference.take(after)
+                    difference = inference.derive(read)
                 return self._submit(difference, control, read_sn, 0, _told(after))
 
         return self._repeated(once, limits)
@@ -162,6 +166,22 @@ class Following:
         finally:
             with core.lock:
                 handle.close()
+
+    @contextmanager
+    def _asking(self, control: Control) -> Iterator[None]:
+        """Let other nodes be asked. If one does not answer, wait until the others go on without it, and raise Dropped:
+        then others are asked. Raises NodeUnavailable if they do not."""
+        try:
+            yield
+        except NodeUnavailable:
+            self._host.check()
+            try:
+                self._host.wait_until(lambda node: node.control.view != control.view, CHANGE_S, "a change of members")
+            except NodeUnavailable:
+                self._host.check()
+            else:
+                raise Dropped("the members of the cluster have changed") from None
+            raise
 
     def _inference(self, rules: str) -> Inference:
         if self._kept is None or self._kept[0] != rules:
