@@ -30,7 +30,7 @@ from wukongs.live.journal import DataFolder, NoJournal
 from wukongs.live.lateness import LateTuples, OnLate
 from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
-from wukongs.live.reading import ask, dataset_of, explain_over, open_snapshot
+from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
@@ -51,7 +51,6 @@ from wukongs.query.terms.names import (
     triple_texts,
     written_graph,
 )
-from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset, standing_rule
 from wukongs.rules.sources import RuleSource, read_all, read_rules
@@ -334,18 +333,8 @@ class Engine:
 
         triple: subject, predicate, object, each as Stream.push takes a term. graph: IRI (default: the default graph).
         Raises DataError (no triple), QueryTimeout, BudgetExceeded."""
-        core = self._core
-        terms = triple_texts(triple)
         name = None if graph is None else graph_term(graph).text[1:-1]
-        limits = limits_of(core.settings, timeout_s)
-        with core.lock:
-            handle = open_snapshot(core, None, "why")
-            read, plans = Read(handle.read()), core.inference.plans()
-        try:
-            return core.inference.why(plans, read, handle.sn, terms, name, limits)
-        finally:
-            with core.lock:
-                handle.close()
+        return self._backend.why(triple_texts(triple), name, limits_of(self._core.settings, timeout_s))
 
     def rules(self) -> list[InstalledRule]:
         """Return the rules: those over stored graphs in the order in which they were added, then those over windows."""

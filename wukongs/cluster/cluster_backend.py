@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
 from wukongs.cluster.changes import Changes, ahead
@@ -72,6 +70,7 @@ from wukongs.protocol.records import (
     Sn,
 )
 from wukongs.query.limits import Limits, current
+from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
@@ -214,14 +213,14 @@ class ClusterBackend:
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         control = self._host.node.control
-        check_declared(control, name, options["timing"] is True)
+        check_declared(control, name, options)
         before = control.keys.get(name, "")
         known = control.queries.get(name)
         if known is not None and maker(known.payload, name) is not None:
             raise StreamError(f"stream {name} is made by a query: declare it before that is registered")
         record = _declaration(name, options, before)
         if control.takes_in(before) or not self._submit(record):
-            check_declared(self._host.node.control, name, record.is_timing)
+            check_declared(self._host.node.control, name, options)
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
         return self._stream(name, late)
 
@@ -541,6 +540,10 @@ class ClusterBackend:
     def rules(self) -> list[InstalledRule]:
         return list(self._following.ruleset().rules.values())
 
+    def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
+        self._core.check_is_open()
+        return self._following.why(triple, graph, limits)
+
     def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
         self._core.check_is_open()
         drain(self._host, node, to, timeout_s)
@@ -552,8 +555,7 @@ class ClusterBackend:
 def _declaration(name: str, options: Mapping[str, Any], before: str, *, is_made: bool = False) -> DeclareStream:
     batch_ms, payload = options["batch_ms"], json.dumps(options)
     first_tick = first_tick_of(batch_ms)
-    record = DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before)
-    return structs.replace(record, is_made=is_made, is_timing=options["timing"] is True)
+    return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, replaces=before, is_made=is_made)
 
 
 def _text_of(name: str, registered: Registered) -> tuple[QuerySource, bool]:

@@ -11,8 +11,9 @@ Only such records change the stored graph while there are rules. Streams that wo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from wukongs.protocol.control import Control, DeclaredStream, storing_streams
 from wukongs.protocol.records import Sn
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import Read, gone_of
+from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import Inference, Ruleset
 from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import INFERRED_IRI, Int64Array
@@ -38,6 +40,7 @@ from wukongs.store.quads import Quads, joined, taken
 from wukongs.store.term_registry import with_texts
 from wukongs.store.tombstones import Difference
 
+Outcome = TypeVar("Outcome")
 ROWS_AT_A_TIME = 1 << 17
 ATTEMPTS = 5
 """How often a change is evaluated whose snapshot was forgotten by some node meanwhile."""
@@ -46,7 +49,8 @@ CHANGE_S = 10.0
 
 
 class Following:
-    """wait_for: returns once reads here see an SN. Used by one thread at a time: with Core.update_turn held."""
+    """wait_for: returns once reads here see an SN. Changes are made by one thread at a time: with Core.update_turn
+    held."""
 
     def __init__(self, host: Host, core: Core, changes: Changes, wait_for: Callable[[Sn], object]) -> None:
         self._host, self._core, self._changes, self._wait_for = host, core, changes, wait_for
@@ -117,12 +121,30 @@ class Following:
 
         return self._repeated(once, limits)
 
+    def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
+        """Do the same as Inference.why, over the newest snapshot. From any thread."""
+
+        def once() -> Derivation | None:
+            with self._core.lock:
+                read_sn = self._core.sn
+            with limits, self._read(read_sn) as (read, control), self._asking(control):
+                inference = self._new_inference(ruleset_of(control.rules))
+                return inference.why(inference.plans(), read, read_sn, triple, graph, limits)
+
+        return self._tried(once, limits)
+
     def _repeated(self, once: Callable[[], Sn], limits: Limits) -> Sn:
         """Do it again as often as another change comes first, unless it was done by then."""
+
+        def unless_known() -> Sn:
+            known = self._changes.known()
+            return once() if known is None else known
+
+        return self._tried(unless_known, limits)
+
+    def _tried(self, once: Callable[[], Outcome], limits: Limits) -> Outcome:
         forgotten = 0
         while True:
-            if (known := self._changes.known()) is not None:
-                return known
             try:
                 return once()
             except Dropped:
@@ -222,9 +244,9 @@ class Following:
         return np.where(graphs < 0, ids[np.searchsorted(hidden, np.minimum(graphs, hidden[-1]))], graphs)
 
 
-def check_declared(control: Control, name: str, is_timing: bool) -> None:
+def check_declared(control: Control, name: str, options: Mapping[str, Any]) -> None:
     """Raise StreamError if a stream cannot be declared, because there are rules."""
-    if control.rules and not is_timing:
+    if control.rules and options["timing"] is not True:
         raise StreamError(
             f"stream {name} would store its tuples, and this cluster follows rules: its nodes do not follow them from "
             "what streams store yet. Declare it with timing=True, load what is to be stored, or drop the rules"

@@ -46,8 +46,6 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
     is_sound = isinstance(timing, bool) or (isinstance(timing, list) and all(isinstance(iri, str) for iri in timing))
     if not is_sound or not _is_text(found["into"]) or not isinstance(found["index"], str):
         raise DataError(f"{what}: expected options of a stream, found {record.payload[:200]!r}")
-    if record.is_timing and timing is not True:
-        raise DataError(f"{what}: its record says that all its tuples are timing, its options do not")
     is_made = found.pop(MADE, False)
     if is_made is not record.is_made:
         raise DataError(f"{what}: expected {MADE} as in its record, {record.is_made}, found {is_made!r}")
@@ -70,13 +68,10 @@ def read_options(settings: Settings, record: DeclareStream) -> dict[str, Any]:
 def declaration(name: str, batch_ms: int, first_tick: int, payload: str) -> DeclareStream:
     """Return the record that has declared a stream with this payload."""
     try:
-        options = json.loads(payload)
-        is_made, is_timing = bool(options.get(MADE, False)), options.get("timing") is True
+        is_made = bool(json.loads(payload).get(MADE, False))
     except (ValueError, AttributeError, RecursionError):
-        is_made = is_timing = False  # read_options refuses it
-    return DeclareStream(
-        name, (), batch_ms, first_tick=first_tick, payload=payload, is_made=is_made, is_timing=is_timing
-    )
+        is_made = False  # read_options refuses it
+    return DeclareStream(name, (), batch_ms, first_tick=first_tick, payload=payload, is_made=is_made)
 
 
 class Registration(NamedTuple):

@@ -20,6 +20,7 @@ from wukongs.live.table_change import Change
 from wukongs.live.window_log import Cursor, WindowLog
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import WindowResult
+from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 
@@ -77,6 +78,9 @@ class Backend(Protocol):
         """change: makes other rules of those that there are."""
 
     def rules(self) -> list[InstalledRule]: ...
+
+    def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
+        """triple: canonical terms; graph: its IRI."""
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
         """Add the stored triples of another engine, with the blank nodes that they have, as one more snapshot; return

@@ -30,6 +30,7 @@ from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, HasStats
 from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_windows import counts_from
+from wukongs.live.reading import open_snapshot
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.table_change import Change
 from wukongs.live.usage import process_usage
@@ -38,6 +39,8 @@ from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.query.limits import Limits
+from wukongs.rules.changing_graph import Read
+from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 
@@ -100,6 +103,17 @@ class EmbeddedBackend:
     def rules(self) -> list[InstalledRule]:
         with self._core.lock:
             return list(self._core.inference.ruleset.rules.values())
+
+    def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
+        core = self._core
+        with core.lock:
+            handle = open_snapshot(core, None, "why")
+            read, plans = Read(handle.read()), core.inference.plans()
+        try:
+            return core.inference.why(plans, read, handle.sn, triple, graph, limits)
+        finally:
+            with core.lock:
+                handle.close()
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
         core, confirmed = self._core, list[Encoded]()

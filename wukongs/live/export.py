@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from wukongs.store.batch_set import BatchSet
 from wukongs.store.disk import storage_errors
 from wukongs.store.dtypes import NO_MATCH, Int64Array
 from wukongs.store.hidden_graphs import view_of
+from wukongs.store.quads import graph_quads
 from wukongs.store.terms import to_ntriples
 
 if TYPE_CHECKING:
     import rdflib
 
+Columns: TypeAlias = tuple[Int64Array, Int64Array, Int64Array]
+"""Subjects, predicates, objects."""
 ROWS_AT_A_TIME = 65_536
 _OTHER_CONTENT = frozenset((".rdf", ".owl", ".xml", ".jsonld", ".json", ".gz", ".zst"))
 
@@ -51,11 +54,18 @@ def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
         stored = core.arrangement.trace.read(core.sn)
         divided = None if core.reach is None else core.reach.graph(stored, core.sn)
         reader = core.registry.snapshot_reader()
-    if view is not None:
-        stored, graph = view.of(stored, graph)
-    if graph == NO_MATCH or (graph < 0 and divided is not None):  # nodes of a cluster infer nothing
+    if graph == NO_MATCH:
         return
-    for columns in _of_one(stored, graph) if divided is None else divided.triples(graph):
+    if view is not None:
+        if divided is not None:
+            divided.fetch_all(None, (graph,))
+            divided.fetch_all(None, (~graph,))
+            stored = divided.stored
+        stored, graph = view.of(stored, graph)
+    parts: Iterable[Columns] = _of_one(stored, graph)
+    if divided is not None:
+        parts = divided.triples(graph) if view is None else [graph_quads(stored, graph)[1:]]
+    for columns in parts:
         for first in range(0, len(columns[0]), ROWS_AT_A_TIME):
             # What it fetches of a divided graph is kept for these rows only.
             readable = reader if core.reach is None else core.reach.reader(reader)
@@ -63,7 +73,7 @@ def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
             yield from zip(*some, strict=True)
 
 
-def _of_one(stored: BatchSet, graph: int) -> Iterator[tuple[Int64Array, Int64Array, Int64Array]]:
+def _of_one(stored: BatchSet, graph: int) -> Iterator[Columns]:
     for subjects, predicate, objects in stored.triples(graph):
         yield subjects, np.full(len(subjects), predicate, np.int64), objects
 

@@ -3,6 +3,7 @@ index."""
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -50,7 +51,7 @@ class DeclaredStream:
     counts: the tick behind which it counts, None while it has not begun or is late; joined: the last stream batch that
     a LateJoin has brought. last_batch: None while it is open. gone: for a dropped stream, the SN from which on no
     vector timestamp names it any more; its tuples up to last_batch stay. is_made: a query makes it, and it is late for
-    ever: ticks never wait for it. is_timing: as in DeclareStream."""
+    ever: ticks never wait for it."""
 
     key: str
     partitions: tuple[str, ...]
@@ -65,7 +66,6 @@ class DeclaredStream:
     is_dropped: bool = False
     gone: Sn | None = None
     is_made: bool = False
-    is_timing: bool = False
 
     @property
     def is_late(self) -> bool:
@@ -317,7 +317,7 @@ def is_news(control: Control, record: Record) -> bool:
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
-            is_sound = is_sound and (record.is_timing or not control.rules)
+            is_sound = is_sound and not (control.rules and may_store(record.payload))
             return is_sound and " " not in name and before == record.replaces and not control.takes_in(before)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key] if control.takes_in(key) else None
@@ -371,10 +371,18 @@ def is_current(control: Control, change: Change) -> bool:
     return control.changed <= change.read and not any(True for _ in storing_streams(control, change.read))
 
 
+def may_store(payload: str) -> bool:
+    """Tell whether tuples of a stream may join the stored graph, by its options: "timing" is true where none does."""
+    try:
+        return json.loads(payload)["timing"] is not True
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return True
+
+
 def storing_streams(control: Control, sn: Sn) -> Iterator[DeclaredStream]:
     """Yield the streams of which tuples may join the stored graph behind an SN."""
     for stream in control.streams.values():
-        if not stream.is_timing and (stream.gone is None or stream.gone > sn):
+        if may_store(stream.payload) and (stream.gone is None or stream.gone > sn):
             yield stream
 
 
@@ -485,7 +493,7 @@ def _with(control: Control, record: Record) -> Control:
             stream = DeclaredStream(
                 key, record.partitions, record.batch_ticks, record.group, record.first_tick, record.payload
             )
-            stream = replace(stream, is_made=record.is_made, is_timing=record.is_timing)
+            stream = replace(stream, is_made=record.is_made)
             return _with_stream(replace(control, keys={**control.keys, name: key}), stream)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key]

@@ -140,8 +140,7 @@ class DeclareStream(Tagged, frozen=True):
     Stream batch k >= 1 of the stream ends at tick first_tick + k * batch_ticks of its clock group; it closes by the
     markers of all partitions, these and those that join (OpenPartition): while there is none, nothing closes. payload:
     the host's options for it, as JSON. replaces: the key of the dropped stream that had the name before, if one had; so
-    a late repetition of the first proposal declares nothing. is_made: a query makes it: it is late for ever. is_timing:
-    none of its tuples joins the stored graph."""
+    a late repetition of the first proposal declares nothing. is_made: a query makes it: it is late for ever."""
 
     stream: str
     partitions: tuple[str, ...]
@@ -151,7 +150,6 @@ class DeclareStream(Tagged, frozen=True):
     payload: str = ""
     replaces: str = ""
     is_made: bool = False
-    is_timing: bool = False
 
 
 class OpenPartition(Tagged, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -14,13 +13,11 @@ import pytest
 import wukongs
 from tests.clusters import PATIENT, cluster, cut_off, start_again
 from tests.fuzz import SEED, scaled
-from tests.oracles.rules import Closure, Program, Rule, Triple, text_of
+from tests.oracles.rules import Closure, Program, Rule, Tree, Triple, text_of
 from tests.rule_programs import GRAPH, NODES, PREDICATES, fitting, random_rules, random_triple
 from tests.unit.cluster.wires import EX, wired
-from wukongs import errors
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.times import unpacked
-from wukongs.settings import Settings
 
 GRAPHS = ["", GRAPH]
 KINDS = ["all", "inferred", "explicit"]
@@ -29,6 +26,7 @@ PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf
 COPY = PREFIX + "RULE copy: CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }"
 Views = dict[tuple[str, str], list[tuple[str | None, ...]]]
 SETTLE_S = 30.0
+WHY_MAX = 2
 
 
 def block(graph: str, triples: Sequence[Triple]) -> str:
@@ -132,6 +130,11 @@ class Story:
         self.installed = [(into, rule) for into, rule in self.installed if rule.name not in names]
 
 
+def tree_of(found: Any) -> Tree:
+    graph = "" if found.graph is None else f"<{found.graph}>"
+    return Tree(graph, found.triple, found.rule, tuple(map(tree_of, found.parts)))
+
+
 def look(engines: Sequence[Any], story: Story) -> None:
     """Each node reads what plain sets say, at the same SN."""
     expected = story.expected()
@@ -142,6 +145,14 @@ def look(engines: Sequence[Any], story: Story) -> None:
         for key, rows in expected.items():
             said = text_of(rule for _, rule in story.installed)
             assert found[key] == rows, f"node {number}, step {story.count}, {key}:\n{said}"
+        assert list(engine.graph_names()) == ([GRAPH[1:-1]] if expected["all", GRAPH] else [])
+        for graph in GRAPHS:
+            name = f"urn:x-wukongs:inferred{':' + graph[1:-1] if graph else ''}"
+            rows = engine.query(f"ASK {{ GRAPH <{name}> {{}} }}")
+            assert rows.boolean == bool(expected["inferred", graph])
+            for triple in expected["inferred", graph][:WHY_MAX]:
+                derivation = engine.why(triple, graph[1:-1] or None)
+                assert Program(tuple(story.installed)).holds(story.closure(), tree_of(derivation)), derivation
         assert sorted(one.name for one in engine.rules()) == sorted(rule.name for _, rule in story.installed)
 
 

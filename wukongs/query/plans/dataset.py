@@ -245,9 +245,10 @@ class Dataset:
         names, wanted = self.named_graphs(), self.resolve(graph)
         if self.clause.is_empty and view_of(graph.text[1:-1]) is not None:
             part = self._stored(graph.text[1:-1])
-            if self.completion is None:
-                return part.batches.has_graph(part.graph)
-            names, wanted = self.completion.graph_names(), part.graph
+            if self.completion is not None and part.batches is self.stored and part.graph != NO_MATCH:
+                self.completion.fetch_all(None, (part.graph,), self)
+                part = self._stored(graph.text[1:-1])
+            return part.batches.has_graph(part.graph)
         at = int(np.searchsorted(names, wanted))
         return (at < len(names) and int(names[at]) == wanted) or bool(self._declared(graph))
 
