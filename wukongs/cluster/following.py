@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from wukongs.live.reading import ids_of, open_snapshot, terms_of
 from wukongs.live.update import evaluated
 from wukongs.protocol.control import Control, DeclaredStream, storing_streams
 from wukongs.protocol.records import Sn
+from wukongs.protocol.state import Node
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import Read, gone_of
 from wukongs.rules.derivation import Derivation
@@ -159,15 +161,19 @@ class Following:
     def _check_streams(self, control: Control, sn: Sn) -> None:
         """Raise RuleError if tuples of a stream may join the stored graph; wait for what has come of dropped ones."""
         for stream in storing_streams(control, sn):
-            if stream.gone is None:
+            if not stream.is_dropped:
                 raise RuleError(
                     "streams whose tuples are all timing (timing=True)",
                     f"stream {_name(stream)}, whose tuples join the stored graph",
                     suggestion="drop it, or declare it anew with timing=True: the nodes of a cluster do not follow "
                     "rules from what streams store yet",
                 )
-            self._wait_for(stream.gone)
-            raise Dropped(f"stream {_name(stream)} was dropped meanwhile")
+            what = f"the end of stream {_name(stream)}, which was dropped"
+            node = self._host.wait_until(partial(_has_gone, stream.key), CHANGE_S, what)
+            there = node.control.streams.get(stream.key)
+            if there is not None and there.gone is not None:
+                self._wait_for(there.gone)
+            raise Dropped(what)
 
     # --- one evaluation -----------------------------------------------------------------------------------------------
 
@@ -255,6 +261,10 @@ def check_declared(control: Control, name: str, options: Mapping[str, Any]) -> N
 
 def _told(ruleset: Ruleset) -> str:
     return json.dumps(ruleset.as_json()) if ruleset.rules else ""
+
+
+def _has_gone(key: str, node: Node) -> bool:
+    return key not in node.control.streams or node.control.streams[key].gone is not None
 
 
 def _name(stream: DeclaredStream) -> str:

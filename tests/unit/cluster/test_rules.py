@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -16,8 +17,12 @@ from tests.fuzz import SEED, scaled
 from tests.oracles.rules import Closure, Program, Rule, Tree, Triple, text_of
 from tests.rule_programs import GRAPH, NODES, PREDICATES, fitting, random_rules, random_triple
 from tests.unit.cluster.wires import EX, wired
+from wukongs import errors
+from wukongs.cluster.changes import STAGE
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.times import unpacked
+from wukongs.outcomes import Asked, asking
+from wukongs.settings import Settings
 
 GRAPHS = ["", GRAPH]
 KINDS = ["all", "inferred", "explicit"]
@@ -225,3 +230,128 @@ def test_a_backup_has_the_rules_and_what_follows(tmp_path: Path) -> None:
     with wired(2) as wires:
         wires.nodes[1].engine.restore(tmp_path / "backup")
         look([node.engine for node in wires.nodes], story)
+
+
+def update(engine: Any, text: str) -> int:
+    return engine.update(PREFIX + text)  # type: ignore[no-any-return]
+
+
+def pairs(engine: Any, predicate: str) -> list[str]:
+    rows = engine.query(f"{PREFIX}SELECT ?s ?o {{ ?s :{predicate} ?o }}").texts()
+    return sorted(" ".join(str(cell).strip("<>").removeprefix(EX) for cell in row) for row in rows)
+
+
+def test_a_rule_that_takes_too_much_is_paused_on_all_nodes_at_one_sn() -> None:
+    growing = PREFIX + 'RULE growing: CONSTRUCT { ?x :n ?m } WHERE { ?x :n ?n BIND (CONCAT(?n, "x") AS ?m) }'
+    with wired(3, 2, settings=Settings(rules_rows_max=50)) as wires:
+        engines = [node.engine for node in wires.nodes]
+        engines[0].add_rules(growing + "\n" + COPY)
+        sn = update(engines[1], 'INSERT DATA { :a :n "x" . :a :p :b }')
+        for engine in engines:
+            engine.settle(SETTLE_S)
+            assert pairs(engine, "n") == ['a "x"']
+            assert pairs(engine, "q") == ["a b"], "the other rule goes on"
+            [rule] = [one for one in engine.rules() if one.is_paused]
+            assert rule.name == "growing"
+            assert "rules_rows_max = 50" in str(rule.error)
+            assert engine.stats()["rules"] == {"growing": {"is_paused": True}, "copy": {"is_paused": False}}
+            assert engine.query("ASK {}").snapshot == sn
+        with pytest.raises(errors.RuleError, match="growing"):
+            engines[2].resume_rules("growing")
+        update(engines[2], 'DELETE DATA { :a :n "x" }')
+        engines[0].resume_rules("growing")
+        assert not any(one.is_paused for one in engines[1].rules())
+
+
+def test_a_rule_that_takes_too_much_is_not_added() -> None:
+    growing = PREFIX + 'RULE growing: CONSTRUCT { ?x :n ?m } WHERE { ?x :n ?n BIND (CONCAT(?n, "x") AS ?m) }'
+    with wired(2, settings=Settings(rules_rows_max=50)) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        update(engine, 'INSERT DATA { :a :n "x" }')
+        with pytest.raises(errors.RuleError, match="rule growing"):
+            other.add_rules(growing)
+        assert other.rules() == []
+        engine.add_rules(COPY)
+        with pytest.raises(errors.RuleError, match="no other rule has"):
+            other.add_rules(COPY)
+        with pytest.raises(errors.RuleError, match="did you mean copy"):
+            other.drop_rules("cop")
+
+
+def test_changes_at_two_nodes_at_the_same_time_are_all_followed() -> None:
+    """Each voids what the other is evaluating."""
+    with wired(2) as wires:
+        engines = [node.engine for node in wires.nodes]
+        engines[0].add_rules(PART_OF)
+
+        def work(number: int) -> None:
+            for at in range(6):
+                here, there = 2 * at + number, 2 * at + number + 1
+                update(engines[number], f"INSERT DATA {{ :n{here} :partOf :n{there} }}")
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for engine in engines:
+            engine.settle(SETTLE_S)
+            assert len(pairs(engine, "partOf")) == 12 * 13 // 2
+
+
+def test_a_load_that_begins_before_rules_are_there_does_not_slip_in_behind_them() -> None:
+    """A node that has not heard of the rules when it stages a load."""
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        is_over = []
+
+        def before(_: int, packet: Any) -> None:
+            if packet.kind == STAGE and packet.fields.get("is_last") and not is_over:
+                is_over.append(True)
+                other.add_rules(COPY)
+
+        wires.before = before
+        with pytest.raises(errors.StreamError, match="rules were added meanwhile"):
+            engine.load(io.BytesIO(f"<{EX}a> <{EX}p> <{EX}b> .\n".encode()), format="nt")
+        assert pairs(other, "p") == []
+        engine.load(io.BytesIO(f"<{EX}a> <{EX}p> <{EX}b> .\n".encode()), format="nt")
+        assert pairs(other, "q") == ["a b"]
+
+
+def test_a_change_that_is_asked_again_counts_once() -> None:
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        engine.add_rules(COPY)
+        with asking(Asked("client", 2, ())):
+            first = update(engine, "INSERT DATA { :a :p :b }")
+        update(other, "DELETE DATA { :a :p :b }")
+        with asking(Asked("client", 2, ())):
+            assert update(other, "INSERT DATA { :a :p :b }") == first
+        assert pairs(engine, "q") == []
+
+
+def test_streams_that_store_and_rules_exclude_each_other() -> None:
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        storing = engine.stream(EX + "storing", batch_ms=100)
+        with pytest.raises(errors.RuleError, match=r"stream http://ex/storing, whose tuples join the stored graph"):
+            other.add_rules(COPY)
+        storing.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 50)])
+        storing.advance(200)
+        engine.settle(SETTLE_S)
+        other.drop_stream(EX + "storing")
+        assert other.add_rules(COPY) == ("copy",)
+        assert pairs(engine, "q") == ["a b"], "its tuples stay"
+        with pytest.raises(errors.StreamError, match="Declare it with timing=True"):
+            engine.stream(EX + "again", batch_ms=100)
+        timing = engine.stream(EX + "timing", batch_ms=100, timing=True)
+        query = other.register(f"""REGISTER QUERY q AS {PREFIX}SELECT ?o
+            FROM STREAM <{EX}timing> [RANGE 1s STEP 1s] FROM NAMED <urn:x-wukongs:default>
+            WHERE {{ ?s :p ?x . GRAPH <urn:x-wukongs:default> {{ ?x :q ?o }} }}""")
+        update(engine, "INSERT DATA { :x :p :y }")
+        timing.push([(f"<{EX}w>", f"<{EX}p>", f"<{EX}x>", 950)])
+        timing.advance(2000)
+        engine.settle(SETTLE_S)
+        assert next(iter(query.results(SETTLE_S))).texts() == [(f"<{EX}y>",)]
+        other.drop_rules("copy")
+        engine.stream(EX + "again", batch_ms=100)
