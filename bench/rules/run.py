@@ -22,6 +22,7 @@ from wukongs import Engine
 from wukongs.bench.harness import Report, WrongAnswer, repeat, summary
 from wukongs.bench.lsbench.data import find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.memory import resident_bytes
+from wukongs.bench.nodes.engines import OpenBench, embedded, processes, since
 from wukongs.bench.rules.data import CLOSURE, EDGE, EX, RDFS, REACHABILITY, REACHED, TYPE, ClassTree, Edges, node
 from wukongs.bench.rules.paths import bench_paths
 from wukongs.bench.rules.universities import RULES, Universities
@@ -35,6 +36,7 @@ MOVING = "Changes in rounds of 10 ms, half of them deletions, ms a round"
 CHAIN = "One edge of a chain goes, and comes again, ms"
 COST = "Loading and queries with and without rules"
 UNIVERSITIES = "Universities: questions with and without what follows"
+NODES = "The closure of a forest on nodes, ms a change of so many edges, half of them deletions"
 BESIDE = "Beside owlrl, RDFS of a tree of classes"
 
 
@@ -60,14 +62,20 @@ QUICK = Sizes(
 )
 
 
-def main(report: Path | None = None, quick: bool = False, only: Sequence[str] = (), sizes: Sizes | None = None) -> int:
+def main(
+    report: Path | None = None,
+    quick: bool = False,
+    only: Sequence[str] = (),
+    sizes: Sizes | None = None,
+    open_cluster: OpenBench = processes,
+) -> int:
     """Run the questions asked for; return the exit status, 1 for a wrong answer."""
     sizes = sizes or (QUICK if quick else Sizes())
     results = Report("rules", {name: getattr(sizes, name) for name in Sizes.__dataclass_fields__})
     samples: dict[str, list[float]] = {}
     try:
         for name in only or QUESTIONS:
-            _ask(name, results, sizes, quick, samples)
+            _ask(name, results, sizes, quick, samples, open_cluster)
             gc.collect()
     except WrongAnswer as error:
         print(f"wukongs: bench rules: {error}", file=sys.stderr)
@@ -78,10 +86,17 @@ def main(report: Path | None = None, quick: bool = False, only: Sequence[str] = 
     return 0
 
 
-QUESTIONS = ("classes", "lsbench", "moving", "chain", "paths", "cost", "universities", "owlrl")
+QUESTIONS = ("classes", "lsbench", "moving", "chain", "paths", "cost", "universities", "owlrl", "nodes")
 
 
-def _ask(name: str, results: Report, sizes: Sizes, quick: bool, samples: dict[str, list[float]]) -> None:
+def _ask(
+    name: str,
+    results: Report,
+    sizes: Sizes,
+    quick: bool,
+    samples: dict[str, list[float]],
+    open_cluster: OpenBench,
+) -> None:
     match name:
         case "classes":
             _classes(results, sizes)
@@ -97,6 +112,8 @@ def _ask(name: str, results: Report, sizes: Sizes, quick: bool, samples: dict[st
             _cost(results, sizes)
         case "universities":
             _universities(results, sizes)
+        case "nodes":
+            _nodes(results, sizes, open_cluster)
         case _:
             _owlrl(results, sizes)
 
@@ -355,6 +372,38 @@ def _owlrl(results: Report, sizes: Sizes) -> None:
         results.add(
             BESIDE, {"engine": "wukongs", **{name: row[name] for name in ("triples", "inferred", "inferred/s")}}
         )
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _nodes(results: Report, sizes: Sizes, open_cluster: OpenBench) -> None:
+    """The closure of a forest, where one engine, one node and two nodes hold it: one change after the other."""
+    count = max(sizes.edges // 20, 40)
+    for opened in (embedded(), open_cluster(1), open_cluster(2)):
+        edges = Edges.forest(count, max(count // 10, sizes.changes))
+        with opened as bench:
+            engine = bench.engine
+            warm = Edges.chain(8)
+            engine.apply(warm.table(warm.there()))
+            engine.add_rules(CLOSURE)
+            engine.apply(deletes=warm.table(warm.there()))
+            engine.drop_rules("closure")
+            engine.apply(edges.table(edges.there()))
+            began = time.perf_counter()
+            engine.add_rules(CLOSURE)
+            row: dict[str, Any] = {"nodes": bench.name, "edges": count, "closure s": time.perf_counter() - began}
+            for changes in sorted({2, sizes.changes}):
+                before, took = bench.counters(), list[float]()
+                for come, gone in edges.changes(max(sizes.rounds // 20, 5), changes):
+                    began = time.perf_counter()
+                    engine.apply(come, gone)
+                    took.append((time.perf_counter() - began) * 1e3)
+                found, spent = summary(took), since(before, bench.counters())
+                results.check("closure after changes", edges.closure_count(), _count(engine, f"?x {EDGE} ?y"))
+                reads = spent["requests"] / len(took)
+                shown = {"changes": changes, "p50": found["median"], "p99": found["p99"], "reads of others": reads}
+                results.add(NODES, {**row, **shown, "inferred": _inferred(engine)})
 
 
 def plot(samples: dict[str, list[float]], path: Path) -> None:

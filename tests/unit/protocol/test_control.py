@@ -282,3 +282,63 @@ def test_the_first_life_of_a_cluster_is_its_life() -> None:
         control = apply(control, Entry(1, Founded(life)))
     assert (control.life, control.index) == ("0-7", 2)
     assert not is_valid(control, Entry(2, Founded("2-1")))
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+RULES = Change("me", 1, "", 0, 0, read=Sn(0, 0), rules="[1]")
+TIMING = DeclareStream("timing", (), payload='{"timing": true}')
+
+
+def is_taken(control: Control, record: Record) -> bool:
+    return is_valid(control, Entry(1, record, max(4, control.last_sn.tick), Voter(0, 0)))
+
+
+def test_rules_are_what_the_last_change_says() -> None:
+    control = with_records(RULES)
+    assert (control.rules, control.changed) == ("[1]", control.last_sn)
+    sn = control.last_sn
+    control = apply(control, Entry(1, Change("me", 2, "", 1, 0, read=sn), 4, Voter(0, 0)))
+    assert control.rules == "[1]"
+    control = apply(control, Entry(1, Change("me", 3, "", 2, 0, read=control.last_sn, rules=""), 4, Voter(0, 0)))
+    assert control.rules == ""
+    assert is_taken(control, Change("me", 4, "", None, 0))
+
+
+def test_with_rules_a_change_has_read_all_that_was_changed() -> None:
+    load = Change("other", 1, "", None, 0)
+    assert not is_taken(with_records(load), RULES), "a load came behind what was read"
+    control = with_records(RULES)
+    for void in (
+        load,
+        Change("other", 1, "", control.last_update(), 0),
+        Change("other", 1, "", control.last_update(), 0, read=Sn(4, 0)),
+        Change("other", 1, "", 0, 0, read=control.last_sn),
+        Change("other", 1, "", 0, 0, rules=""),
+    ):
+        assert not is_taken(control, void), void
+    assert is_taken(control, Change("other", 1, "", control.last_update(), 0, read=control.last_sn))
+    assert is_taken(control, Change("other", 1, "", control.last_update(), 0, read=Sn(9, 0)))
+    assert not is_taken(genesis(3, 2, 3), Change("other", 1, "", 0, 0, rules="[1]")), "it says not what it has read"
+
+
+def test_rules_and_streams_that_store_exclude_each_other() -> None:
+    assert not is_taken(with_records(STREAM), RULES)
+    assert is_taken(with_records(TIMING), RULES)
+    assert not is_taken(with_records(RULES), STREAM)
+    assert is_taken(with_records(RULES), TIMING)
+    for payload in ("", "{", "[]", '{"timing": ["<p>"]}', '{"timing": false}'):
+        assert not is_taken(with_records(RULES), DeclareStream("t", (), payload=payload)), payload
+
+
+def test_rules_come_behind_the_end_of_a_dropped_stream() -> None:
+    """Until there its tuples may join the stored graph, behind what was read."""
+    control = with_records(STREAM, BeginStream("s"), DropStream("s"))
+    assert not is_taken(control, Change("me", 1, "", 0, 0, read=control.last_sn, rules="[1]"))
+    control = with_records(STREAM, BeginStream("s"), DropStream("s"), EndStream("s", 0, is_cut=True))
+    gone = control.streams["s"].gone
+    assert gone == control.last_sn
+    before = Sn(gone.tick, gone.minor - 1)
+    assert not is_taken(control, Change("me", 1, "", 0, 0, read=before, rules="[1]"))
+    assert is_taken(control, Change("me", 1, "", 0, 0, read=gone, rules="[1]"))
+    assert is_taken(forget(control, gone), Change("me", 1, "", 0, 0, read=gone, rules="[1]"))
