@@ -156,8 +156,7 @@ class ClusterBackend:
         if self._following.has_rules:
             core = self._core
             into = core.default_graph if graph is None else ids_of(core).keep(graph.text)
-            with core.update_turn:
-                return self._shown(self._following.load(chunks, into, current()))
+            return self._shown(self._following.load(chunks, into, current()))
         try:
             return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
         except Dropped as error:
@@ -532,10 +531,8 @@ class ClusterBackend:
         remove(self._host, node, timeout_s)
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
-        core = self._core
-        core.check_is_open()
-        with core.update_turn:
-            return self._shown(self._following.change_rules(change, current()))
+        self._core.check_is_open()
+        return self._shown(self._following.change_rules(change, current()))
 
     def rules(self) -> list[InstalledRule]:
         return list(self._following.ruleset().rules.values())

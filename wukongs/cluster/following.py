@@ -22,7 +22,7 @@ from wukongs.cluster.changes import Changes
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_payloads import ruleset_of
 from wukongs.cluster.times import packed, unpacked
-from wukongs.errors import CompactedError, NodeUnavailable, RuleError, StreamError
+from wukongs.errors import BudgetExceeded, CompactedError, NodeUnavailable, RuleError, StreamError
 from wukongs.live.core import Core, columns_of
 from wukongs.live.reading import ids_of, open_snapshot, terms_of
 from wukongs.live.update import evaluated
@@ -51,13 +51,13 @@ CHANGE_S = 10.0
 
 
 class Following:
-    """wait_for: returns once reads here see an SN. Changes are made by one thread at a time: with Core.update_turn
+    """wait_for: returns once reads here see an SN. Changes are evaluated one after the other: with Core.update_turn
     held."""
 
     def __init__(self, host: Host, core: Core, changes: Changes, wait_for: Callable[[Sn], object]) -> None:
         self._host, self._core, self._changes, self._wait_for = host, core, changes, wait_for
         self._kept: tuple[str, Inference] | None = None
-        """The rules by the log, and what follows them."""
+        """The rules by the log, and what has followed them, with its plans."""
 
     @property
     def has_rules(self) -> bool:
@@ -70,8 +70,9 @@ class Following:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def change(self, read_sn: int, change: GraphChange, operations: int) -> Sn:
-        """Let a change of a snapshot count, with all that follows; return its SN once reads here see it. Raises Dropped
-        (the snapshot is not the newest any more), CompactedError, and as Changes.add."""
+        """Let a change of a snapshot count, with all that follows; return its SN once reads here see it. With
+        Core.update_turn held. Raises Dropped (the snapshot is not the newest any more), CompactedError, and as
+        Changes.add."""
         with self._read(read_sn) as (read, control):
             with self._asking(control):
                 inference = self._inference(control.rules)
@@ -81,17 +82,25 @@ class Following:
                 difference = inference.follow_over(read, Difference(build_batch(*new), gone), change.come)
             rules = None
             if inference.is_changed:  # one was paused
-                self._kept, rules = None, _told(inference.ruleset)
+                rules = _told(inference.ruleset)
+            else:
+                self._kept = control.rules, inference
             return self._submit(difference, control, read_sn, operations, rules)
 
     def load(self, chunks: Iterable[Encoded], graph: int, limits: Limits) -> Sn:
-        """Add tuples, those without a graph of their own to `graph`. Raises as Changes.add, Dropped (there are no rules
-        any more)."""
+        """Add tuples, those without a graph of their own to `graph`: all of them are here at once. Raises as
+        Changes.add."""
         ids, core = ids_of(self._core), self._core
-        parts = []
+        parts, size = list[Quads](), 0
         for chunk in chunks:
             check_graphs_written(chunk)
             parts.append(columns_of([ids.confirm(chunk)[0]], graph))
+            size += 4 * parts[-1][0].nbytes
+            if size > core.settings.load_bytes_max:
+                raise BudgetExceeded(
+                    f"a load under rules is read whole by its node, and takes more than load_bytes_max = "
+                    f"{core.settings.load_bytes_max} bytes: load it in smaller parts, or raise load_bytes_max"
+                )
         quads = joined(parts)
 
         def once() -> Sn:
@@ -99,7 +108,8 @@ class Following:
                 change.insert(quads)
                 return self.change(read_sn, change, 0)
 
-        return self._repeated(once, limits)
+        with core.update_turn:
+            return self._repeated(once, limits)
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset], limits: Limits) -> Sn:
         """Have other rules; return the SN from which on all that follows by them is there. Raises RuleError, and as
@@ -121,7 +131,8 @@ class Following:
                     difference = inference.derive(read)
                 return self._submit(difference, control, read_sn, 0, _told(after))
 
-        return self._repeated(once, limits)
+        with self._core.update_turn:
+            return self._repeated(once, limits)
 
     def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
         """Do the same as Inference.why, over the newest snapshot. From any thread."""
@@ -212,9 +223,9 @@ class Following:
             raise
 
     def _inference(self, rules: str) -> Inference:
-        if self._kept is None or self._kept[0] != rules:
-            self._kept = rules, self._new_inference(ruleset_of(rules))
-        return self._kept[1]
+        """Return what follows the rules, as it was kept or anew. After an error it is not to be used again."""
+        kept, self._kept = self._kept, None
+        return kept[1] if kept is not None and kept[0] == rules else self._new_inference(ruleset_of(rules))
 
     def _new_inference(self, ruleset: Ruleset) -> Inference:
         core = self._core

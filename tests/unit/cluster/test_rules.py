@@ -18,8 +18,10 @@ from tests.oracles.rules import Closure, Program, Rule, Tree, Triple, text_of
 from tests.rule_programs import GRAPH, NODES, PREDICATES, fitting, random_rules, random_triple
 from tests.unit.cluster.wires import EX, wired
 from wukongs import errors
+from wukongs.cluster import following
 from wukongs.cluster.changes import STAGE
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.reads.requests import RUN
 from wukongs.cluster.times import unpacked
 from wukongs.outcomes import Asked, asking
 from wukongs.settings import Settings
@@ -203,6 +205,7 @@ def test_nodes_with_data_folders_go_on_with_what_follows(tmp_path: Path, has_che
                 cut_off(nodes)
 
 
+@pytest.mark.slow
 def test_a_node_that_begins_anew_takes_over_what_follows() -> None:
     story = Story(11)
     with cluster(3, 2) as nodes:
@@ -355,3 +358,36 @@ def test_streams_that_store_and_rules_exclude_each_other() -> None:
         assert next(iter(query.results(SETTLE_S))).texts() == [(f"<{EX}y>",)]
         other.drop_rules("copy")
         engine.stream(EX + "again", batch_ms=100)
+
+
+def test_a_change_that_cannot_be_derived_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other node does not answer while this one derives."""
+    monkeypatch.setattr(following, "CHANGE_S", 0.1)
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        engine.add_rules(PART_OF)
+        chain = " . ".join(f":n{at} :partOf :n{at + 1}" for at in range(8))
+        update(engine, f"INSERT DATA {{ {chain} }}")
+        before = pairs(other, "partOf")
+        assert len(before) == 8 * 9 // 2
+        lost = wires.lose(RUN, 1)
+        with pytest.raises(errors.NodeUnavailable):
+            update(engine, "DELETE DATA { :n3 :partOf :n4 }")
+        with pytest.raises(errors.NodeUnavailable):
+            engine.drop_rules("part-of")
+        lost.count = 0
+        for node in wires.nodes:
+            assert pairs(node.engine, "partOf") == before
+            assert len(node.store.staging) == 0
+        update(engine, "DELETE DATA { :n3 :partOf :n4 }")
+        assert len(pairs(other, "partOf")) == 3 * 4 // 2 + 4 * 5 // 2
+
+
+def test_views_are_not_written_under_rules() -> None:
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        engine.add_rules(COPY)
+        line = f"<{EX}a> <{EX}p> <{EX}b> <urn:x-wukongs:inferred> .\n"
+        with pytest.raises(errors.DataError, match="cannot be written"):
+            other.load(io.BytesIO(line.encode()), format="nq")
+        assert len(engine.query("SELECT * FROM <urn:x-wukongs:inferred> { ?s ?p ?o }")) == 0
