@@ -266,7 +266,8 @@ def check_declared(control: Control, name: str, options: Mapping[str, Any]) -> N
     if control.rules and options["timing"] is not True:
         raise StreamError(
             f"stream {name} would store its tuples, and this cluster follows rules: its nodes do not follow them from "
-            "what streams store yet. Declare it with timing=True, load what is to be stored, or drop the rules"
+            "what streams store yet. Declare it with timing=True (`--all-timing`), load what is to be stored, or drop "
+            "the rules"
         )
 
 
