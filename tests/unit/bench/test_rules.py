@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.oracles.rules import RDF_TYPE, Body, Pattern, Program, Rule, Triple
+from tests.unit.bench.test_nodes import in_process
 from wukongs.bench.__main__ import main
 from wukongs.bench.rules import run
 from wukongs.bench.rules.__main__ import main as main_of_rules
@@ -101,9 +102,18 @@ def test_sizes_are_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "from 1 on" in capsys.readouterr().err
 
 
+def test_nodes_are_asked_the_same(tmp_path: Path) -> None:
+    assert run.main(tmp_path, True, ["nodes"], open_cluster=in_process) == 0
+    rows = json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))["tables"][run.NODES]
+    assert [row["nodes"] for row in rows] == ["embedded", "embedded", "1", "1", "2", "2"]
+    assert [row["inferred"] for row in rows[:2]] == [row["inferred"] for row in rows[-2:]]
+    assert rows[-1]["reads of others"] > rows[0]["reads of others"] == 0
+
+
 @pytest.mark.slow
 def test_every_question_is_checked_and_timed(tmp_path: Path) -> None:
-    assert main(["rules", "--quick", "--report", str(tmp_path)]) == 0
+    questions = [name for name in run.QUESTIONS if name != "nodes"]
+    assert main(["rules", "--quick", "--report", str(tmp_path), "--only", *questions]) == 0
     found = json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))
     assert set(found["tables"]) == {run.REST, run.MOVING, run.CHAIN, PATHS, run.COST, run.UNIVERSITIES, run.BESIDE}
     assert len(found["tables"][PATHS]) == 4
