@@ -112,12 +112,17 @@ class Counting:
         return node == self._host.me.node or (self._is_reached(node) and not is_silent(self._host.node, node))
 
 
+_NOT_TOLD = np.zeros(SHARD_COUNT, np.int64)
+"""Counts that a node of an earlier release does not have."""
+
+
 def merged(me: int, answers: Mapping[int, Packet]) -> Facts:
     """Return what nodes have answered as one: see docs/api.md."""
     facts = {node: dict(answer.fields["facts"]) for node, answer in sorted(answers.items())}
 
     def once(name: str) -> int:
-        return int(np.max([answer.arrays[name] for answer in answers.values()], axis=0).sum())
+        counts = [answer.arrays.get(name, _NOT_TOLD) for answer in answers.values()]
+        return int(np.max(counts, axis=0).sum())
 
     def most(name: str) -> int:
         return max(int(answer.fields[name]) for answer in answers.values())

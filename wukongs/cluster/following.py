@@ -197,7 +197,7 @@ class Following:
             handle = open_snapshot(core, sn, "rules")
             own = handle.read()
         try:
-            control = self._host.node.control  # it has all records up to that SN
+            control = self._host.node.control  # a change that it does not have yet makes void what follows from it
             if packed(control.changed) > sn:
                 raise Dropped(f"another change was made behind SN {sn}")
             divided = None if core.reach is None else core.reach.graph(own, sn)
