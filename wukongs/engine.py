@@ -36,6 +36,7 @@ from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
+from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
@@ -291,7 +292,8 @@ class Engine:
                 query.close()
             names = [one.name for one in stored if one.name not in before]
             if names:
-                self._backend.change_rules(lambda ruleset: ruleset.without(names))
+                with asking(None):  # not the change that was asked for, which counts once
+                    self._backend.change_rules(lambda ruleset: ruleset.without(names))
             raise
         return tuple(one.name for one in parsed)
 

@@ -475,15 +475,15 @@ class RemoteEngine:
     def add_rules(self, source: RuleSource, *, into: str | None = None) -> tuple[str, ...]:
         """Do the same as Engine.add_rules. A file is read here."""
         text = "\n".join(map(text_of, read_rules(source)))
-        return tuple(self._call("add_rules", {"source": text, "into": into}))
+        return tuple(self._call("add_rules", {"source": text, "into": into}, is_write=True))
 
     def drop_rules(self, *names: str) -> int:
         """Do the same as Engine.drop_rules."""
-        return int(self._call("drop_rules", {"names": names}))
+        return int(self._call("drop_rules", {"names": names}, is_write=True))
 
     def resume_rules(self, *names: str) -> int:
         """Do the same as Engine.resume_rules."""
-        return int(self._call("resume_rules", {"names": names}))
+        return int(self._call("resume_rules", {"names": names}, is_write=True))
 
     def why(
         self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None

@@ -391,3 +391,27 @@ def test_views_are_not_written_under_rules() -> None:
         with pytest.raises(errors.DataError, match="cannot be written"):
             other.load(io.BytesIO(line.encode()), format="nq")
         assert len(engine.query("SELECT * FROM <urn:x-wukongs:inferred> { ?s ?p ?o }")) == 0
+
+
+def test_rules_that_come_with_one_that_cannot_be_registered_are_not_added() -> None:
+    """The one over windows reads a stream that nobody has declared. A client has numbered the call."""
+    standing = f"RULE hot: CONSTRUCT {{ ?x a :Hot }} FROM STREAM <{EX}none> [RANGE 1s STEP 1s] WHERE {{ ?x :p ?y }}"
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        update(engine, "INSERT DATA { :a :p :b }")
+        with asking(Asked("client", 1, (1,))), pytest.raises(errors.StreamError, match="unknown stream"):
+            engine.add_rules(f"{COPY}\n{standing}")
+        assert other.rules() == []
+        assert pairs(other, "q") == []
+
+
+def test_a_change_of_rules_that_is_asked_again_counts_once() -> None:
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        engine.add_rules(COPY)
+        with asking(Asked("client", 1, (1,))):
+            engine.drop_rules("copy")
+        other.add_rules(COPY)
+        with asking(Asked("client", 1, (1,))):
+            other.drop_rules("copy")
+        assert [rule.name for rule in engine.rules()] == ["copy"]
