@@ -180,7 +180,7 @@ def test_all_nodes_read_what_follows(seed: int) -> None:
     past: list[tuple[int, Views]] = []
     with wired(node_count, replica_count) as wires:
         engines = [node.engine for node in wires.nodes]
-        for _ in range(14):
+        for _ in range(10):
             story.go_on(story.random.choice(engines))
             look(engines, story)
             past.append((hold(wires.nodes), story.expected()))
@@ -415,3 +415,32 @@ def test_a_change_of_rules_that_is_asked_again_counts_once() -> None:
         with asking(Asked("client", 1, (1,))):
             other.drop_rules("copy")
         assert [rule.name for rule in engine.rules()] == ["copy"]
+
+
+def test_views_are_read_by_firings_and_exports() -> None:
+    """Neither node holds all of what they ask for."""
+    with wired(2) as wires:
+        engine, other = (node.engine for node in wires.nodes)
+        engine.add_rules(COPY)
+        update(engine, "INSERT DATA { " + " . ".join(f":x{at} :p :y{at}" for at in range(12)) + " }")
+        stream = engine.stream(EX + "t", batch_ms=100, timing=True)
+        queries = {}
+        for view, predicate, count in (("inferred", "q", 12), ("inferred", "p", 0), ("explicit", "p", 12)):
+            queries[view, predicate, count] = other.register(
+                f"""REGISTER QUERY {view}-{predicate} AS {PREFIX}SELECT ?x ?o
+                FROM NAMED STREAM <{EX}t> [RANGE 1s STEP 1s] FROM <urn:x-wukongs:{view}>
+                WHERE {{ GRAPH <{EX}t> {{ ?s :see ?x }} ?x :{predicate} ?o }}"""
+            )
+        stream.push([(f"<{EX}w>", f"<{EX}see>", f"<{EX}x{at}>", 900 + at) for at in range(12)])
+        stream.advance(2000)
+        engine.settle(SETTLE_S)
+        for (view, predicate, count), query in queries.items():
+            assert len(next(iter(query.results(SETTLE_S))).texts()) == count, (view, predicate)
+        both = "FROM NAMED <urn:x-wukongs:inferred> FROM NAMED <urn:x-wukongs:explicit>"
+        named = other.query(f"SELECT ?g ?x {both} {{ GRAPH ?g {{ ?x ?p ?y }} }}").texts()
+        assert sorted({row[0] for row in named}) == ["<urn:x-wukongs:explicit>", "<urn:x-wukongs:inferred>"]
+        assert len(named) == 24
+        for node in (engine, other):
+            assert len(node.graph("urn:x-wukongs:inferred")) == len(node.graph("urn:x-wukongs:explicit")) == 12
+            assert node.stats()["inferred_triples"] == 12
+            assert node.stats()["stored_triples"] == 24
