@@ -444,3 +444,18 @@ def test_views_are_read_by_firings_and_exports() -> None:
             assert len(node.graph("urn:x-wukongs:inferred")) == len(node.graph("urn:x-wukongs:explicit")) == 12
             assert node.stats()["inferred_triples"] == 12
             assert node.stats()["stored_triples"] == 24
+
+
+@pytest.mark.slow
+def test_shards_that_go_to_another_node_have_what_follows() -> None:
+    """The node that has given them up still derives, though it holds nothing."""
+    story = Story(2)
+    with cluster(3, silence_pulses_max=PATIENT, spare_count=1) as nodes:
+        engines = [node.engine for node in nodes]
+        for at in range(6):
+            story.go_on(engines[at % 2])
+        engines[0].drain(1, timeout_s=SETTLE_S)
+        look(engines, story)
+        for at in range(6):
+            story.go_on(engines[at % 3])
+        look(engines, story)
