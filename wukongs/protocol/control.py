@@ -160,9 +160,8 @@ class Control:
     declared under it last. homeless: the queries of which no node is IN; moved: the index of the last MoveQuery.
     exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
     "tick" and "minor" of its SN, and "index" of its record; rules: as in Change; changed: the SN of the last change;
-    view: the index of the last membership record; marks,
-    updates, advances and joins are in order. floor: records before this SN may have been forgotten here (`forget`); the
-    rest is the same on every node at one index."""
+    view: the index of the last membership record; marks, updates, advances and joins are in order. floor: records
+    before this SN may have been forgotten here (`forget`); the rest is the same on every node at one index."""
 
     shards: tuple[tuple[Int64, ...], ...]
     replica_sets: frozenset[tuple[Int64, ...]]
@@ -368,7 +367,7 @@ def is_current(control: Control, change: Change) -> bool:
         return False
     if change.read is None:
         return not control.rules and change.rules is None
-    return control.changed <= change.read and not any(True for _ in storing_streams(control, change.read))
+    return control.changed <= change.read and not any(storing_streams(control, change.read))
 
 
 def may_store(payload: str) -> bool:
