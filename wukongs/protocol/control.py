@@ -363,11 +363,11 @@ def is_news(control: Control, record: Record) -> bool:
 
 def is_current(control: Control, change: Change) -> bool:
     """Whether a change is new and, if it is an update, has seen the last one; with rules, all that has changed."""
-    if control.outcomes.is_over(change.asked) or change.after not in (None, control.last_update()):
+    if change.read is None and (control.rules or change.rules is not None):
         return False
-    if change.read is None:
-        return not control.rules and change.rules is None
-    return control.changed <= change.read and not any(storing_streams(control, change.read))
+    if change.read is not None and (control.changed > change.read or any(storing_streams(control, change.read))):
+        return False
+    return not control.outcomes.is_over(change.asked) and change.after in (None, control.last_update())
 
 
 def may_store(payload: str) -> bool:
@@ -545,8 +545,8 @@ def _with(control: Control, record: Record) -> Control:
             updates = control.updates if after is None else (*control.updates, Mark(sn, index))
             found = {"tick": sn.tick, "minor": sn.minor, "index": index}
             rules = control.rules if record.rules is None else record.rules
-            outcomes = control.outcomes.noted(record.asked, found, index)
-            return replace(control, outcomes=outcomes, updates=updates, rules=rules, changed=sn)
+            control = replace(control, rules=rules, changed=sn)
+            return replace(control, outcomes=control.outcomes.noted(record.asked, found, index), updates=updates)
         case ReEncode(text=text):
             return replace(control, exceptions={**control.exceptions, text: len(control.exceptions) + 1})
     return control
