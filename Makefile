@@ -26,7 +26,7 @@ help:
 	@echo 'make lint        ruff and mypy'
 	@echo 'make docs        the documentation as a site, in build/site'
 	@echo 'make wheel       the wheel, in dist/; make wheel-clean also installs it with all its packages, and tries it'
-	@echo 'make bench       L1-L6 latency, injection and load rate'
+	@echo 'make bench       LSBench: L1-L6, S1-S6, rates and loading'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
 	@echo 'make bench-paced from tuple to answer at the rates of the paper; MINUTES=20 for one long run with 50 aggregates'
 	@echo 'make bench-interactive  look-ups, hops and paths on 6.4 M edges that change, one at a time and many at once'
@@ -171,7 +171,7 @@ bench-paced: $(READY)
 
 # About four minutes: 1 M nodes, 6.4 M edges.
 bench-interactive: $(READY)
-	@$(PY) -m wukongs.bench interactive --report build/interactive
+	@$(PY) -m wukongs.bench interactive
 
 bench-nodes: $(READY)
 	@$(PY) -m wukongs.bench nodes --report build/nodes

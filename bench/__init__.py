@@ -1,4 +1,4 @@
-"""Benchmarks, which need a checkout of the source."""
+"""Benchmarks. Those of `wukongs bench` also run from an installed package."""
 
 import os
 

@@ -1,4 +1,7 @@
-"""`python -m wukongs.bench`: run benchmarks in a checkout of the source."""
+"""`python -m wukongs.bench`: the runs of `wukongs bench`, and the benchmarks with which we work on parts.
+
+The runs take the options of `wukongs bench`; all others those below.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wukongs.bench.compare import ROUNDS, compare
+from wukongs.bench.runs import BENCHMARKS as RUNS
+from wukongs.cli import main as run_command
 
-BENCHMARKS = (
-    "lsbench",
+PARTS = (
     "continuous",
     "paced",
     "kernels",
     "store",
-    "citybench",
     "oneshot",
-    "interactive",
     "rules",
     "overshoot",
     "wire",
@@ -26,16 +28,21 @@ BENCHMARKS = (
     "nodes-soak",
     "pipeline",
     "http",
-    "all",
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmarks asked for; return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_run = not arguments or arguments[0] in (*RUNS, "all")
+    if is_run and not any(one.startswith("--against") for one in arguments):
+        return run_command(["bench", *(arguments or ["lsbench"])])
     parser = argparse.ArgumentParser(
-        prog="python -m wukongs.bench", description="Medians, p99, rows and checked answers."
+        prog="python -m wukongs.bench",
+        description="Medians, p99, rows and checked answers of one part of the engine. "
+        f"{', '.join(RUNS)} and all take the options of `wukongs bench`, or --against.",
     )
-    parser.add_argument("benchmark", nargs="?", choices=BENCHMARKS, default="lsbench", help="default: lsbench")
+    parser.add_argument("benchmark", choices=(*RUNS, *PARTS))
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
@@ -43,45 +50,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, metavar="M", help="of paced, nodes-soak: how long, drawn")
     parser.add_argument("--rate", type=int, metavar="N", help="of nodes-soak: tuples a second (default: 50000)")
     parser.add_argument(
-        "--peer",
-        metavar="COMMAND",
-        help="of interactive: another engine, which prints rows of the tables as JSON lines",
-    )
-    parser.add_argument(
         "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline, rules: these questions only"
     )
     parser.add_argument(
         "--against", type=Path, metavar="CHECKOUT", help="run by turns with another checkout, and tell the ratios"
     )
     parser.add_argument("--rounds", type=int, metavar="N", default=ROUNDS, help="with --against: pairs (default: 7)")
-    options = parser.parse_args(argv)
+    options = parser.parse_args(arguments)
     if options.against is not None:
         return _against(parser, options)
-    wanted = (
-        [name for name in BENCHMARKS if name not in ("all", "nodes-soak")]
-        if options.benchmark == "all"
-        else [options.benchmark]
-    )
-    return max(
-        run(
-            name,
-            options.report,
-            options.data,
-            options.quick,
-            options.only,
-            options.stored,
-            options.minutes,
-            options.peer,
-            options.rate,
-        )
-        for name in wanted
+    return run(
+        options.benchmark,
+        options.report,
+        options.data,
+        options.quick,
+        options.only,
+        options.stored,
+        options.minutes,
+        options.rate,
     )
 
 
 def _against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
-    if options.benchmark == "all" or options.rounds < 1 or not (options.against / "wukongs" / "bench").is_dir():
-        parser.error("--against: expected one benchmark, a checkout with wukongs/bench in it, and --rounds from 1 on")
+    if options.rounds < 1 or not (options.against / "wukongs" / "bench").is_dir():
+        parser.error("--against: expected a checkout with wukongs/bench in it, and --rounds from 1 on")
     told = ["--quick"] if options.quick else []
+    told += ["--repeat", "1"] if options.benchmark in RUNS else []
     told += ["--data", str(options.data.resolve())] if options.data is not None else []
     told += ["--only", *options.only] if options.only else []
     told += ["--stored", str(options.stored)] if options.stored is not None else []
@@ -96,10 +90,9 @@ def run(
     only: Sequence[str] = (),
     stored_count: int | None = None,
     minutes: float | None = None,
-    peer: str | None = None,
     rate: int | None = None,
 ) -> int:
-    """Run one benchmark; the modules are only imported for it."""
+    """Run the benchmark of one part; the modules are only imported for it."""
     if name == "continuous":
         from wukongs.bench.continuous.run import main as run_continuous
 
@@ -112,18 +105,10 @@ def run(
         from wukongs.bench.kernels.run import main as run_kernels
 
         return run_kernels(report, data, quick)
-    if name == "citybench":
-        from wukongs.bench.citybench.run import main as run_citybench
-
-        return run_citybench(report, data, quick)
     if name == "oneshot":
         from wukongs.bench.oneshot.run import main as run_oneshot
 
         return run_oneshot(report, data, quick)
-    if name == "interactive":
-        from wukongs.bench.interactive.run import main as run_interactive
-
-        return run_interactive(report, quick, peer)
     if name == "rules":
         from wukongs.bench.rules.run import main as run_rules
 
@@ -156,13 +141,9 @@ def run(
         from wukongs.bench.http.run import main as run_http
 
         return run_http(report, quick)
-    if name == "store":
-        from wukongs.bench.store.run import main as run_store
+    from wukongs.bench.store.run import main as run_store
 
-        return run_store(report, quick, only)
-    from wukongs.bench.lsbench.run import main as run_lsbench
-
-    return run_lsbench(report, data, quick)
+    return run_store(report, quick, only)
 
 
 if __name__ == "__main__":

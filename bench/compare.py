@@ -13,18 +13,16 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
 from typing import Any
 
 from wukongs.bench.harness import ROOT, Report, WrongAnswer, summary
+from wukongs.bench.idle import wait_until_idle
 
 ROUNDS = 7
-IDLE_SHARE = 0.05
-"""The machine is idle while its cores are busy for less than this share of a second."""
 IDLE_WAIT_S = 120.0
 Figure = tuple[str, str, str]
 """A table's title, the words of the row, and the column."""
@@ -65,7 +63,7 @@ def compare(
             answers[name] = {check["what"]: check["value"] for check in told["checks"]}
         for turn in range(rounds):
             for name in ("this", "other") if turn % 2 == 0 else ("other", "this"):
-                busy_count += not _wait_until_idle(idle_wait_s)
+                busy_count += not wait_until_idle(idle_wait_s)
                 print(f"round {turn + 1} of {rounds}: {name}", file=sys.stderr)
                 found[name].append(figures(_run(checkouts[name], benchmark, arguments)))
         result = Report(f"compare-{benchmark}", {"rounds": rounds, "runs on a busy machine": busy_count})
@@ -152,36 +150,21 @@ def _run(checkout: Path, benchmark: str, arguments: Sequence[str]) -> dict[str, 
         reports = sorted(Path(folder).glob("*.json"))
         if done.returncode != 0 or not reports:
             raise NoFigures(f"{checkout}: {' '.join(command[1:])} ended with {done.returncode}: {done.stderr.strip()}")
+        results = Path(folder) / "results.jsonl"
+        if results.exists():
+            return as_tables(map(json.loads, results.read_text(encoding="utf-8").splitlines()))
         told: dict[str, Any] = json.loads(reports[0].read_text(encoding="utf-8"))
         return told
 
 
-def _wait_until_idle(timeout_s: float) -> bool:
-    """Wait until the machine is idle; tell whether it is. A system that does not say how busy it is counts as idle."""
-    deadline = time.monotonic() + timeout_s
-    while (share := _busy_share(1.0)) > IDLE_SHARE:
-        if time.monotonic() >= deadline:
-            print(f"the machine is busy ({share:.0%}): this run is marked", file=sys.stderr)
-            return False
-    return True
-
-
-def _busy_share(seconds: float) -> float:
-    before = _processor_times()
-    if before is None:
-        return 0.0
-    time.sleep(seconds)
-    after = _processor_times()
-    assert after is not None, before
-    busy, idle = (end - start for start, end in zip(before, after, strict=True))
-    return busy / max(1, busy + idle)
-
-
-def _processor_times() -> tuple[int, int] | None:
-    """Return the ticks that all cores were busy and idle so far."""
-    try:
-        ticks = [int(one) for one in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    except (OSError, ValueError, IndexError):
-        return None
-    idle = ticks[3] + ticks[4]
-    return sum(ticks) - idle, idle
+def as_tables(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the lines of a run as a report has them: medians in tables, rows as what was checked."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    checks = {}
+    for line in lines:
+        if "skipped" not in line:
+            words = f"{line['query']}, {line['engine']}, " + ", ".join(f"{a} {b}" for a, b in line["case"].items())
+            row = {"figure": words, f"{line['metric']}, {line['unit']}": line["median"]}
+            tables.setdefault(line["experiment"], []).append(row)
+            checks[f"{line['experiment']}, {words}: rows"] = line["rows"]
+    return {"tables": tables, "checks": [{"what": what, "value": rows} for what, rows in checks.items()]}

@@ -94,7 +94,9 @@ def median_cpu_seconds(function: Callable[[], Any], repeats: int, warm_up: int =
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout, with `+` if files differ from it; None if it has none."""
+    """Return the commit of this checkout, with `+` if files differ from it; None if this is none."""
+    if not (ROOT / ".git").exists():  # installed, maybe below a repository of the user's
+        return None
     try:
         found = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=10

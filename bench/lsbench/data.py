@@ -1,16 +1,18 @@
 """The LSBench data that the benchmarks run on: stored triples as N-Triples, streams as columns with event times.
 
 It is read from a folder in the form that LSBench's generator writes (`<name>.nt[.gz]` with prefixed names,
-`<name>.ts[.gz]` with one time per triple): the one that is named, else ../shared/data/lsbench beside the project. Where
-there is neither, our own generator makes a network.
+`<name>.ts[.gz]` with one time per triple): the one that is named, else that of LSBENCH_DATA, else
+../shared/data/lsbench beside a checkout. Where there is none, our own generator makes a network.
 """
 
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +44,7 @@ _PREFIX_LINE = re.compile(rb"@prefix\s+([\w.-]*):\s*<([^<>\s]*)>\s*\.\s*\n")
 _ENTITY = re.compile(rb"(<http://www\.ins\.cwi\.nl/sib/(?!vocabulary)[^<>]*)>")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamData:
     """lines : the triples as N-Triples; times : int64[n], event time in ms, non-decreasing."""
 
@@ -51,6 +53,16 @@ class StreamData:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @cached_property
+    def _ends(self) -> Int64Array:
+        """Where each line ends, after 0."""
+        return np.concatenate([[0], np.flatnonzero(np.frombuffer(self.lines, np.uint8) == 10) + 1])
+
+    def between(self, start_ms: int, end_ms: int) -> bytes:
+        """Return the N-Triples with a time in (start_ms, end_ms]."""
+        first, stop = np.searchsorted(self.times, (start_ms, end_ms), side="right").tolist()
+        return self.lines[self._ends[first] : self._ends[stop]]
 
     def table(self) -> pa.Table:
         """Return the columns that Stream.push_arrow takes."""
@@ -104,9 +116,11 @@ def rename_entities(lines: bytes, number: int) -> bytes:
 
 
 def find_folder(given: Path | None) -> Path | None:
-    """Return the folder that was given, else the shared one if it is there, else None."""
+    """Return the folder that was given, else that of LSBENCH_DATA, else the shared one if it is there, else None."""
     if given is not None:
         return given
+    if named := os.environ.get("LSBENCH_DATA"):
+        return Path(named)
     shared = ROOT.parent / "shared" / "data" / "lsbench"
     return shared if shared.is_dir() else None
 

@@ -1,90 +1,80 @@
-"""L1-L6: the six continuous queries of LSBench in the form in which the Wukong+S paper runs them.
+"""LSBench's queries, read from queries/*.rq: L1-L6 over windows, S1-S6 one-shot, as the Wukong+S paper runs them.
 
 Each pattern is matched where the benchmark says: in the window of its stream, or in the stored graph. A stored pattern
 names the default graph by FROM, a window is only reached by GRAPH, so that streams that join the stored graph do not
-change an answer.
+change an answer. The files have the windows of the paper and the constants of the 1,000-user sample.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from wukongs.bench.lsbench.data import IRI
 
-_PREFIXES = """PREFIX sioc: <http://rdfs.org/sioc/ns#>
-PREFIX foaf: <http://xmlns.com/foaf/0.1/>
-PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
-PREFIX sibp: <http://www.ins.cwi.nl/sib/person/>
-PREFIX sibu: <http://www.ins.cwi.nl/sib/user/>
-"""
-STORED_GRAPH = "FROM <urn:x-wukongs:default>\n"
+FOLDER = Path(__file__).parent / "queries"
+USER, PERSON = "sibu:u864", "sibp:p864"
+"""The constants of L1, and of L2 and L3."""
+S_CONSTANTS = {"user": "u984", "person": "p781", "other": "p984", "group": "g1"}
+"""Those of S1 and S5, S2, S3, and S4."""
+_PLACES = {
+    "sibu:u984": "sibu:{user}",
+    "sibp:p781": "sibp:{person}",
+    "sibp:p984": "sibp:{other}",
+    "sibg:g1": "sibg:{group}",
+}
+_STREAM = re.compile(r"FROM NAMED STREAM stream:(\w+) ")
+_ONLY_OF_WINDOWS = re.compile(r"(?m)^(?:#|FROM |REGISTER ).*\n")
 
 
 @dataclass(frozen=True, slots=True)
 class BenchQuery:
-    """variables and where: the SELECT; streams: whose windows it reads; is_stored: whether it reads the stored graph.
-
-    `where` names streams as {PO}, {PO-L}, ... and its constants as {user} and {person}.
-    """
+    """text: that of the file; streams: whose windows it reads, by their short names; is_stored: whether it reads the
+    stored graph."""
 
     name: str
-    variables: str
-    where: str
+    text: str
     streams: tuple[str, ...]
     is_stored: bool
 
     def register_text(self, range_: str, step: str, user: str, person: str) -> str:
         """Return the text to register; range_ and step with their units, as `1s`."""
-        windows = "".join(f"FROM NAMED STREAM <{IRI[name]}> [RANGE {range_} STEP {step}]\n" for name in self.streams)
-        return (
-            f"REGISTER QUERY {self.name} AS\n{_PREFIXES}SELECT {self.variables}\n"
-            f"{STORED_GRAPH if self.is_stored else ''}{windows}WHERE {{ {self._where(user, person)} }}"
-        )
+        text = self.text.replace("[RANGE 1s STEP 100ms]", f"[RANGE {range_} STEP {step}]")
+        return _with_constants(text, user, person)
 
     def select_text(self, user: str, person: str) -> str:
         """Return the same as plain SPARQL, with the windows as named graphs."""
-        return f"{_PREFIXES}SELECT {self.variables} WHERE {{ {self._where(user, person)} }}"
-
-    def _where(self, user: str, person: str) -> str:
-        text = self.where.replace("{user}", user).replace("{person}", person)
-        for name, stream in IRI.items():
-            text = text.replace(f"{{{name}}}", f"<{stream}>")
-        return text
+        return _with_constants(_ONLY_OF_WINDOWS.sub("", self.text), user, person)
 
 
-QUERIES = (
-    BenchQuery("L1", "?p ?o", "GRAPH {PO} { sibu:{user} ?p ?o }", ("PO",), False),
-    BenchQuery(
-        "L2", "?post", "?user sioc:account_of sibp:{person} . GRAPH {PO} { ?user sioc:creator_of ?post }", ("PO",), True
-    ),
-    BenchQuery(
-        "L3",
-        "?friend ?post",
-        "?user sioc:account_of sibp:{person} ; foaf:knows ?friend . GRAPH {PO} { ?friend sioc:creator_of ?post }",
-        ("PO",),
-        True,
-    ),
-    BenchQuery(
-        "L4",
-        "?post1 ?post2 ?tag",
-        "GRAPH {PO} { ?user sioc:creator_of ?post1 , ?post2 . ?post1 sib:hashtag ?tag . ?post2 sib:hashtag ?tag }",
-        ("PO",),
-        False,
-    ),
-    BenchQuery(
-        "L5",
-        "?photo ?friend1 ?friend2",
-        "GRAPH {PH} { ?photo sib:usertag ?friend1 } ?friend1 foaf:knows ?friend2 . "
-        "GRAPH {PH-L} { ?friend2 sib:like ?photo }",
-        ("PH", "PH-L"),
-        True,
-    ),
-    BenchQuery(
-        "L6",
-        "?user ?friend ?post ?channel",
-        "GRAPH {PO} { ?channel sioc:container_of ?post } ?user sioc:subscriber_of ?channel ; foaf:knows ?friend . "
-        "GRAPH {PO-L} { ?friend sib:like ?post }",
-        ("PO", "PO-L"),
-        True,
-    ),
-)
+def _with_constants(text: str, user: str, person: str) -> str:
+    return text.replace(USER, f"sibu:{user}").replace(PERSON, f"sibp:{person}")
+
+
+def _read(name: str) -> BenchQuery:
+    text = (FOLDER / f"{name}.rq").read_text(encoding="utf-8")
+    short = {iri.rpartition("/")[2]: stream for stream, iri in IRI.items()}
+    return BenchQuery(name, text, tuple(map(short.__getitem__, _STREAM.findall(text))), "FROM <" in text)
+
+
+QUERIES = tuple(_read(f"L{number}") for number in range(1, 7))
+
+
+def one_shot_bodies() -> dict[str, tuple[str, str]]:
+    """Return S1-S6: what each asks, and its text with the constants as {user}, {person}, {other} and {group}."""
+    found = {}
+    for number in range(1, 7):
+        about, _, text = (FOLDER / f"S{number}.rq").read_text(encoding="utf-8").partition("\n")
+        for constant, place in _PLACES.items():
+            text = text.replace(constant, place)
+        found[f"S{number}"] = about.partition(". ")[2].partition(".")[0], text
+    return found
+
+
+def with_constants(text: str, constants: Mapping[str, str]) -> str:
+    """Return a one-shot query with its constants."""
+    for name, value in constants.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

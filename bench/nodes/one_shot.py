@@ -11,8 +11,9 @@ from functools import partial
 
 from wukongs.bench.harness import Report, repeat, summary
 from wukongs.bench.lsbench.data import LsbenchData
+from wukongs.bench.lsbench.queries import S_CONSTANTS
 from wukongs.bench.nodes.engines import EMBEDDED, Bench, since
-from wukongs.bench.oneshot.queries import CONSTANTS, S_QUERIES
+from wukongs.bench.oneshot.queries import S_QUERIES
 
 ABSORBED = ("PO", "PO-L", "PH", "PH-L")
 ANSWERED = "S1-S6: one-shot, ms at the client"
@@ -45,7 +46,7 @@ def run_one_shot(bench: Bench, data: LsbenchData, repeats: int) -> Runs:
     began_s = time.perf_counter()
     bench.engine.load(io.BytesIO(lines), format="nt")
     load_s = time.perf_counter() - began_s
-    constants = CONSTANTS if data.is_sample else {"user": data.user, "person": data.person, "group": "g0"}
+    constants = dict(S_CONSTANTS) if data.is_sample else {"user": data.user, "person": data.person, "group": "g0"}
     constants = {"other": constants["person"], **constants}
     runs = {}
     for query in S_QUERIES:

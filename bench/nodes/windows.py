@@ -16,8 +16,8 @@ import numpy as np
 
 from wukongs.bench.harness import Report, summary
 from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData
-from wukongs.bench.lsbench.latency import EXPECTED, REPLAY, Replay
 from wukongs.bench.lsbench.queries import QUERIES, BenchQuery
+from wukongs.bench.lsbench.replay import EXPECTED, REPLAY, Replay
 from wukongs.bench.nodes.engines import EMBEDDED, Bench, since
 
 if TYPE_CHECKING:

@@ -7,12 +7,8 @@ is left to be computed. `text` writes the answer as the engine does it itself: J
 from __future__ import annotations
 
 import io
-import math
-import signal
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, cast
 
 import pyoxigraph
@@ -28,30 +24,6 @@ Answer = list[tuple[str, ...]]
 _NUMERIC = frozenset(f"{XSD}{name}" for name in ("double", "float", "decimal"))
 DIGITS = 11
 """Significant digits to which sums and means of doubles are compared: engines add in different orders."""
-
-
-class TooSlow(BaseException):
-    """An engine took longer than allowed. It is no Exception, so that the interrupted code does not take it for its
-    own."""
-
-
-@contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Interrupt Python code in this (the main) thread after some seconds. Raises TooSlow."""
-    if math.isinf(seconds):
-        yield
-        return
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise TooSlow
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import wukongs
-from wukongs.bench.citybench.run import NAMESPACE, QUERY_FOLDER, STORED, CityData
+from wukongs.bench.citybench.data import NAMESPACE, CityData, query_texts
 from wukongs.bench.harness import Report
 from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData, StreamData
 from wukongs.bench.lsbench.queries import QUERIES
@@ -51,9 +51,7 @@ def bench_lsbench_windows(report: Report, data: LsbenchData) -> None:
 
 def bench_citybench_windows(report: Report, folder: Path) -> None:
     """Add the steps of C1-C11 over a window of 3 s that has three observations of each property."""
-    city = CityData(folder, tuple(folder / "stored" / name for name in STORED))
-    paths = sorted(QUERY_FOLDER.glob("C*.rq"), key=lambda path: int(path.stem[1:]))
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    city, texts = CityData.of(folder), query_texts()
     names = sorted({name for text in texts.values() for name in re.findall(r"STREAM :(\w+)", text)})
     streams = {}
     for name in names:

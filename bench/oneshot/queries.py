@@ -1,7 +1,6 @@
 """The one-shot queries: LSBench's S1-S6, and one or more for each operator of the language.
 
-They run over the stored triples with the streams PO, PO-L, PH and PH-L absorbed. S6 has the account_of steps that the
-published text lacks, without which it is empty on the generator's data.
+They run over the stored triples with the streams PO, PO-L, PH and PH-L absorbed.
 """
 
 from __future__ import annotations
@@ -9,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+from wukongs.bench.lsbench.queries import one_shot_bodies, with_constants
 
 PREFIXES = """PREFIX sioc: <http://rdfs.org/sioc/ns#>
 PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
@@ -43,48 +44,10 @@ class OneShotQuery:
 
     def text(self, constants: dict[str, str]) -> str:
         """Return the whole query."""
-        body = self.body
-        for name, value in constants.items():
-            body = body.replace(f"{{{name}}}", value)
-        return PREFIXES + body
+        return PREFIXES + with_constants(self.body, constants)
 
 
-CONSTANTS = {"user": "u984", "person": "p781", "other": "p984", "group": "g1"}
-"""Those of the paper's sample."""
-
-S_QUERIES = (
-    OneShotQuery("S1", "all of one user", "SELECT ?p ?o { sibu:{user} ?p ?o }"),
-    OneShotQuery(
-        "S2",
-        "posts of one person",
-        "SELECT ?user ?post { ?user sioc:account_of sibp:{person} ; sioc:creator_of ?post }",
-    ),
-    OneShotQuery(
-        "S3",
-        "posts of friends",
-        "SELECT ?user ?friend ?post { ?user sioc:account_of sibp:{other} ; foaf:knows ?friend . "
-        "?friend sioc:creator_of ?post }",
-    ),
-    OneShotQuery(
-        "S4",
-        "photos of a group's members, and who made them",
-        "SELECT ?user1 ?photo ?album ?user2 { sibg:{group} sioc:has_member ?user1 . ?photo sib:usertag ?user1 . "
-        "?album sioc:container_of ?photo . ?user2 sioc:creator_of ?album }",
-    ),
-    OneShotQuery(
-        "S5",
-        "profiles of friends",
-        "SELECT ?user ?profile ?gender ?day ?email { sibu:{user} foaf:knows ?user . ?user sioc:account_of ?profile . "
-        "?profile foaf:gender ?gender ; foaf:birthday ?day ; sioc:email ?email }",
-    ),
-    OneShotQuery(
-        "S6",
-        "likes between countries",
-        "SELECT ?user1 ?post ?user2 ?tag { ?user1 sioc:account_of ?p1 . "
-        "?p1 foaf:based_near dbp:Peoples_Republic_of_China . ?user1 sioc:creator_of ?post . ?user2 sib:like ?post . "
-        "?user2 sioc:account_of ?p2 . ?p2 foaf:based_near dbp:United_States . ?post sib:hashtag ?tag }",
-    ),
-)
+S_QUERIES = tuple(OneShotQuery(name, about, body) for name, (about, body) in one_shot_bodies().items())
 
 OTHER_QUERIES = (
     OneShotQuery(

@@ -23,12 +23,14 @@ from typing import Any
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import ROOT, Report, WrongAnswer, summary
 from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
-from wukongs.bench.oneshot.engines import Answer, Peer, TooSlow, at_most, ours, oxigraph, rdflib_graph
+from wukongs.bench.lsbench.queries import S_CONSTANTS
+from wukongs.bench.oneshot.engines import Answer, Peer, ours, oxigraph, rdflib_graph
 from wukongs.bench.oneshot.estimates import bench_citybench_windows, bench_estimates, bench_lsbench_windows, summarize
 from wukongs.bench.oneshot.parse import bench_parse
-from wukongs.bench.oneshot.queries import CONSTANTS, OTHER_QUERIES, S_QUERIES, OneShotQuery
+from wukongs.bench.oneshot.queries import OTHER_QUERIES, S_QUERIES, OneShotQuery
 from wukongs.bench.oneshot.values import ITEMS, QUICK_ITEMS, VALUE_QUERIES, value_lines
 from wukongs.bench.oneshot.values import PREFIXES as VALUE_PREFIXES
+from wukongs.bench.peers import TooSlow, at_most
 
 ABSORBED = ("PO", "PO-L", "PH", "PH-L")
 GENERATED = NetworkSettings(users=1000, duration_ms=10_000, positions_per_s=1)
@@ -52,7 +54,9 @@ def main(report: Path | None = None, data: Path | None = None, quick: bool = Fal
     try:
         found = _read(data, quick)
         lines = b"".join([found.stored, *(found.streams[name].lines for name in ABSORBED)])
-        constants = CONSTANTS if found.is_sample else {"user": found.user, "person": found.person, "group": "g0"}
+        constants = (
+            dict(S_CONSTANTS) if found.is_sample else {"user": found.user, "person": found.person, "group": "g0"}
+        )
         constants.setdefault("other", constants["person"])
         results = Report("oneshot", {"source": found.source, "triples": lines.count(b"\n")})
         logging.getLogger("rdflib").setLevel(logging.ERROR)  # what it says of literals that are no dates

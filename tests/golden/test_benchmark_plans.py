@@ -1,9 +1,9 @@
 """The plans of L1-L6, S1-S6 and C1-C11 over a network and a city that the project makes itself.
 
-Their texts have their homes elsewhere (examples/, bench/oneshot/queries.py). plans/lsbench and plans/citybench hold the
-output of `explain`, with sizes counted from lists of triples, so that only the planner changes them. An engine over the
-same data has to take the same steps and give the answers of pyoxigraph. The cost of a plan is counted in the rows that
-all its steps make together.
+Their texts have their homes elsewhere: L1-L6 in examples/lsbench/, the others in bench/lsbench/queries/ and
+bench/citybench/queries/. plans/lsbench and plans/citybench hold the output of `explain`, with sizes counted from lists
+of triples, so that only the planner changes them. An engine over the same data has to take the same steps and give the
+answers of pyoxigraph. The cost of a plan is counted in the rows that all its steps make together.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Data:
         """Return the text of a query with constants that this data has."""
         if name.startswith("S"):
             return next(query for query in S_QUERIES if query.name == name).text(dict(self.constants))
-        text = (ROOT / "examples" / ("lsbench" if self.absorbed else "citybench") / f"{name}.rq").read_text("utf-8")
+        folder = "examples/lsbench" if self.absorbed else "bench/citybench/queries"
+        text = (ROOT / folder / f"{name}.rq").read_text("utf-8")
         return text.replace("sibu:u864", f"sibu:{self.constants.get('user')}").replace(
             "sibp:p864", f"sibp:{self.constants.get('person')}"
         )

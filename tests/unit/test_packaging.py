@@ -96,22 +96,34 @@ def users(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_wheel_brings_one_name_and_all_packages_but_the_benchmarks(
-    wheel: Path, copy: Path, project_root: Path
-) -> None:
+def test_a_wheel_brings_one_name_and_all_packages(wheel: Path, copy: Path, project_root: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     assert {name.split("/")[0] for name in names} == {"wukongs"}
     ours = {path.relative_to(project_root) for path in (project_root / "wukongs").rglob("*.py")}
     linked = {
         Path("wukongs", path.relative_to(project_root))
-        for folder in ("store", "csparql", "adapters")
+        for folder in ("store", "csparql", "adapters", "bench")
         for path in (project_root / folder).rglob("*.py")
     }
     console = {path.relative_to(copy) for path in (copy / "wukongs/server/console").rglob("*") if path.is_file()}
     assert Path("wukongs/server/console/parts/page.js") in console
     rules = {path.relative_to(copy) for path in (copy / "wukongs/rules/library").glob("*.rules")}
     assert Path("wukongs/rules/library/rdfs.rules") in rules
-    assert {Path(name) for name in names} == ours | linked | console | rules | {Path("wukongs/py.typed")}
+    queries = {Path("wukongs", path.relative_to(copy)) for path in copy.glob("bench/*/queries/*.rq")}
+    assert Path("wukongs/bench/lsbench/queries/L1.rq") in queries
+    others = {Path("wukongs/py.typed"), Path("wukongs/bench/peers/README.md")}
+    assert {Path(name) for name in names} == ours | linked | console | rules | queries | others
+
+
+@pytest.mark.slow
+def test_an_installed_package_runs_benchmarks(
+    wheel: Path, users: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    installed = environment_with(wheel, tmp_path_factory.mktemp("bench"))
+    told = installed.run("-m", "wukongs", "bench", "lsbench", "--quick", "--experiment", "latency,one-shot", cwd=users)
+    assert "commit none" in told
+    assert "| L6 | wukongs | users 60, rate 1.0 | latency, ms |" in told
+    assert "| S6 | wukongs | users 60 | execution, ms |" in told
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ COMMANDS = {
     "keys": "make a key pair for a node or a client",
     "completion": "print a script with which bash, zsh or fish completes commands and options",
     "demo": "the main job, on data that it makes itself",
-    "bench": "measure with LSBench or CityBench",
+    "bench": "measure with LSBench, CityBench or graph queries, with peers",
 }
 
 MODULES = dict.fromkeys(("queries", "close", "stream", "stats"), "listing") | dict.fromkeys(

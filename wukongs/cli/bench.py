@@ -1,31 +1,65 @@
-"""`wukongs bench`: the benchmarks, which live in a checkout of the source and are not installed."""
+"""`wukongs bench`: LSBench, CityBench and interactive queries, with peers in the same run."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from wukongs.cli import REFUSED, bench_results, complain
+from wukongs.cli import DONE, bench_results
 from wukongs.cli.parsers import CommandParser
 
 _EPILOG = """examples:
   wukongs bench lsbench
-  wukongs bench citybench --report reports/
-  wukongs bench compare results/before results/after
-  wukongs bench report results/after
+  wukongs bench lsbench --users 10000 --queries L4,L5 --rate 0.5,1,2 --experiment latency
+  wukongs bench lsbench --peers pyoxigraph,rdflib --report run/       Ctrl-C, and again: it goes on
+  wukongs bench citybench --data citybench/ --peers "mine=java -jar mine.jar"
+  wukongs bench all --quick
+  wukongs bench report run/                                          writes its report again
+  wukongs bench compare before/ after/                               two runs
+
+experiments:
+  lsbench      latency, one-shot, one-shot-with-streams, rate, load
+  citybench    citybench
+  interactive  interactive
+
+LSBENCH_DATA and CITYBENCH_DATA name folders as --data does. Without data both make their own.
 """
+BENCHMARKS = ("lsbench", "citybench", "interactive", "all")
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="wukongs bench",
-        description="Run a benchmark: medians, p99, rows and checked answers. Works in a checkout of the source only.",
+        description="Run a benchmark. Answers are checked before a time is told. Medians come with 95 % intervals.",
         epilog=_EPILOG,
     )
-    parser.add_argument("benchmark", choices=("lsbench", "citybench"))
-    parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")
+    parser.add_argument("benchmark", choices=BENCHMARKS)
+    parser.add_argument("--data", type=Path, metavar="DIR", help="of lsbench, citybench: the folder of its files")
+    parser.add_argument(
+        "--users", type=_integer_from(10), metavar="N", help="of lsbench: make a network of so many users"
+    )
+    parser.add_argument(
+        "--rate", type=_rates, default=(), metavar="X,...", help="of lsbench: multiples of the rates of the streams"
+    )
+    parser.add_argument(
+        "--queries", type=_names, default=(), metavar="Q,...", help="these only, as L1,L4 (default: all)"
+    )
+    parser.add_argument(
+        "--experiment", type=_names, default=(), metavar="E,...", help="these only, of those below (default: all)"
+    )
+    parser.add_argument("--repeat", type=_integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
+    parser.add_argument(
+        "--peers",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="engines in the same run: pyoxigraph, rdflib, or NAME=COMMAND for one that runs as its own process; "
+        "may be given several times",
+    )
+    parser.add_argument("--report", type=Path, metavar="DIR", help="the folder of the run, in which it can go on")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
     return parser
 
 
@@ -35,18 +69,57 @@ def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
     return {"": make_parser(), "compare": compare, "report": report}
 
 
+def _integer_from(low: int) -> Callable[[str], int]:
+    """Return the argparse type of integers from `low` on."""
+
+    def read(text: str) -> int:
+        if text.isdecimal() and int(text) >= low:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
+
+    return read
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    try:
+        rates = tuple(float(part) for part in _names(text))
+    except ValueError:
+        rates = ()
+    if not rates or not all(0.01 <= rate <= 1000 for rate in rates):
+        raise argparse.ArgumentTypeError(f"expected numbers from 0.01 to 1000 with commas between, found {text!r}")
+    return rates
+
+
+def _peers(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the peers by name; a command may have commas of its own."""
+    found: dict[str, None] = {}
+    for text in given:
+        found.update(dict.fromkeys([text] if "=" in text else _names(text)))
+    return tuple(found)
+
+
 def main(argv: Sequence[str]) -> int:
     actions = {"compare": bench_results.compare, "report": bench_results.report}
-    try:
-        if argv and argv[0] in actions:
-            return actions[argv[0]](argv[1:])
-        options = make_parser().parse_args(list(argv))
-        benchmark = importlib.import_module(f"wukongs.bench.{options.benchmark}.run")
-    except ModuleNotFoundError as error:
-        if error.name != "wukongs.bench":
-            raise
-        return complain(
-            "bench runs in a checkout of the source, which is not here: clone the repository and call it there", REFUSED
-        )
-    status: int = benchmark.main(report=options.report)
-    return status
+    if argv and argv[0] in actions:
+        return actions[argv[0]](argv[1:])
+    options = make_parser().parse_args(list(argv))
+    runs = importlib.import_module("wukongs.bench.runs")
+    runs.run(
+        options.benchmark,
+        runs.Options(
+            data=options.data,
+            users=options.users,
+            rates=options.rate,
+            queries=options.queries,
+            repeat=options.repeat or (1 if options.quick else 5),
+            peers=_peers(options.peers),
+            report=options.report,
+            experiments=options.experiment,
+            is_quick=options.quick,
+        ),
+    )
+    return DONE

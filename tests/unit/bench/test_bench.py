@@ -11,13 +11,12 @@ import pytest
 
 from wukongs.bench.__main__ import main
 from wukongs.bench.harness import Report, WrongAnswer, markdown_table, repeat, summary
-from wukongs.bench.lsbench import run as lsbench
 from wukongs.bench.lsbench.data import DAY_MS, StreamData, rename_entities
 
 
 def run(folder: Path, *arguments: str) -> dict[str, Any]:
     assert main([*arguments, "--quick", "--report", str(folder)]) == 0
-    name = {"all": "lsbench"}.get(arguments[0], arguments[0])
+    name = arguments[0]
     found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
     assert (folder / f"{name}.md").read_text().startswith(f"# {name}\n")
     assert {"benchmark", "commit", "date", "machine", "versions", "data", "checks", "tables"} <= set(found)
@@ -25,18 +24,6 @@ def run(folder: Path, *arguments: str) -> dict[str, Any]:
     assert found["versions"]["numba"]
     assert found["checks"]
     return found
-
-
-def test_lsbench_checks_and_reports_every_query(tmp_path: Path) -> None:
-    found = run(tmp_path, "lsbench")
-    latency = [rows for title, rows in found["tables"].items() if title.startswith("L1-L6")]
-    assert [[row["query"] for row in rows] for rows in latency] == [["L1", "L2", "L3", "L4", "L5", "L6"]] * 2
-    assert all(row["rows max"] > 0 for rows in latency for row in rows), "windows without rows would measure nothing"
-    checked = [check["what"] for check in found["checks"]]
-    assert sum("pyoxigraph" in what for what in checked) == 12
-    assert any(what.startswith("stored triples after") for what in checked)
-    injected = next(rows for title, rows in found["tables"].items() if title.startswith("Injection"))
-    assert [row["stream"] for row in injected] == ["PO", "PO-L", "PH", "PH-L", "GPS"]
 
 
 @pytest.mark.slow
@@ -88,37 +75,6 @@ def test_kernels_check_and_report_every_structure(tmp_path: Path) -> None:
     found = run(tmp_path, "kernels")
     assert [title.split(" over")[0] for title in found["tables"]] == ["Plans", "find_key", "build_batch", "Merge"]
     assert {row["plan"] for row in next(iter(found["tables"].values()))} == {"one step", "three steps"}
-
-
-@pytest.mark.shared
-@pytest.mark.usefixtures("shared_data")
-def test_citybench_checks_the_counts_of_the_data(tmp_path: Path) -> None:
-    found = run(tmp_path, "citybench")
-    queries = [row["query"] for row in next(iter(found["tables"].values()))]
-    assert queries == ["C1", "C5", "C9", "geometric mean"]
-
-
-def test_citybench_without_its_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["citybench", "--data", str(tmp_path / "nowhere")]) == 1
-    assert capsys.readouterr().err == (
-        f"wukongs: bench citybench: no data in {tmp_path / 'nowhere'}: give its folder with --data\n"
-    )
-
-
-def test_lsbench_with_a_folder_without_its_files_says_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lsbench", "--data", str(tmp_path)]) == 1
-    assert "no rdfPostStream*.nt" in capsys.readouterr().err
-
-
-def test_a_wrong_answer_ends_a_benchmark(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("wukongs.bench.lsbench.latency.oracle_rows", lambda *_: -1)
-    assert lsbench.main(report=tmp_path, quick=True) == 1
-    error = capsys.readouterr().err
-    assert "L1, 1-day windows" in error
-    assert "expected -1, found" in error
-    assert not list(tmp_path.iterdir()), "no report of times with wrong answers"
 
 
 def test_a_report_takes_no_time_before_a_check() -> None:

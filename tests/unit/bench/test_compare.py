@@ -63,7 +63,7 @@ def test_both_run_by_turns_and_one_that_fails_is_named(
     (tmp_path / "wukongs" / "bench" / "__init__.py").touch()
     (tmp_path / "wukongs" / "bench" / "__main__.py").write_text(OTHER_MAIN)
     monkeypatch.setattr(comparing, "ROOT", tmp_path)
-    monkeypatch.setattr(comparing, "_busy_share", lambda _: 0.0)  # it takes a second
+    monkeypatch.setattr(comparing, "wait_until_idle", lambda _: True)  # it takes a second
     assert compare(tmp_path, "kernels", tmp_path / "out", rounds=3, idle_wait_s=0) == 0
     turns = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines() if line.startswith("round")]
     assert turns == ["this", "other", "other", "this", "this", "other"]

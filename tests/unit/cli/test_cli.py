@@ -64,17 +64,6 @@ def test_demo_refuses_what_is_no_number(ran: Ran, option: str, value: str) -> No
     assert f"argument {option}: expected an integer from " in err.splitlines()[-1]
 
 
-def test_bench_outside_of_a_checkout_says_so(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if f"{name}.".startswith("wukongs.bench.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(wukongs, "__path__", [])
-    status, out, err = ran("bench", "lsbench")
-    assert (status, out) == (1, "")
-    assert err == (
-        "wukongs: bench runs in a checkout of the source, which is not here: clone the repository and call it there\n"
-    )
-
-
 def test_bench_wants_a_known_benchmark(ran: Ran) -> None:
     status, out, err = ran("bench", "tpch")
     assert (status, out) == (2, "")

@@ -1,0 +1,107 @@
+"""The engines of this process: wukongs, pyoxigraph and rdflib."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import wukongs
+from wukongs.bench.peers import WUKONGS, PeerMissing, Rows
+
+OXIGRAPH, RDFLIB = "pyoxigraph", "rdflib"
+RDFLIB_PATIENCE_S, RDFLIB_LOAD_S = 5.0, 120.0
+"""How long rdflib may take for one answer or one window, and for the stored triples."""
+
+
+class Wukongs:
+    """Our engine, in memory, for questions about stored triples. Its windows are not set from outside."""
+
+    name = WUKONGS
+
+    def __init__(self, engine: wukongs.Engine | None = None) -> None:
+        self.engine = engine or wukongs.Engine()
+
+    def load(self, ntriples: bytes) -> None:
+        self.engine.load(io.BytesIO(ntriples), format="nt")
+
+    def window(self, graphs: Mapping[str, bytes]) -> None:
+        raise AssertionError("windows of wukongs are made of streams")
+
+    def select(self, text: str) -> Rows:
+        return self.engine.query(text).texts()
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class Oxigraph:
+    """pyoxigraph's store in memory: each window is loaded anew into named graphs, and asked by plain SPARQL."""
+
+    name = OXIGRAPH
+
+    def __init__(self) -> None:
+        try:
+            import pyoxigraph
+        except ImportError:
+            raise PeerMissing('pyoxigraph: pip install "pyoxigraph>=0.5"') from None
+        self._of: Any = pyoxigraph
+        self._store = pyoxigraph.Store()
+        self._names: list[str] = []
+
+    def load(self, ntriples: bytes) -> None:
+        self._store.bulk_load(ntriples, format=self._of.RdfFormat.N_TRIPLES)
+        self._store.optimize()
+
+    def window(self, graphs: Mapping[str, bytes]) -> None:
+        for name in self._names:
+            self._store.remove_graph(self._of.NamedNode(name))
+        for name, lines in graphs.items():
+            graph = self._of.NamedNode(name)
+            self._store.add_graph(graph)
+            self._store.bulk_load(lines, format=self._of.RdfFormat.N_TRIPLES, to_graph=graph)
+        self._names = list(graphs)
+
+    def select(self, text: str) -> Rows:
+        found: Any = self._store.query(text)
+        return [tuple(None if term is None else str(term) for term in row) for row in found]
+
+    def close(self) -> None:
+        self._store = self._of.Store()
+
+
+class Rdflib:
+    """rdflib's dataset in memory, the floor: right, and slow."""
+
+    name = RDFLIB
+
+    def __init__(self) -> None:
+        try:
+            import rdflib
+        except ImportError:
+            raise PeerMissing('rdflib: pip install "rdflib>=7.1"') from None
+        rdflib.NORMALIZE_LITERALS = False
+        logging.getLogger("rdflib").setLevel(logging.ERROR)  # what it says of literals that are no dates
+        self._of: Any = rdflib
+        self._dataset = rdflib.Dataset()
+        self._default: Any = (
+            self._dataset.default_graph if hasattr(self._dataset, "default_graph") else self._dataset.default_context
+        )
+
+    def load(self, ntriples: bytes) -> None:
+        self._default.parse(data=ntriples, format="nt")
+
+    def window(self, graphs: Mapping[str, bytes]) -> None:
+        for graph in list(self._dataset.graphs()):
+            if graph.identifier != self._default.identifier:
+                self._dataset.remove_graph(graph)
+        for name, lines in graphs.items():
+            self._dataset.graph(self._of.URIRef(name)).parse(data=lines, format="nt")
+
+    def select(self, text: str) -> Rows:
+        found: Any = self._dataset.query(text)
+        return [tuple(None if term is None else term.n3() for term in row) for row in found]
+
+    def close(self) -> None:
+        self._dataset = self._of.Dataset()

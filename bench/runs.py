@@ -1,0 +1,304 @@
+"""The runs that others can repeat: LSBench, CityBench and interactive queries, with peers, checked, resumable.
+
+A run is a list of experiments over one set of data. Each experiment is a function that looks up what the record has,
+measures the rest, and writes its figures down as it goes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wukongs.adapters.lsbench_people import NetworkSettings
+from wukongs.bench.citybench import data as city
+from wukongs.bench.experiments import latency, load, one_shot, rate
+from wukongs.bench.experiments.session import Machine, Session
+from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
+from wukongs.bench.lsbench.replay import feed_of
+from wukongs.bench.peers import Peer
+from wukongs.bench.peers.external import External
+from wukongs.bench.peers.in_process import OXIGRAPH, RDFLIB, Oxigraph, Rdflib
+from wukongs.bench.record import BenchError, Record, say
+from wukongs.errors import SettingsError
+
+BENCHMARKS = ("lsbench", "citybench", "interactive")
+PEERS: Mapping[str, Callable[[], Peer]] = {OXIGRAPH: Oxigraph, RDFLIB: Rdflib}
+IDLE_WAIT_S = 120.0
+QUICK = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
+SECONDS = 20
+
+
+def network_settings(users: int) -> NetworkSettings:
+    """Return the settings of a network with the paper's rates: 10 K, 86 K, 10 K, 7.5 K and 20 K tuples a second. Users
+    have about 120 friends, or fewer in a small network, which then has fewer likes."""
+    friends = min(140, max(1, users // 2 - 1))
+    return NetworkSettings(
+        users=users,
+        friends=friends,
+        duration_ms=1000 * SECONDS,
+        posts_per_s=820,
+        comments_per_s=100,
+        likes_per_post=105,
+        photos_per_s=770,
+        likes_per_photo=9.75,
+        positions_per_s=4000,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a run. report: the folder of the run; rates: empty for each experiment's own."""
+
+    data: Path | None = None
+    users: int | None = None
+    rates: tuple[float, ...] = ()
+    queries: tuple[str, ...] = ()
+    repeat: int = 5
+    peers: tuple[str, ...] = ()
+    report: Path | None = None
+    experiments: tuple[str, ...] = ()
+    is_quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """queries: all names; experiments: by name, in the order in which they run; each takes a session and the data."""
+
+    queries: tuple[str, ...]
+    experiments: Mapping[str, Callable[[Session, Any, Options], None]]
+    read: Callable[[Options], tuple[dict[str, Any], dict[str, Any], Any]]
+    """Return how the data is described, the case that figures have in common, and the data."""
+
+
+def run(benchmark: str, options: Options) -> None:
+    """Run a benchmark, or all of them, each into a folder of its own. Raises SettingsError (a name that is none),
+    BenchError (no data, a folder of another run; of all, once the others are done), KeyboardInterrupt: what was
+    measured by then is in the folder."""
+    names = BENCHMARKS if benchmark == "all" else (benchmark,)
+    makers = _peers(options.peers)
+    for name in names:
+        _check(name, benchmark, options)
+    cannot: list[BenchError] = []
+    for name in names:
+        folder = options.report / name if options.report is not None and benchmark == "all" else options.report
+        try:
+            _run_one(name, folder, options, makers)
+        except BenchError as error:
+            cannot.append(error)
+    if cannot:
+        raise cannot[0]
+
+
+def _check(name: str, benchmark: str, options: Options) -> None:
+    one = _BENCHMARKS[name]
+    for option, is_given, owners in (
+        ("--data", options.data is not None, ("lsbench", "citybench")),
+        ("--users", options.users is not None, ("lsbench", "all")),
+        ("--rate", bool(options.rates), ("lsbench", "all")),
+    ):
+        if is_given and benchmark not in owners:
+            raise SettingsError(f"{option} is of {' and '.join(owners)}, not of {benchmark}: leave it out")
+    known = {"experiment": one.experiments, "query": one.queries}
+    if benchmark == "all":
+        known = {
+            "experiment": [key for other in _BENCHMARKS.values() for key in other.experiments],
+            "query": [key for other in _BENCHMARKS.values() for key in other.queries],
+        }
+    for what, given in (("experiment", options.experiments), ("query", options.queries)):
+        for value in given:
+            if value not in known[what]:
+                raise SettingsError(f"no {what} {value!r} of {benchmark}: expected some of {', '.join(known[what])}")
+
+
+def _peers(given: Sequence[str]) -> dict[str, Callable[[], Peer]]:
+    """Return how each peer is made, by name. A peer is named, or is NAME=COMMAND. Raises SettingsError."""
+    found: dict[str, Callable[[], Peer]] = {}
+    for text in given:
+        name, is_command, command = text.partition("=")
+        if is_command and name.strip() and command.strip() and name not in (*PEERS, "wukongs"):
+            found[name.strip()] = partial(External, name.strip(), command)
+        elif text in PEERS:
+            found[text] = PEERS[text]
+        else:
+            raise SettingsError(
+                f"no peer {text!r}: expected some of {', '.join(PEERS)}, or NAME=COMMAND, with another name, for an "
+                "engine that runs as its own process"
+            )
+    return found
+
+
+def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[str, Callable[[], Peer]]) -> None:
+    benchmark = _BENCHMARKS[name]
+    data, case, feed = benchmark.read(options)
+    settings = {"repeat": options.repeat, "is_quick": options.is_quick}
+    record = Record.open(folder, name, data, settings)
+    if record.lines:
+        say(f"{name}: going on in {folder}, which has {len(record.lines)} results")
+    session = Session(
+        record,
+        case,
+        makers,
+        options.queries,
+        options.repeat,
+        options.is_quick,
+        Machine(0.0 if options.is_quick else IDLE_WAIT_S),
+    )
+    with _closing(record):
+        for experiment, measure in benchmark.experiments.items():
+            if not options.experiments or experiment in options.experiments:
+                measure(session, feed, options)
+
+
+@contextmanager
+def _closing(record: Record) -> Iterator[None]:
+    """Leave the folder of a run as it is to be, however the run ends, and print its tables."""
+    is_complete = False
+    try:
+        yield
+        is_complete = True
+    except KeyboardInterrupt:
+        if record.folder is not None:
+            say(f"interrupted: {len(record.lines)} results are in {record.folder}; the same command goes on")
+        raise
+    finally:
+        record.finish(is_complete)
+        print(record.to_text(), flush=True)
+        if record.folder is not None and record.lines:
+            _write_report(record.folder)
+
+
+def _write_report(folder: Path) -> None:
+    try:
+        report = importlib.import_module("wukongs.bench.report")
+    except ModuleNotFoundError as error:
+        if error.name != "wukongs.bench.report":
+            raise
+        return
+    report.write_report(folder)
+    say(f"{folder}: report.md, report.html")
+
+
+# --- LSBench ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """LSBench's data, and the constants of S1-S6 in it."""
+
+    data: LsbenchData
+
+    def texts(self) -> dict[str, str]:
+        data = self.data
+        constants: Mapping[str, str] = S_CONSTANTS
+        if not data.is_sample:
+            constants = {"user": data.user, "person": data.person, "other": data.person, "group": "g0"}
+        return {name: with_constants(text, constants) for name, (_, text) in one_shot_bodies().items()}
+
+
+def _read_network(options: Options) -> tuple[dict[str, Any], dict[str, Any], _Network]:
+    folder = (
+        None if options.users is not None or (options.is_quick and options.data is None) else find_folder(options.data)
+    )
+    if folder is not None:
+        say(f"lsbench: reading {folder}")
+        try:
+            data = read_lsbench(folder)
+        except (OSError, ValueError) as error:
+            raise BenchError(
+                f"lsbench: {error}: give a folder of LSBench's generator with --data, or --users"
+            ) from None
+    else:
+        users = options.users or 1000
+        settings = QUICK if options.is_quick and options.users is None else network_settings(users)
+        say(f"lsbench: making a network of {settings.users:,} users, {settings.duration_ms / 1000:g} s of streams")
+        data = generate_lsbench(settings)
+    users = data.stored.count(b"<http://www.ins.cwi.nl/sib/vocabulary/User>")
+    described = {**data.describe(), "users": users, "tuples_per_s": round(feed_of(data).tuples_per_s())}
+    return described, {"users": users}, _Network(data)
+
+
+def _l_latency(session: Session, network: _Network, options: Options) -> None:
+    for rate_ in options.rates or (1.0,):
+        latency.run(session.with_case(rate=rate_), feed_of(network.data, rate_))
+
+
+def _s_queries(session: Session, network: _Network, options: Options) -> None:
+    one_shot.run(session, feed_of(network.data), network.texts())
+
+
+def _s_queries_with_streams(session: Session, network: _Network, options: Options) -> None:
+    one_shot.run_with_streams(session, feed_of(network.data), network.texts())
+
+
+def _load(session: Session, network: _Network, options: Options) -> None:
+    load.run(session, feed_of(network.data))
+
+
+def _rates(session: Session, network: _Network, options: Options) -> None:
+    if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
+        rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
+        rate.run(session, lambda rate_: feed_of(network.data, rate_), rates)
+
+
+# --- CityBench --------------------------------------------------------------------------------------------------------
+
+
+def _read_city(options: Options) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    last_ms = 12_000 if options.is_quick else city.LAST_MS
+    folder = None if options.is_quick and options.data is None else city.find_folder(options.data)
+    if folder is None:
+        say(f"citybench: making a city with {last_ms // 1000} s of streams")
+        source, feed = "our generator", city.make_city(last_ms)
+    else:
+        say(f"citybench: reading {folder}")
+        try:
+            source, feed = folder.name, city.read_city(folder, last_ms)
+        except (OSError, ValueError) as error:
+            raise BenchError(
+                f"citybench: {error}: give the folder that has stored/ and rdf_streams/ with --data"
+            ) from None
+    described = {"source": source, "stored": feed.stored.count(b"\n"), "streams": len(feed.streams)}
+    return {**described, "seconds": feed.last_ms // 1000}, {}, feed
+
+
+def _c_latency(session: Session, feed: Any, options: Options) -> None:
+    latency.run(session, feed, "citybench")
+
+
+# --- Interactive ------------------------------------------------------------------------------------------------------
+
+
+def _read_graph(options: Options) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    from wukongs.bench.interactive.run import sizes
+
+    described = sizes(options.is_quick)
+    return described, {"edges": described["edges"]}, described
+
+
+def _interactive(session: Session, described: Any, options: Options) -> None:
+    from wukongs.bench.interactive.run import measure
+
+    measure(session, described["nodes"], described["edges"])
+
+
+_BENCHMARKS: Mapping[str, Benchmark] = {
+    "lsbench": Benchmark(
+        tuple(f"{kind}{number}" for kind in "LS" for number in range(1, 7)),
+        {
+            "latency": _l_latency,
+            "one-shot": _s_queries,
+            "one-shot-with-streams": _s_queries_with_streams,
+            "rate": _rates,
+            "load": _load,
+        },
+        _read_network,
+    ),
+    "citybench": Benchmark(tuple(f"C{number}" for number in range(1, 12)), {"citybench": _c_latency}, _read_city),
+    "interactive": Benchmark(("look-up", "one hop", "two hops", "path"), {"interactive": _interactive}, _read_graph),
+}

@@ -1,0 +1,416 @@
+"""The runs of `wukongs bench` on tiny data: what is written, what is refused, and how a run goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.bench.test_peers import stub
+from wukongs.bench.__main__ import main as parts_main
+from wukongs.bench.citybench.generate import generate_city
+from wukongs.bench.compare import as_tables
+from wukongs.bench.experiments import latency, session
+from wukongs.bench.peers import Rows
+from wukongs.bench.peers.in_process import Oxigraph
+from wukongs.bench.record import BenchError, Record, median_interval
+from wukongs.cli import main
+
+Line = dict[str, Any]
+METRICS = {"latency": {"latency", "execution"}, "one-shot": {"execution"}}
+
+
+def bench(*arguments: str) -> int:
+    return main(["bench", *arguments, "--quick"])
+
+
+def lines_in(folder: Path) -> list[Line]:
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def about(folder: Path) -> Line:
+    found: Line = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return found
+
+
+def of_engine(lines: list[Line], engine: str) -> list[Line]:
+    return [line for line in lines if line["engine"] == engine]
+
+
+@contextmanager
+def wrong_oxigraph(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[None]:
+    """One answer of pyoxigraph, counted from 0, has a row too many."""
+    whole, count = Oxigraph.select, [0]
+
+    def select(self: Oxigraph, text: str) -> Rows:
+        count[0] += 1
+        rows = whole(self, text)
+        return [*rows, ("<http://e/none>",)] if count[0] == at + 1 else rows
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Oxigraph, "select", select)
+        yield
+
+
+# --- what is measured -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_engines_are_measured_and_checked_in_the_same_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("lsbench", "--queries", "L2,S1", "--experiment", "latency,one-shot", "--report", str(tmp_path))
+    assert bench(*arguments, "--peers", "pyoxigraph,rdflib", "--peers", f"stub={stub('right')}") == 0
+    out, err = capsys.readouterr()
+    lines = lines_in(tmp_path)
+    engines = {"wukongs": "pyoxigraph", "pyoxigraph": "wukongs", "rdflib": "pyoxigraph", "stub": "pyoxigraph"}
+    found = {(line["experiment"], line["query"], line["engine"], line["metric"]) for line in lines}
+    queries = {"latency": "L2", "one-shot": "S1"}
+    assert found == {
+        (experiment, query, engine, metric)
+        for experiment, query in queries.items()
+        for engine in engines
+        for metric in METRICS[experiment]
+    }
+    for line in lines:
+        assert line["checked"] == engines[line["engine"]]
+        assert line["unit"] == "ms"
+        assert 0 < line["low"] <= line["median"] <= line["high"] <= 1.001 * max(line["values"])
+        assert line["count"] == len(line["values"]) >= 1
+        assert line["rows"] > 0, "nothing would be measured"
+        assert 0 <= line["busy"] <= 1
+    assert lines[0]["case"] == {"users": 60, "rate": 1.0}
+    run = about(tmp_path)
+    assert (run["version"], run["benchmark"], run["is_complete"]) == (1, "lsbench", True)
+    assert run["began"] <= run["ended"]
+    assert run["data"]["users"] == 60
+    assert "| L2 | stub | users 60, rate 1.0 | latency, ms |" in out
+    assert "latency: L2: wukongs, pyoxigraph, rdflib, stub\n" in err
+
+
+@pytest.mark.slow
+def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
+    assert bench("lsbench", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
+    lines = lines_in(tmp_path)
+    measured = {(line["experiment"], line["query"]) for line in of_engine(lines, "wukongs") if "skipped" not in line}
+    of_windows, one_shot = ([f"{kind}{number}" for number in range(1, 7)] for kind in "LS")
+    assert measured == {
+        *(("latency", query) for query in of_windows),
+        *((name, query) for name in ("one-shot", "one-shot-with-streams") for query in one_shot),
+        *(("rate", query) for query in (*of_windows, "all")),
+        ("load", "stored"),
+    }
+    ways = {line["case"]["streams"] for line in lines if line["experiment"] == "one-shot-with-streams"}
+    assert ways == {"on", "off"}
+    skipped = [line for line in lines if "skipped" in line]
+    assert {(line["experiment"], line["engine"]) for line in skipped} == {("one-shot-with-streams", "pyoxigraph")}
+
+
+def test_rates_beyond_the_one_that_is_too_much_are_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("wukongs.bench.experiments.rate.BEHIND_MS", -1.0)
+    arguments = ("lsbench", "--experiment", "rate", "--queries", "L1", "--rate", "1,0.5", "--report", str(tmp_path))
+    assert bench(*arguments) == 0
+    lines = {(line["case"]["rate"], line["query"], line.get("metric")): line for line in lines_in(tmp_path)}
+    assert set(lines) == {
+        (0.5, "L1", "latency"),
+        (0.5, "all", "tuples"),
+        (0.5, "all", "behind"),
+        (1, "all", None),
+    }
+    assert lines[1, "all", None]["skipped"] == "not tried: the engine fell behind at rate 0.5"
+    assert "fell behind" in capsys.readouterr().err
+    assert bench(*arguments) == 0
+    assert len(lines_in(tmp_path)) == 4, "nothing is measured again"
+
+
+def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
+    arguments = ("lsbench", "--queries", "L1", "--rate", "50", "--report", str(tmp_path))
+    assert bench(*arguments, "--experiment", "latency,rate") == 0
+    lines = {(line["experiment"], line["query"]): line for line in lines_in(tmp_path)}
+    assert set(lines) == {("latency", "L1"), ("rate", "all")}
+    assert all(line["skipped"].startswith("the streams are too short: 0 ms at this rate") for line in lines.values())
+
+
+@pytest.mark.slow
+def test_interactive_queries_are_measured_and_checked(tmp_path: Path) -> None:
+    assert bench("interactive", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
+    lines = lines_in(tmp_path)
+    ours = {(line["query"], line["metric"]) for line in of_engine(lines, "wukongs")}
+    classes = ("look-up", "one hop", "two hops", "path")
+    assert ours == {
+        *((query, metric) for query in classes for metric in ("install", "execution", "at once", "latency")),
+        *(("graph", metric) for metric in ("load", "size", "changes")),
+    }
+    peers = {line["query"]: line for line in of_engine(lines, "pyoxigraph")}
+    assert peers.keys() == set(classes)
+    assert "skipped" in peers["path"]
+    assert peers["two hops"]["checked"] == "plain arrays"
+    assert bench("interactive", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
+    assert len(lines_in(tmp_path)) == len(lines), "nothing is measured again"
+
+
+@pytest.mark.slow
+def test_a_city_that_we_make_has_the_counts_of_the_real_one(tmp_path: Path) -> None:
+    assert bench("citybench", "--report", str(tmp_path)) == 0
+    lines = lines_in(tmp_path)
+    assert [line for line in lines if "skipped" in line] == []
+    assert {line["query"] for line in lines} == {f"C{number}" for number in range(1, 12)}
+    assert sum("counts of the data" in line["checked"] for line in lines) == 2 * 9
+    assert about(tmp_path)["data"]["source"] == "our generator"
+
+
+def test_a_city_is_the_same_for_the_same_seed() -> None:
+    stored, streams = generate_city(2)
+    again, streams_again = generate_city(2)
+    assert stored == again
+    assert [stream.lines for stream in streams.values()] == [stream.lines for stream in streams_again.values()]
+    assert generate_city(2, seed=2)[0] != stored
+    assert {name: len(stream) for name, stream in streams.items() if "5" not in name} == {
+        "AarhusParkingDataKALKVAERKSVEJ": 8,
+        "AarhusParkingDataSKOLEBAKKEN": 8,
+        "AarhusPollutionData179093": 8,
+        "AarhusWeatherData0": 24,
+        "UserLocationService": 14,
+    }
+    assert len(streams["AarhusTrafficData158505"]) == 38
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_citybench_has_the_counts_of_its_data(tmp_path: Path, shared_data: Path) -> None:
+    data = ("--data", str(shared_data / "citybench"))
+    assert bench("citybench", *data, "--queries", "C1,C9", "--report", str(tmp_path)) == 0
+    lines = lines_in(tmp_path)
+    assert {(line["experiment"], line["query"], line["metric"]) for line in lines} == {
+        ("citybench", query, metric) for query in ("C1", "C9") for metric in ("latency", "execution")
+    }
+    assert {line["query"]: line["checked"] for line in lines} == {
+        "C1": "pyoxigraph and counts of the data",
+        "C9": "pyoxigraph",
+    }
+    assert next(line["rows"] for line in lines if line["query"] == "C1") == 9
+
+
+def test_all_run_what_can_be_run_each_in_a_folder_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_city(_: int) -> None:
+        raise BenchError("citybench: no city today")
+
+    monkeypatch.setattr("wukongs.bench.citybench.data.make_city", no_city)
+    assert bench("all", "--queries", "S1,look-up", "--experiment", "one-shot", "--report", str(tmp_path)) == 1
+    assert "wukongs: citybench: no city today\n" in capsys.readouterr().err
+    assert [line["query"] for line in lines_in(tmp_path / "lsbench")] == ["S1"]
+    assert about(tmp_path / "interactive")["is_complete"] is True
+
+
+# --- wrong answers, and engines that are not there --------------------------------------------------------------------
+
+
+def test_a_wrong_answer_has_no_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("lsbench", "--queries", "L2,L3", "--experiment", "latency", "--report", str(tmp_path))
+    with wrong_oxigraph(monkeypatch, 0):
+        assert bench(*arguments, "--peers", "pyoxigraph,rdflib") == 0
+    lines = lines_in(tmp_path)
+    of_l2 = {line["engine"]: line.get("skipped", "measured") for line in lines if line["query"] == "L2"}
+    assert of_l2["wukongs"].startswith("answers otherwise: ")
+    assert "first difference, missing: <http://e/none> (window that ends at 1000 ms)" in of_l2["wukongs"]
+    assert of_l2["rdflib"].startswith("answers otherwise: ")
+    assert of_l2["pyoxigraph"].startswith("answers otherwise")
+    assert len([line for line in lines if line["query"] == "L3"]) == 6, "other queries are measured"
+
+
+def test_a_wrong_answer_to_a_one_shot_query_has_no_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with wrong_oxigraph(monkeypatch, 0):
+        assert bench("lsbench", "--queries", "S2", "--experiment", "one-shot", "--report", str(tmp_path)) == 0
+    (line,) = lines_in(tmp_path)
+    assert line["skipped"].startswith("answers otherwise: ")
+    assert "values" not in line
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("less", r"answers otherwise: \d+ rows expected \(pyoxigraph\), \d+ found; first difference, missing: <"),
+        ("dies", r"failed: stub: ended at '\w+' with status 1: out of ideas"),
+    ],
+)
+def test_an_engine_that_is_wrong_or_dies_is_reported_and_others_are_measured(
+    tmp_path: Path, way: str, told: str
+) -> None:
+    arguments = ("lsbench", "--queries", "L2", "--experiment", "latency", "--report", str(tmp_path))
+    assert bench(*arguments, "--peers", f"stub={stub(way)}") == 0
+    lines = lines_in(tmp_path)
+    (line,) = of_engine(lines, "stub")
+    assert re.match(told, line["skipped"]), line["skipped"]
+    assert len(of_engine(lines, "wukongs")) == 2
+
+
+def test_an_engine_that_is_missing_is_told_and_asked_again_when_the_run_goes_on(tmp_path: Path) -> None:
+    arguments = ("lsbench", "--queries", "L2", "--experiment", "latency", "--report", str(tmp_path), "--peers")
+    assert bench(*arguments, "stub=/nowhere/engine") == 0
+    (line,) = of_engine(lines_in(tmp_path), "stub")
+    assert line["skipped"].startswith("missing: stub: ")
+    assert "give a command" in line["skipped"]
+    assert bench(*arguments, f"stub={stub('right')}") == 0
+    lines = lines_in(tmp_path)
+    assert [line.get("metric") for line in of_engine(lines, "stub")] == ["latency", "execution"]
+    assert len(of_engine(lines, "wukongs")) == 2, "it was not measured again"
+
+
+# --- going on ---------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("lsbench", "--queries", "L1,L2,L3", "--experiment", "latency", "--report", str(tmp_path))
+    run_ours, calls = latency._run_ours, [0]
+
+    def interrupted(*given: Any, **named: Any) -> None:
+        calls[0] += 1
+        if calls[0] == 3:  # each query runs once to compile
+            raise KeyboardInterrupt
+        run_ours(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(latency, "_run_ours", interrupted)
+        assert bench(*arguments) == 130
+    assert f"interrupted: 2 results are in {tmp_path}; the same command goes on" in capsys.readouterr().err
+    before = lines_in(tmp_path)
+    assert {line["query"] for line in before} == {"L1"}
+    assert about(tmp_path)["is_complete"] is False
+    with (tmp_path / "results.jsonl").open("a") as file:
+        file.write('{"experiment": "latency", "query": "L2", "eng')  # as if it was killed while it wrote
+    assert bench(*arguments) == 0
+    lines = lines_in(tmp_path)
+    assert lines[:2] == before
+    assert [line["query"] for line in lines] == ["L1", "L1", "L2", "L2", "L3", "L3"]
+    assert about(tmp_path)["is_complete"] is True
+    assert f"going on in {tmp_path}, which has 2 results" in capsys.readouterr().err
+
+
+def test_a_folder_with_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("lsbench", "--queries", "S1", "--experiment", "one-shot", "--report", str(tmp_path))
+    assert bench(*arguments) == 0
+    before = lines_in(tmp_path)
+    capsys.readouterr()
+    assert bench(*arguments, "--repeat", "3") == 1
+    told = f"wukongs: {tmp_path} has a run of another settings (repeat: 1 there, 3 here): give another folder"
+    assert told in capsys.readouterr().err
+    assert lines_in(tmp_path) == before
+    (tmp_path / "run.json").write_text("[]")
+    assert bench(*arguments) == 1
+    assert "run.json: no run that can go on: give another folder" in capsys.readouterr().err
+
+
+def test_a_later_line_takes_the_place_of_one_with_its_key(tmp_path: Path) -> None:
+    record = Record.open(tmp_path, "lsbench", {}, {})
+    key = ("latency", "L1", "wukongs", {"rate": 1.0})
+    record.measured(*key, "latency", [3.0, 1.0, 2.0], checked="hand")
+    record.measured(*key, "latency", [5.0], checked="hand")
+    record.measured(*key, "rows", range(5000), unit="rows", checked="hand")
+    assert record.is_done(*key)
+    assert record.is_done(*key, last="rows")
+    assert not record.is_done(*key, last="execution")
+    record.skipped("latency", "L2", "wukongs", {}, "no time")
+    assert record.is_done("latency", "L2", "wukongs", {}, last="execution")
+    assert not record.is_done("latency", "L1", "wukongs", {"rate": 2.0})
+    again = Record.open(tmp_path, "lsbench", {}, {})
+    assert [(line["metric"], line["median"], line["count"]) for line in list(again.lines.values())[:2]] == [
+        ("latency", 5.0, 1),
+        ("rows", 2499.5, 5000),
+    ]
+    values = list(again.lines.values())[1]["values"]
+    assert (len(values), values[0], values[-1]) == (2000, 0, 4999)
+    with pytest.raises(BenchError, match="another data"):
+        Record.open(tmp_path, "lsbench", {"users": 3}, {})
+
+
+def test_the_interval_of_a_median() -> None:
+    assert median_interval([7.0]) == (7.0, 7.0)
+    low, high = median_interval([float(number) for number in range(101)])
+    assert 35 < low < 47
+    assert 53 < high < 65
+    assert median_interval([1.0, 2.0, 9.0]) == median_interval([1.0, 2.0, 9.0])
+
+
+def test_the_machine_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(session, "wait_until_idle", lambda seconds: bool(waited.append(seconds)))
+    machine = session.Machine(30.0)
+    machine.begin()
+    machine.begin()
+    assert waited == [30.0]
+    assert 0 <= machine.busy() <= 1
+
+
+def test_runs_can_be_compared_as_reports_are() -> None:
+    line = {"experiment": "latency", "query": "L1", "engine": "wukongs", "case": {"rate": 1.0}}
+    told = as_tables(
+        [{**line, "metric": "latency", "unit": "ms", "median": 2.0, "rows": 7}, {**line, "skipped": "why"}]
+    )
+    assert told["tables"] == {"latency": [{"figure": "L1, wukongs, rate 1.0", "latency, ms": 2.0}]}
+    assert told["checks"] == [{"what": "latency, L1, wukongs, rate 1.0: rows", "value": 7}]
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("lsbench", "--queries", "L1,L7"), "no query 'L7' of lsbench: expected some of L1, L2, "),
+        (
+            ("lsbench", "--experiment", "speed"),
+            "no experiment 'speed' of lsbench: expected some of latency, one-shot, ",
+        ),
+        (("citybench", "--queries", "L1"), "no query 'L1' of citybench"),
+        (("lsbench", "--peers", "jena"), "no peer 'jena': expected some of pyoxigraph, rdflib, or NAME=COMMAND"),
+        (("lsbench", "--peers", "wukongs=x"), "no peer 'wukongs=x'"),
+        (("citybench", "--users", "100"), "--users is of lsbench and all, not of citybench: leave it out"),
+        (("all", "--data", "."), "--data is of lsbench and citybench, not of all: leave it out"),
+        (
+            ("lsbench", "--rate", "0"),
+            "argument --rate: expected numbers from 0.01 to 1000 with commas between, found '0'",
+        ),
+        (("lsbench", "--rate", "a,1"), "found 'a,1'"),
+        (("lsbench", "--repeat", "0"), "argument --repeat: expected an integer from 1 on, found '0'"),
+        (("lsbench", "--users", "5"), "argument --users: expected an integer from 10 on, found '5'"),
+        (("tpch",), "invalid choice: 'tpch'"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench(*arguments) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_data_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench("lsbench", "--data", str(tmp_path)) == 1
+    told = f"wukongs: lsbench: {tmp_path}: no rdfPostStream*.nt or rdfPostStream*.nt.gz: give a folder"
+    assert told in capsys.readouterr().err
+    assert bench("citybench", "--data", str(tmp_path / "none")) == 1
+    assert "give the folder that has stored/ and rdf_streams/ with --data" in capsys.readouterr().err
+    monkeypatch.setenv("CITYBENCH_DATA", str(tmp_path / "named"))
+    assert main(["bench", "citybench"]) == 1
+    assert f"{tmp_path / 'named'}" in capsys.readouterr().err
+    monkeypatch.setenv("LSBENCH_DATA", str(tmp_path))
+    assert main(["bench", "lsbench"]) == 1
+    assert f"wukongs: lsbench: {tmp_path}: no rdfPostStream" in capsys.readouterr().err
+
+
+def test_the_benchmarks_of_parts_are_called_as_before(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parts_main(["tpch"])
+    told = capsys.readouterr().err
+    assert "'lsbench'" in told
+    assert "'paced'" in told
+    assert parts_main(["lsbench", "--queries", "L9", "--quick"]) == 2
+    assert "no query 'L9' of lsbench" in capsys.readouterr().err
