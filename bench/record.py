@@ -21,11 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from wukongs.bench.harness import Row, commit, machine, markdown_table, versions
+from wukongs.bench.harness import Row, bootstrap_medians, commit, interval, machine, markdown_table, versions
 from wukongs.errors import WukongsError
 
 SAMPLES_MAX = 2000
-RESAMPLES = 1000
 MISSING = "missing: "
 """How the reason begins why an engine that is not there was not measured."""
 Case = Mapping[str, Any]
@@ -33,14 +32,6 @@ Case = Mapping[str, Any]
 
 class BenchError(WukongsError):
     """A benchmark cannot run as it was asked to: what, where, what next."""
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median: of the same samples always the same."""
-    samples = np.asarray(values, np.float64)
-    draws = np.random.default_rng(1).integers(0, len(samples), (RESAMPLES, len(samples)))
-    low, high = np.percentile(np.median(samples[draws], axis=1), (2.5, 97.5))
-    return float(low), float(high)
 
 
 def _thinned(values: Sequence[float]) -> list[float]:
@@ -143,7 +134,7 @@ class Record:
         cores that others took meanwhile."""
         assert len(values), (experiment, query, engine, metric)
         samples = _thinned(values)
-        low, high = median_interval(samples)
+        low, high = interval(bootstrap_medians(samples))
         line: Row = {"experiment": experiment, "query": query, "engine": engine, "case": dict(case), "metric": metric}
         line |= {"unit": unit, "values": [float(f"{value:.6g}") for value in samples], "count": len(values)}
         line |= {"median": float(np.median(values)), "low": low, "high": high, "p99": float(np.percentile(values, 99))}

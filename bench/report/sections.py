@@ -98,7 +98,7 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
     """The tables of a metric: ours, the peers and the published figures, one table for each case. Very many cases, and
     figures of ours alone, have one table with a row for each case. sources: gets a number for each one named."""
     document.heading(group.unit if group.metric == group.unit else f"{group.metric}, {group.unit}", 3)
-    if covers := COVERS.get((group.experiment, group.metric)):
+    if covers := COVERS.get(group.experiment, {}).get(group.metric):
         document.say(f"{covers[0].upper()}{covers[1:]}.")
     beside = published_beside(group)
     cases = group.cases

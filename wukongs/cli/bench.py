@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from wukongs.cli import DONE, bench_results
-from wukongs.cli.parsers import CommandParser
+from wukongs.cli.parsers import CommandParser, integer_from
 
 _EPILOG = """examples:
   wukongs bench lsbench
@@ -38,7 +38,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("benchmark", choices=BENCHMARKS)
     parser.add_argument("--data", type=Path, metavar="DIR", help="of lsbench, citybench: the folder of its files")
     parser.add_argument(
-        "--users", type=_integer_from(10), metavar="N", help="of lsbench: make a network of so many users"
+        "--users", type=integer_from(10), metavar="N", help="of lsbench: make a network of so many users"
     )
     parser.add_argument(
         "--rate", type=_rates, default=(), metavar="X,...", help="of lsbench: multiples of the rates of the streams"
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--experiment", type=_names, default=(), metavar="E,...", help="these only, of those below (default: all)"
     )
-    parser.add_argument("--repeat", type=_integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
+    parser.add_argument("--repeat", type=integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
     parser.add_argument(
         "--peers",
         action="append",
@@ -67,17 +67,6 @@ def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
     """Return the parser of the command, under "", and those of its actions."""
     compare, report = bench_results.make_compare_parser(), bench_results.make_report_parser()
     return {"": make_parser(), "compare": compare, "report": report}
-
-
-def _integer_from(low: int) -> Callable[[str], int]:
-    """Return the argparse type of integers from `low` on."""
-
-    def read(text: str) -> int:
-        if text.isdecimal() and int(text) >= low:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
-
-    return read
 
 
 def _names(text: str) -> tuple[str, ...]:

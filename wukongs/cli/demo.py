@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from wukongs.cli.parsers import CommandParser
+from wukongs.cli.parsers import CommandParser, integer_from
 from wukongs.cli.query import say_if_compiling
 
 _EPILOG = """examples:
@@ -28,31 +28,20 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--users",
-        type=_integer_from(10),
+        type=integer_from(10),
         metavar="N",
         help="people, 10 or more (default: 1000; fewer, and fewer tuples, where kernels are not compiled yet)",
     )
     parser.add_argument(
-        "--seconds", type=_integer_from(1), default=20, metavar="N", help="event time that is streamed (default: 20)"
+        "--seconds", type=integer_from(1), default=20, metavar="N", help="event time that is streamed (default: 20)"
     )
-    parser.add_argument("--seed", type=_integer_from(0), default=1, metavar="N", help="of the generator (default: 1)")
+    parser.add_argument("--seed", type=integer_from(0), default=1, metavar="N", help="of the generator (default: 1)")
     parser.add_argument(
-        "--port", type=_integer_from(0), default=0, metavar="N", help="port of the console (default: a free one)"
+        "--port", type=integer_from(0), default=0, metavar="N", help="port of the console (default: a free one)"
     )
     parser.add_argument("--no-browser", action="store_true", help="open no browser, and end with the demo")
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")
     return parser
-
-
-def _integer_from(low: int) -> Callable[[str], int]:
-    """Return the argparse type of integers from `low` on."""
-
-    def read(text: str) -> int:
-        if text.isdecimal() and int(text) >= low:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
-
-    return read
 
 
 def main(argv: Sequence[str]) -> int:

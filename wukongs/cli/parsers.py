@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -24,3 +25,14 @@ class CommandParser(argparse.ArgumentParser):
         near = {one: get_close_matches(one, known, 1, 0.75) for one in told if one not in known}
         hints = [f"{names[0]} for {one}" for one, names in near.items() if names]
         super().error(message + (f"; did you mean {', '.join(hints)}?" if hints else ""))
+
+
+def integer_from(low: int) -> Callable[[str], int]:
+    """Return the argparse type of integers from `low` on."""
+
+    def read(text: str) -> int:
+        if text.isdecimal() and int(text) >= low:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
+
+    return read

@@ -18,7 +18,7 @@ from wukongs.bench.compare import as_tables
 from wukongs.bench.experiments import latency, session
 from wukongs.bench.peers import Rows
 from wukongs.bench.peers.in_process import Oxigraph
-from wukongs.bench.record import BenchError, Record, median_interval
+from wukongs.bench.record import BenchError, Record
 from wukongs.cli import main
 
 Line = dict[str, Any]
@@ -330,14 +330,6 @@ def test_a_later_line_takes_the_place_of_one_with_its_key(tmp_path: Path) -> Non
     assert (len(values), values[0], values[-1]) == (2000, 0, 4999)
     with pytest.raises(BenchError, match="another data"):
         Record.open(tmp_path, "lsbench", {"users": 3}, {})
-
-
-def test_the_interval_of_a_median() -> None:
-    assert median_interval([7.0]) == (7.0, 7.0)
-    low, high = median_interval([float(number) for number in range(101)])
-    assert 35 < low < 47
-    assert 53 < high < 65
-    assert median_interval([1.0, 2.0, 9.0]) == median_interval([1.0, 2.0, 9.0])
 
 
 def test_the_machine_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
