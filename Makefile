@@ -78,6 +78,7 @@ test: $(READY)
 	@$(PYTEST) -m 'not slow'
 
 # What `make test` leaves out, and with all examples what it runs with few.
+test-ci: WORKERS := 3
 test-ci: $(READY)
 	@WUKONGS_TIER=ci WUKONGS_SEED=$(SEED) $(PYTEST) -m 'slow or examples'
 	@$(AGAIN) test-nojit lint

@@ -155,8 +155,10 @@ class Feed:
         self.subscriber_count = 0
         self.left_s = time.monotonic()
         """When the last subscriber left."""
-        self.has_read = asyncio.Event()
+        self._has_read = asyncio.Event()
         """The windows that waited when it began are here."""
+        self._come_count = self._read_count = 0
+        """How often windows have come, and how many of these times are read."""
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
         self._events: deque[Event] = deque()
         self._first = 0
@@ -172,30 +174,38 @@ class Feed:
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         def listener() -> None:
             with suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(self._arrived.set)
+                loop.call_soon_threadsafe(self._note)
 
         self._cursor.log.listen(listener)
         try:
             while True:
                 self._arrived.clear()
+                come_count = self._come_count
                 events = await loop.run_in_executor(self._threads, self._fetched)
                 if events and not self._first and not self._events and not self._is_from_begin:
                     self._lost_to = _before(self.query, events[0])
                 for event in events:
                     self._add(event)
                 if self.relay is None or self.relay.has_come:
-                    self.has_read.set()
-                if events:
+                    self._has_read.set()
+                is_all = len(events) < FETCHED_MAX
+                if events or (is_all and come_count > self._read_count):
+                    self._read_count = come_count if is_all else self._read_count
                     self._tell()
-                elif self._cursor.is_ended():
+                if events:
+                    continue
+                if self._cursor.is_ended():
                     return
-                else:
-                    await self._arrived.wait()
+                await self._arrived.wait()
         finally:
             self._cursor.log.unlisten(listener)
             self.is_ended = True
-            self.has_read.set()
+            self._has_read.set()
             self._tell()
+
+    def _note(self) -> None:
+        self._come_count += 1
+        self._arrived.set()
 
     def _fetched(self) -> list[Event]:
         """Read the windows that have come, in a thread."""
@@ -248,6 +258,14 @@ class Feed:
     def newest(self) -> int | None:
         """The id of the last event, None if there is none yet."""
         return self._events[-1].id if self._events else self._lost_to
+
+    async def newest_by_now(self) -> int | None:
+        """Return the same once all is read that has come by now."""
+        await self._has_read.wait()
+        come_count = self._come_count
+        while self._read_count < come_count and not self.is_ended:
+            await asyncio.wait((self._changed,))
+        return self.newest
 
     async def events(self, after: int | None, timeout_s: float | None = None) -> AsyncGenerator[Event | None, None]:
         """Iterate over the events behind an id (None: over all that are kept) until the query ends; None each time that

@@ -221,8 +221,7 @@ async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
     given = request.headers.get("last-event-id") or one_of(fields, "after")
     after = None
     if given == "now":
-        await feed.has_read.wait()
-        after = feed.newest
+        after = await feed.newest_by_now()
     elif given is not None:
         after = integer("after", given)
     changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
