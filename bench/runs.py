@@ -289,7 +289,7 @@ def _interactive(session: Session, described: Any, options: Options) -> None:
 
 _BENCHMARKS: Mapping[str, Benchmark] = {
     "lsbench": Benchmark(
-        tuple(f"{kind}{number}" for kind in "LS" for number in range(1, 7)),
+        (*(f"L{number}" for number in range(1, 13)), *(f"S{number}" for number in range(1, 7))),
         {
             "latency": _l_latency,
             "one-shot": _s_queries,

@@ -37,7 +37,7 @@ class Feed:
 
     A firing is due every step_ms, and stream batches last batch_ms. Windows that end from first_ms to last_ms count:
     they are whole, and every stream that joins them has data up to there. expected: (query, end_ms) -> rows, where the
-    data's own README states them."""
+    data's own README states them. others: queries that are measured alone, and not among all that are registered."""
 
     stored: bytes
     streams: Mapping[str, StreamData]
@@ -49,6 +49,7 @@ class Feed:
     first_ms: int
     last_ms: int
     expected: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    others: tuple[WindowQuery, ...] = ()
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:

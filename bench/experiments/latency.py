@@ -44,7 +44,7 @@ def run(session: Session, feed: Feed, experiment: str = "latency") -> None:
     """Measure every query that was asked for and is not done. experiment: its name in the results."""
     wanted = {
         query.name: session.open(experiment, query.name, (WUKONGS, *session.makers), session.case, "execution")
-        for query in feed.queries
+        for query in (*feed.queries, *feed.others)
         if session.wants(query.name)
     }
     engines = {engine for names in wanted.values() for engine in names}
@@ -56,7 +56,7 @@ def run(session: Session, feed: Feed, experiment: str = "latency") -> None:
     if not engines:
         return
     with session.reference(feed.stored) as reference, guests(session, feed.stored, engines) as present:
-        for query in feed.queries:
+        for query in (*feed.queries, *feed.others):
             if wanted.get(query.name):
                 _run_query(session, experiment, feed, query, reference, wanted[query.name], present)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from wukongs.bench.experiments.feed import Feed, WindowQuery
 from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData, StreamData
-from wukongs.bench.lsbench.queries import QUERIES
+from wukongs.bench.lsbench.queries import OTHERS, QUERIES, BenchQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,15 +88,12 @@ def feed_of(data: LsbenchData, rate: float = 1.0) -> Feed:
     divisor = REPLAY.divisor * rate
     streams = {IRI[name]: StreamData(stream.lines, _replayed(stream, divisor)) for name, stream in data.streams.items()}
     posts_last_ms = min(int(streams[IRI[name]].times[-1]) for name in data.streams if name not in TIMING)
-    queries = tuple(
-        WindowQuery(
-            query.name,
-            query.register_text(f"{REPLAY.range_ms}ms", f"{REPLAY.step_ms}ms", data.user, data.person),
-            query.select_text(data.user, data.person),
-            tuple(IRI[name] for name in query.streams),
-        )
-        for query in QUERIES
-    )
+
+    def over_windows(query: BenchQuery) -> WindowQuery:
+        text = query.register_text(f"{REPLAY.range_ms}ms", f"{REPLAY.step_ms}ms", data.user, data.person)
+        streams = tuple(IRI[name] for name in query.streams)
+        return WindowQuery(query.name, text, query.select_text(data.user, data.person), streams)
+
     expected = (
         {(name, day * REPLAY.day_ms): rows for day, counts in EXPECTED.items() for name, rows in counts.items()}
         if data.is_sample and rate == 1.0
@@ -106,7 +103,8 @@ def feed_of(data: LsbenchData, rate: float = 1.0) -> Feed:
         stored=data.stored,
         streams=streams,
         timing=frozenset(IRI[name] for name in TIMING),
-        queries=queries,
+        queries=tuple(map(over_windows, QUERIES)),
+        others=tuple(map(over_windows, OTHERS)),
         range_ms=REPLAY.range_ms,
         step_ms=REPLAY.step_ms,
         batch_ms=REPLAY.batch_ms,
