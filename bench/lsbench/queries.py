@@ -1,5 +1,5 @@
-"""LSBench's queries, read from queries/*.rq: L1-L6 over windows, S1-S6 one-shot, as the Wukong+S paper runs them, and the
-six others of the benchmark, L7-L12, over the same windows.
+"""LSBench's queries, read from queries/*.rq: L1-L6 over windows, S1-S6 one-shot, as the Wukong+S paper runs them, and
+the six others of the benchmark, L7-L12, over the same windows.
 
 Each pattern is matched where the benchmark says: in the window of its stream, or in the stored graph. A stored pattern
 names the default graph by FROM, a window is only reached by GRAPH, so that streams that join the stored graph do not
