@@ -16,7 +16,7 @@ from typing import Any
 
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
-from wukongs.bench.experiments import latency, load, one_shot, rate
+from wukongs.bench.experiments import injection, latency, load, one_shot, rate
 from wukongs.bench.experiments.session import Machine, Session
 from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
@@ -240,6 +240,10 @@ def _load(session: Session, network: _Network, options: Options) -> None:
     load.run(session, feed_of(network.data))
 
 
+def _injection(session: Session, network: _Network, options: Options) -> None:
+    injection.run(session, network.data)
+
+
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
@@ -289,13 +293,18 @@ def _interactive(session: Session, described: Any, options: Options) -> None:
 
 _BENCHMARKS: Mapping[str, Benchmark] = {
     "lsbench": Benchmark(
-        (*(f"L{number}" for number in range(1, 13)), *(f"S{number}" for number in range(1, 7))),
+        (
+            *(f"L{number}" for number in range(1, 13)),
+            *(f"S{number}" for number in range(1, 7)),
+            *injection.QUERIES,
+        ),
         {
             "latency": _l_latency,
             "one-shot": _s_queries,
             "one-shot-with-streams": _s_queries_with_streams,
             "rate": _rates,
             "load": _load,
+            "injection": _injection,
         },
         _read_network,
     ),

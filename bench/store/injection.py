@@ -188,9 +188,23 @@ def inject(core: Core, states: dict[str, StreamState], encoded: dict[str, Encode
     return {**parts, "other": other, "total": total, "clock": clock_ms, LATER: later_ms, "live": live}
 
 
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """Milliseconds of the parts of each stream batch that was injected alone, by stream, and of those of all five, by
+    HELD and FREE; sizes: tuples of a stream batch; memory_mb: of a minute, by stream, `data` and `index`."""
+
+    apart: dict[str, list[dict[str, float]]]
+    together: dict[str, list[dict[str, float]]]
+    sizes: dict[str, int]
+    memory_mb: dict[str, dict[str, float]]
+
+    def all_memory_mb(self) -> dict[str, float]:
+        return {part: sum(one[part] for one in self.memory_mb.values()) for part in ("data", "index")}
+
+
 def bench_injection(
     report: Report, data: LsbenchData, core: Core, batch_count: int, warm_up: int, divisor: int = 1
-) -> None:
+) -> Injected:
     """Add injection per stream and of all five into a core that has stored triples, and memory per minute.
 
     batch_count: stream batches, of which the first warm_up are not counted; divisor: of the rates."""
@@ -241,7 +255,7 @@ def bench_injection(
     fewest = min(parts["live"] for parts in together[HELD])
     report.check(f"at least {LIVE_BATCHES} live batches while handles are open", True, fewest >= LIVE_BATCHES)
     _add_times(report, apart, together, sizes, before)
-    _add_memory(report, core, states, batches)
+    return Injected(apart, together, sizes, _add_memory(report, core, states, batches))
 
 
 def _declare(core: Core, name: str) -> StreamState:
@@ -298,8 +312,12 @@ def _add_times(
         report.add(TOGETHER, {"time": "by the clock", **about, **_spread(samples, "clock")})
 
 
-def _add_memory(report: Report, core: Core, states: dict[str, StreamState], batches: dict[str, list[Encoded]]) -> None:
-    """Add what a minute of each stream takes: in slices (dropped as they age) and in the stored graph (for ever)."""
+def _add_memory(
+    report: Report, core: Core, states: dict[str, StreamState], batches: dict[str, list[Encoded]]
+) -> dict[str, dict[str, float]]:
+    """Add what a minute of each stream takes: in slices (dropped as they age) and in the stored graph (for ever).
+    Return the MB of what stays (of timing streams: of slices), and of the blocks."""
+    memory_mb = {}
     filter_bytes = core.arrangement.filter_bytes / len(core.arrangement)
     for name, chunks in batches.items():
         kept = [states[name].ring.window(number - 1, number) for number in range(len(chunks) - 9, len(chunks) + 1)]
@@ -321,12 +339,15 @@ def _add_memory(report: Report, core: Core, states: dict[str, StreamState], batc
             share = minute / len(chunks)
             index += filter_bytes * len(stored)
             row |= {"stored, data": data * share, "stored, index": index * share}
+        kind = "slices" if name in TIMING else "stored"
+        memory_mb[name] = {"data": row[f"{kind}, data"], "index": row["blocks (stream index)"]}
         paper_data, paper_index = PAPER_MB[name]
         report.add(MEMORY, {**row, "paper data": paper_data, "paper stream index": paper_index})
     report.notes.append(
         "Data: keys, offsets, values and times; index: fences, vertex index and, of stored triples, the newness filter "
         f"({filter_bytes:.2f} bytes a triple). Strings apart. Slices live {KEPT_BATCHES * BATCH_MS / 1000:g} s here."
     )
+    return memory_mb
 
 
 def _data_and_index(batches: list[Batch]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ _EPILOG = """examples:
   wukongs bench compare before/ after/                               two runs
 
 experiments:
-  lsbench      latency, one-shot, one-shot-with-streams, rate, load
+  lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection
   citybench    citybench
   interactive  interactive
 
