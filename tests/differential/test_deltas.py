@@ -196,6 +196,7 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]
     return windows, sum(one.ran for one in ran.values()), len(grouped)
 
 
+@pytest.mark.slow
 def test_windows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = grouped = 0
     for number in range(4 if TIER == "fast" else scaled(40)):

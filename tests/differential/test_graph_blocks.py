@@ -34,6 +34,7 @@ def assert_same(pattern: graph_blocks.Pattern, dataset: Dataset) -> None:
     assert found == Counter(tuple(row.get(name) for name in VARIABLES) for row in rows), (text, quads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "inner",
     [

@@ -160,6 +160,7 @@ def _kept_if_there_is_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_paths, "ROWS_MIN", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(LIVES))
 def test_rows_are_those_of_the_definitions(number: int) -> None:
     life = Life(random.Random(f"kept paths {'tests' if SEED is None else SEED}/{number}"))

@@ -156,6 +156,7 @@ def _names(window: Any) -> list[tuple[str, ...]]:
     return [tuple(str(term).removeprefix(EX) for term in row) for row in window]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["in memory", "in a folder"])
 def test_chains_of_two(kind: str, tmp_path: Path) -> None:
     for number in range(scaled(60)):

@@ -41,6 +41,7 @@ def is_cut_inside(text: str) -> bool:
     return is_cut(text) and text.count("SELECT") > 1
 
 
+@pytest.mark.slow
 @settings(fuzzed(150))
 @given(queries(), graphs(), st.data())
 def test_each_row_as_alone(text: str, data: str, draw: st.DataObject) -> None:

@@ -86,6 +86,7 @@ def life(rng: random.Random, terms: QueryTerms) -> int:
     return 12
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 def test_groups_are_those_of_the_rows() -> None:
     with wukongs.Engine() as engine:

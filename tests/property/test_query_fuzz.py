@@ -100,6 +100,7 @@ def mutants(draw: st.DrawFn) -> str:
     return text[: draw(st.integers(0, len(text)))] if draw(st.integers(0, 3)) == 0 else text
 
 
+@pytest.mark.slow
 @fuzzed(300)
 @given(mutants())
 @example("ASK { ?s ?p '\\ud800' }")

@@ -148,6 +148,7 @@ def test_a_spawned_process_finds_it(installed: Installed, users: Path) -> None:
     assert installed.run("main.py", cwd=users) == "<http://e/a>\n"
 
 
+@pytest.mark.slow
 def test_it_is_found_beside_a_clone_that_is_named_wukongs(installed: Installed, copy: Path) -> None:
     program = "import wukongs, wukongs.store.terms; print(wukongs.Engine.__name__)"
     assert installed.run("-c", program, cwd=copy.parent) == "Engine\n"

@@ -345,6 +345,7 @@ def test_a_metric_in_two_units_has_pictures_of_both(tmp_path: Path) -> None:
     assert "### cost, MB" in text
 
 
+@pytest.mark.slow
 def test_a_report_is_the_same_when_it_is_written_again(tmp_path: Path) -> None:
     folder = everything(tmp_path)
     write_report(folder)

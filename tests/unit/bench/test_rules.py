@@ -102,6 +102,7 @@ def test_sizes_are_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "from 1 on" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nodes_are_asked_the_same(tmp_path: Path) -> None:
     assert run.main(tmp_path, True, ["nodes"], open_cluster=in_process) == 0
     rows = json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))["tables"][run.NODES]

@@ -109,6 +109,7 @@ def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
     assert {(line["experiment"], line["engine"]) for line in skipped} == {("one-shot-with-streams", "pyoxigraph")}
 
 
+@pytest.mark.slow
 def test_rates_beyond_the_one_that_is_too_much_are_not_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,6 +267,7 @@ def test_an_engine_that_is_missing_is_told_and_asked_again_when_the_run_goes_on(
 # --- going on ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -277,6 +277,7 @@ def columns(rows: list[tuple[int, int, int, int]]) -> Quads:
     return found[:, 0], found[:, 1], found[:, 2], found[:, 3]
 
 
+@pytest.mark.slow
 def test_what_was_fetched_is_read_at_its_sn_and_not_before() -> None:
     def difference(come: list[int], gone: list[int]) -> Difference:
         batches = [build_batch(*columns([(1, one, 5, 6) for one in rows])) for rows in (come, gone)]

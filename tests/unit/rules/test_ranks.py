@@ -43,6 +43,7 @@ def test_ranks_are_those_of_a_dictionary(steps: list[tuple[list[Triple], list[Tr
     compare(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @fuzzed(30)
 @given(STEPS)
