@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
@@ -135,10 +135,13 @@ def test_what_a_node_refuses(ran: Ran, tmp_path: Path) -> None:
 
 
 @contextmanager
-def taken_port() -> Iterator[int]:
-    """Give a port that somebody listens at."""
+def taken_port(first: int = 0) -> Iterator[int]:
+    """Give a port that somebody listens at. first: the first one to try, else one that the system gives to anybody."""
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        for port in range(first, first + 1000):
+            with suppress(OSError):
+                taken.bind(("127.0.0.1", port))
+                break
         taken.listen()
         yield taken.getsockname()[1]
 
@@ -168,7 +171,7 @@ def test_a_port_that_is_taken_is_told_by_the_key_that_names_it(ran: Ran, tmp_pat
 
 def test_a_port_of_a_cluster_that_is_taken_is_told_by_its_option(ran: Ran) -> None:
     """Nobody has typed the port itself."""
-    with taken_port() as port:
+    with taken_port(20_000) as port:  # the system gives those beside it to nobody
         status, out, err = ran("cluster", "--nodes", "2", "--base-port", str(port - 3))
     assert (status, out) == (2, "")
     assert err.startswith(f"wukongs: --base-port {port - 3}: node 1 would listen to other nodes at port {port}, which")
