@@ -18,6 +18,7 @@ from wukongs.bench.compare import as_tables
 from wukongs.bench.experiments import latency, session
 from wukongs.bench.peers import Rows
 from wukongs.bench.peers.in_process import Oxigraph
+from wukongs.bench.lsbench.data import STREAMS
 from wukongs.bench.record import BenchError, Record
 from wukongs.cli import main
 
@@ -98,10 +99,11 @@ def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
     measured = {(line["experiment"], line["query"]) for line in of_engine(lines, "wukongs") if "skipped" not in line}
     of_windows, one_shot = ([f"{kind}{number}" for number in range(1, 7)] for kind in "LS")
     assert measured == {
-        *(("latency", query) for query in of_windows),
+        *(("latency", f"L{number}") for number in range(1, 13)),
         *((name, query) for name in ("one-shot", "one-shot-with-streams") for query in one_shot),
         *(("rate", query) for query in (*of_windows, "all")),
         ("load", "stored"),
+        *((name, query) for name in ("injection", "memory") for query in (*STREAMS, "all streams")),
     }
     ways = {line["case"]["streams"] for line in lines if line["experiment"] == "one-shot-with-streams"}
     assert ways == {"on", "off"}
