@@ -16,9 +16,9 @@ from wukongs.bench.__main__ import main as parts_main
 from wukongs.bench.citybench.generate import generate_city
 from wukongs.bench.compare import as_tables
 from wukongs.bench.experiments import latency, session
+from wukongs.bench.lsbench.data import STREAMS
 from wukongs.bench.peers import Rows
 from wukongs.bench.peers.in_process import Oxigraph
-from wukongs.bench.lsbench.data import STREAMS
 from wukongs.bench.record import BenchError, Record
 from wukongs.cli import main
 
