@@ -36,7 +36,11 @@ _COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4bbf", "#c93c37", "#8f7a00", "#
 _MARKERS = "osD^vPX*"
 _WIDTH, _PANEL_HEIGHT = 10.0, 2.7
 _PANELS, _COLUMNS = 12, 3
-_POINTS = 250
+_POINTS = 100
+_LONG = re.compile(r"\b(\d+\.\d\d)\d+")
+"""A coordinate with more digits than anybody sees, in points of 1/72 inch."""
+_FONTS = re.compile(r"font-family: 'DejaVu Sans'[^;]*;")
+"""All that matplotlib knows, at each text."""
 _TIMES = ("minute", "minutes", "second", "seconds", "hour", "hours")
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -290,7 +294,9 @@ def _picture(drawing: Drawing, axes: Sequence[Axes], group: Group, name: str, ti
     text = io.StringIO()
     drawing.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
-    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    svg = _FONTS.sub("font-family: sans-serif;", _LONG.sub(r"\1", svg[svg.index("<svg") :])).replace(
+        _INK, "currentColor"
+    )
     file = re.sub(r"[^\w-]+", "-", f"{group.experiment}-{group.metric}-{name}")
     return Picture(file, f"{group.experiment}, {group.metric}. {title}", svg)
 
