@@ -36,7 +36,7 @@ _COLOURS = ("#2f81f7", "#d9730d", "#2da44e", "#bf4bbf", "#c93c37", "#8f7a00", "#
 _MARKERS = "osD^vPX*"
 _WIDTH, _PANEL_HEIGHT = 10.0, 2.7
 _PANELS, _COLUMNS = 12, 3
-_POINTS = 100
+_POINTS = 60
 _LONG = re.compile(r"\b(\d+\.\d\d)\d+")
 """A coordinate with more digits than anybody sees, in points of 1/72 inch."""
 _FONTS = re.compile(r"font-family: 'DejaVu Sans'[^;]*;")
