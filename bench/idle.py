@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 IDLE_SHARE = 0.05
-"""The machine is idle while its cores are busy for less than this share of a second."""
+"""The machine is idle while its cores are busy for less than this share of a second. A figure is marked if others took
+more of the cores than that while it was measured."""
 
 
 def wait_until_idle(timeout_s: float) -> bool:

@@ -111,10 +111,11 @@ class Record:
             for line in self.lines.values()
         )
 
-    def has(self, experiment: str, query: str, engine: str, case: Case, metric: str) -> bool:
-        """Tell whether there is a figure already."""
+    def median(self, experiment: str, query: str, engine: str, case: Case, metric: str) -> float | None:
+        """Return the median of a figure, None if there is none yet."""
         line = {"experiment": experiment, "query": query, "engine": engine, "case": dict(case), "metric": metric}
-        return _key(line) in self.lines
+        found = self.lines.get(_key(line))
+        return None if found is None else float(found["median"])
 
     def measured(
         self,
@@ -211,9 +212,13 @@ def _key(line: Row) -> str:
 
 
 def _compared(about: Mapping[str, Any], name: str) -> Any:
-    """Return what must be the same in a run that goes on; of the machine, without its load."""
-    value = json.loads(json.dumps(about[name]))
-    return {key: one for key, one in value.items() if key != "load_before"} if name == "machine" else value
+    """Return what must be the same in a run that goes on."""
+    return settled(json.loads(json.dumps(about[name])))
+
+
+def settled(value: Any) -> Any:
+    """Return what is to be alike in two runs: of the machine, without its load at that moment."""
+    return {name: one for name, one in value.items() if name != "load_before"} if isinstance(value, dict) else value
 
 
 def _differences(there: Any, here: Any) -> str:

@@ -6,7 +6,6 @@ measures the rest, and writes its figures down as it goes.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,19 +17,19 @@ from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
 from wukongs.bench.experiments import injection, latency, load, one_shot, rate
 from wukongs.bench.experiments.session import Machine, Session
-from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
 from wukongs.bench.lsbench.replay import feed_of
 from wukongs.bench.peers import Peer
 from wukongs.bench.peers.external import External
 from wukongs.bench.peers.in_process import OXIGRAPH, RDFLIB, Oxigraph, Rdflib
 from wukongs.bench.record import BenchError, Record, say
+from wukongs.bench.report import write_report
 from wukongs.errors import SettingsError
 
 BENCHMARKS = ("lsbench", "citybench", "interactive")
 PEERS: Mapping[str, Callable[[], Peer]] = {OXIGRAPH: Oxigraph, RDFLIB: Rdflib}
 IDLE_WAIT_S = 120.0
-QUICK = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
 SECONDS = 20
 
 
@@ -170,18 +169,8 @@ def _closing(record: Record) -> Iterator[None]:
         record.finish(is_complete)
         print(record.to_text(), flush=True)
         if record.folder is not None and record.lines:
-            _write_report(record.folder)
-
-
-def _write_report(folder: Path) -> None:
-    try:
-        report = importlib.import_module("wukongs.bench.report")
-    except ModuleNotFoundError as error:
-        if error.name != "wukongs.bench.report":
-            raise
-        return
-    report.write_report(folder)
-    say(f"{folder}: report.md, report.html")
+            write_report(record.folder)
+            say(f"{record.folder}: report.md, report.html")
 
 
 # --- LSBench ----------------------------------------------------------------------------------------------------------
@@ -215,7 +204,7 @@ def _read_network(options: Options) -> tuple[dict[str, Any], dict[str, Any], _Ne
             ) from None
     else:
         users = options.users or 1000
-        settings = QUICK if options.is_quick and options.users is None else network_settings(users)
+        settings = QUICK_DATA if options.is_quick and options.users is None else network_settings(users)
         say(f"lsbench: making a network of {settings.users:,} users, {settings.duration_ms / 1000:g} s of streams")
         data = generate_lsbench(settings)
     users = data.stored.count(b"<http://www.ins.cwi.nl/sib/vocabulary/User>")

@@ -35,15 +35,7 @@ def run(session: Session, feed_at: Callable[[float], Feed], rates: Sequence[floa
     for rate in sorted(rates):
         case = {**session.case, "rate": rate}
         if session.record.is_done(EXPERIMENT, ALL, WUKONGS, case, "behind"):
-            behind = next(
-                (
-                    line["median"]
-                    for line in session.record.lines.values()
-                    if (line["experiment"], line["query"], line["case"], line.get("metric"))
-                    == (EXPERIMENT, ALL, case, "behind")
-                ),
-                0.0,
-            )
+            behind = session.record.median(EXPERIMENT, ALL, WUKONGS, case, "behind") or 0.0
         elif behind_at is not None:
             why = f"not tried: the engine fell behind at rate {behind_at:g}"
             session.record.skipped(EXPERIMENT, ALL, WUKONGS, case, why)

@@ -40,6 +40,8 @@ STREAMS = {
 IRI = {name: STREAM_NAMESPACE + stream for name, stream in zip(STREAMS, STREAM_NAMES, strict=True)}
 TIMING = ("GPS",)
 """Streams whose tuples only live in windows."""
+QUICK_DATA = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
+"""A tiny network, which only shows that everything runs."""
 _PREFIX_LINE = re.compile(rb"@prefix\s+([\w.-]*):\s*<([^<>\s]*)>\s*\.\s*\n")
 _ENTITY = re.compile(rb"(<http://www\.ins\.cwi\.nl/sib/(?!vocabulary)[^<>]*)>")
 

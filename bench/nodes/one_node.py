@@ -17,11 +17,11 @@ from typing import Any
 
 import wukongs
 from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.lsbench.data import IRI, TIMING, LsbenchData
+from wukongs.bench.lsbench.data import IRI, QUICK_DATA, TIMING, LsbenchData
 from wukongs.bench.lsbench.queries import QUERIES
 from wukongs.bench.lsbench.replay import REPLAY
 from wukongs.bench.nodes.engines import EMBEDDED, Bench
-from wukongs.bench.nodes.run import GENERATED, QUICK_DATA, read_data
+from wukongs.bench.nodes.run import GENERATED, read_data
 from wukongs.bench.nodes.windows import Days, last_day_of, last_days, moved, run_windows
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import WukongsError

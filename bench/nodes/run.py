@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.lsbench.data import LsbenchData, find_folder, generate_lsbench, read_lsbench
+from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.nodes.control import bench_control
 from wukongs.bench.nodes.engines import Bench, OpenBench, embedded, processes
 from wukongs.bench.nodes.one_shot import Runs, report_one_shot, run_one_shot
@@ -20,7 +20,6 @@ from wukongs.bench.nodes.windows import Run, end_ms, last_day_of, last_days, rep
 from wukongs.errors import WukongsError
 
 GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)
-QUICK_DATA = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ SAMPLES_MIN = 5
 """Fewer samples than these have no interval."""
 P99_SAMPLES_MIN = 100
 """Fewer samples than these have no 99th percentile: it would be the greatest of them."""
-BUSY_SHARE = 0.05
-"""A figure is marked if others took more of the cores than that while it was measured."""
 OURS = "wukongs"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"bytes": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from wukongs.bench.idle import IDLE_SHARE
 from wukongs.bench.published import AIMS, COVERS, EXPERIMENTS, P99, PUBLISHED, Aim, Published, Source
 from wukongs.bench.report.document import LOUD, Document, bounds, number, percent
 from wukongs.bench.report.groups import (
@@ -21,7 +22,6 @@ from wukongs.bench.report.groups import (
     words,
 )
 from wukongs.bench.report.reading import (
-    BUSY_SHARE,
     OURS,
     Bounded,
     Figure,
@@ -50,11 +50,11 @@ def warn(document: Document, results: Results) -> None:
         )
     if not figures:
         document.say(f"{LOUD}Nothing was measured.")
-    busy = [figure for figure in figures if (figure.busy or 0.0) > BUSY_SHARE]
+    busy = [figure for figure in figures if (figure.busy or 0.0) > IDLE_SHARE]
     if busy:
         most = percent(max(figure.busy or 0.0 for figure in busy))
         document.say(
-            f"{LOUD}BUSY MACHINE: others took more than {percent(BUSY_SHARE)} of the cores, up to {most}, while "
+            f"{LOUD}BUSY MACHINE: others took more than {percent(IDLE_SHARE)} of the cores, up to {most}, while "
             f"{len(busy)} of {len(figures)} figures were measured. They are marked. Do not rely on their times."
         )
     open_figures = sum(_is_unchecked(figure) for figure in figures)
@@ -195,7 +195,7 @@ def _remark(line: Line) -> str:
 
 
 def _remark_of(busy: float, is_unchecked: bool) -> str:
-    told = [f"busy {percent(busy)}"] if busy > BUSY_SHARE else []
+    told = [f"busy {percent(busy)}"] if busy > IDLE_SHARE else []
     told += ["not checked"] if is_unchecked else []
     return LOUD + ", ".join(told) if told else ""
 
@@ -317,7 +317,7 @@ def _reached(aim: Aim, groups: Sequence[Group], data: Mapping[str, Any]) -> tupl
     if bounded is None:
         return None
     verdict = _verdict(aim, bounded, data)
-    if line.busy > BUSY_SHARE:
+    if line.busy > IDLE_SHARE:
         verdict += f", busy {percent(line.busy)}"
     return f"{_bracketed(bounded.value, bounded.low, bounded.high)} {aim.unit}", words(line.case), verdict
 

@@ -13,10 +13,11 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
+from wukongs.bench.idle import IDLE_SHARE
+from wukongs.bench.record import settled
 from wukongs.bench.report.document import LOUD, Document, bounds, number, percent
 from wukongs.bench.report.groups import natural, words
 from wukongs.bench.report.reading import (
-    BUSY_SHARE,
     Bounded,
     Figure,
     Key,
@@ -147,7 +148,7 @@ def _row(change: Change) -> tuple[str, ...]:
     busy = [
         f"{name} {percent(one.busy)}"
         for name, one in (("before", before), ("after", after))
-        if one.busy is not None and one.busy > BUSY_SHARE
+        if one.busy is not None and one.busy > IDLE_SHARE
     ]
     unit = after.unit if before.unit == after.unit else f"{before.unit}, {after.unit}"
     told = ("", "") if ratio is None else (number(ratio.value), bounds(ratio.low, ratio.high))
@@ -164,19 +165,14 @@ def _warnings(before: Results, after: Results) -> Iterator[str]:
     for run in (before, after):
         if not run.is_complete:
             yield f"{LOUD}PARTIAL: {run.folder} did not do all that it was to do."
-        busy = sum((figure.busy or 0.0) > BUSY_SHARE for figure in run.figures.values())
+        busy = sum((figure.busy or 0.0) > IDLE_SHARE for figure in run.figures.values())
         if busy:
             yield f"{LOUD}BUSY MACHINE: {busy} of {len(run.figures)} figures of {run.folder}."
         yield from (f"{LOUD}{run.folder}: {note}." for note in run.notes)
     for name in _ALIKE:
-        here, there = (_settled(run.about.get(name)) for run in (before, after))
+        here, there = (settled(run.about.get(name)) for run in (before, after))
         if here != there:
             yield f"{LOUD}The two runs have another {name}: {_difference(here, there)}."
-
-
-def _settled(value: object) -> object:
-    """Return what is to be alike: of the machine, without its load at that moment."""
-    return {name: one for name, one in value.items() if name != "load_before"} if isinstance(value, dict) else value
 
 
 def _difference(before: object, after: object) -> str:

@@ -22,11 +22,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import Report, Row, summary
 from wukongs.bench.kernels.batches import bytes_per_triple
 from wukongs.bench.lsbench.data import (
     IRI,
+    QUICK_DATA,
     TIMING,
     LsbenchData,
     find_folder,
@@ -67,7 +67,6 @@ KEPT_BATCHES = 20
 LIVE_BATCHES = 8
 """At least so many stored batches are live while each of the first stream batches is kept apart by an open handle."""
 HELD, FREE = "open", "closed"
-QUICK = NetworkSettings(users=60, friends=8, duration_ms=2000, posts_per_s=40, photos_per_s=30, positions_per_s=20)
 PARTS: tuple[tuple[Any, str, str], ...] = (
     (SliceRing, "add", "slices"),
     (BlockIndex, "close", "blocks"),
@@ -87,7 +86,7 @@ MEMORY = "Memory of one minute, MB"
 def measure(found: Report, quick: bool) -> None:
     """Fill the tables. Full size takes about 80 s of CPU time and 4 GiB."""
     folder = None if quick else find_folder(None)
-    data = generate_lsbench(QUICK if quick else None) if folder is None else read_lsbench(folder)
+    data = generate_lsbench(QUICK_DATA if quick else None) if folder is None else read_lsbench(folder)
     found.data = {**found.data, **data.describe()}
     core = grow(found, data, 3000 if quick else STORED)
     bench_injection(found, data, core, 14 if quick else 160, 10 if quick else 20, 200 if quick else 1)
