@@ -12,7 +12,8 @@ put together by columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,9 @@ from wukongs.adapters.lsbench_people import NetworkSettings, People, stored_text
 from wukongs.adapters.lsbench_words import (
     AGENTS,
     BROWSERS,
-    COUNTRIES,
     SENTENCES,
     SIB,
     WORDS,
-    Part,
     among,
     chosen,
     decimal,
@@ -80,7 +79,8 @@ class _Later:
     def until(self, end: int, *come: Int64Array) -> tuple[Int64Array, ...]:
         """Let more items wait; return those up to an end by their time, each column. The others wait on."""
         columns = tuple(np.concatenate(pair) for pair in zip(self.columns, come, strict=True))
-        columns = tuple(column[np.argsort(columns[0], kind="stable")] for column in columns)
+        order = np.argsort(columns[0], kind="stable")
+        columns = tuple(column[order] for column in columns)
         place = int(np.searchsorted(columns[0], end, side="right"))
         self.columns = tuple(column[place:] for column in columns)
         return tuple(column[:place] for column in columns)
@@ -133,13 +133,12 @@ def generate_network(folder: str | Path, settings: NetworkSettings | None = None
     paths = {name: folder / f"{name}.nt" for name in STREAM_NAMES}
     streams = _Streams(settings, people)
     counts = dict.fromkeys(STREAM_NAMES, 0)
-    for path in paths.values():
-        path.write_bytes(b"")
-    for piece in _pieces(settings):
-        for name, blocks in streams.of(piece).items():
-            with paths[name].open("ab") as file:
-                file.write(_bytes(_in_order(blocks)))
-            counts[name] += sum(count for _, _, count in blocks)
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(path.open("wb")) for name, path in paths.items()}
+        for piece in _pieces(settings):
+            for name, blocks in streams.of(piece).items():
+                files[name].write(_bytes(_in_order(blocks)))
+                counts[name] += sum(count for _, _, count in blocks)
     return GeneratedNetwork(
         str(stored),
         {name: str(path) for name, path in paths.items()},
@@ -200,22 +199,20 @@ class _Streams:
         users = self._busy_users(len(times), random)
         self.posts_by += np.bincount(users, minlength=self._settings.users)
         numbers = self._post_count + np.arange(len(times))
-        post, origin, agents = entity("post", numbers), *self._origin(entity("post", numbers), users, times, random)
+        post, end = entity("post", numbers), _ends(times)
+        origin, agents = self._origin(post, users, times, end, random)
         tag_counts = 1 + random.poisson(_TAGS_MORE, len(times))
         tags = self._tags(np.repeat(users, tag_counts), random)
         title = among(WORDS, np.concatenate([tags, [0]])[np.cumsum(tag_counts) - tag_counts])
-        written = _item(
-            times,
-            lambda end: (
-                *line(post, "a", term("sib:Post"), end),
-                *line(post, "a", term("sioc:Post"), end),
-                *line(post, "dcterms:title", text(*quoted(title)), end),
-                *origin(end),
-                *line(post, "sioc:content", text(*quoted(among(SENTENCES, random.integers(0, 4096, len(times))))), end),
-                *line(entity("forum", 2 * users), "sioc:container_of", post, end),
-                *line(entity("user", users), "sioc:creator_of", post, end),
-                of_each(post, tag_counts, "sib:hashtag", text(*quoted(among(WORDS, tags))), end),
-            ),
+        written = text(
+            *line(post, "a", term("sib:Post"), end),
+            *line(post, "a", term("sioc:Post"), end),
+            *line(post, "dcterms:title", text(*quoted(title)), end),
+            origin,
+            *line(post, "sioc:content", _content(len(times), random), end),
+            *line(entity("forum", 2 * users), "sioc:container_of", post, end),
+            *line(entity("user", users), "sioc:creator_of", post, end),
+            of_each(post, tag_counts, "sib:hashtag", text(*quoted(among(WORDS, tags))), end),
         )
         likes = self._likes(self._post_likes, piece, users, times, numbers, self._settings.likes_per_post, "post")
         comments = self._comments(piece, times)
@@ -235,20 +232,16 @@ class _Streams:
         posts = self._rooted(posts, on, is_reply)
         self._comment_count += len(times)
         comment, post = entity("comment", numbers), entity("post", posts)
-        origin, agents = self._origin(comment, users, times, random)
-        written = _item(
-            times,
-            lambda end: (
-                *line(comment, "a", term("sib:Comment"), end),
-                *line(comment, "a", term("sioc:Item"), end),
-                *origin(end),
-                *line(comment, "sioc:reply_of", chosen(is_reply, entity("comment", on), post), end),
-                *line(
-                    comment, "sioc:content", text(*quoted(among(SENTENCES, random.integers(0, 4096, len(times))))), end
-                ),
-                *line(post, "sioc:container_of", comment, end),
-                *line(entity("user", users), "sioc:creator_of", comment, end),
-            ),
+        end = _ends(times)
+        origin, agents = self._origin(comment, users, times, end, random)
+        written = text(
+            *line(comment, "a", term("sib:Comment"), end),
+            *line(comment, "a", term("sioc:Item"), end),
+            origin,
+            *line(comment, "sioc:reply_of", chosen(is_reply, entity("comment", on), post), end),
+            *line(comment, "sioc:content", _content(len(times), random), end),
+            *line(post, "sioc:container_of", comment, end),
+            *line(entity("user", users), "sioc:creator_of", comment, end),
         )
         return times, written, 9 * len(times) + agents
 
@@ -275,16 +268,13 @@ class _Streams:
         times = np.sort(np.maximum(piece.first_ms + 1, np.minimum(times, piece.end_ms - gap_ms * sizes)))
         albums = self._album_count + np.arange(len(times))
         self._album_count += len(times)
-        album = entity("album", albums)
+        album, end = entity("album", albums), _ends(times)
         title = text('"Album ', among(WORDS, users), '"')
-        written = _item(
-            times,
-            lambda end: (
-                *line(album, "a", term("sioct:ImageGallery"), end),
-                *line(album, "dcterms:title", title, end),
-                *line(album, "dc:created", moments(times), end),
-                *line(entity("user", users), "sioc:creator_of", album, end),
-            ),
+        written = text(
+            *line(album, "a", term("sioct:ImageGallery"), end),
+            *line(album, "dcterms:title", title, end),
+            *line(album, "dc:created", moments(times), end),
+            *line(entity("user", users), "sioc:creator_of", album, end),
         )
         of = np.repeat(np.arange(len(times)), sizes)
         within = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -298,22 +288,19 @@ class _Streams:
         random, people = piece.random(3), self._people
         numbers = self._photo_count + np.arange(len(times))
         self._photo_count += len(times)
-        photo = entity("photo", numbers)
-        origin, agents = self._origin(photo, users, times, random)
+        photo, end = entity("photo", numbers), _ends(times)
+        origin, agents = self._origin(photo, users, times, end, random)
         starts, tagged = people.some_friends(users, _uniform(self._settings.tags_per_photo, len(times), random), random)
-        country = among(pa.array(COUNTRIES), people.country[users])
-        written = _item(
-            times,
-            lambda end: (
-                *line(photo, "a", term("sib:Photo"), end),
-                *line(photo, "a", term("sioc:Item"), end),
-                *line(photo, "dbpo:location", text(*quoted(country)), end),
-                *line(photo, "dbpprop:latd", text(*quoted(decimal(people.latitude[users]), "double")), end),
-                *line(photo, "dbpprop:longd", text(*quoted(decimal(people.longitude[users]), "double")), end),
-                *origin(end),
-                *line(entity("album", albums), "sioc:container_of", photo, end),
-                of_each(photo, np.diff(starts), "sib:usertag", entity("user", tagged), end),
-            ),
+        country = people.countries(users)
+        written = text(
+            *line(photo, "a", term("sib:Photo"), end),
+            *line(photo, "a", term("sioc:Item"), end),
+            *line(photo, "dbpo:location", text(*quoted(country)), end),
+            *line(photo, "dbpprop:latd", text(*quoted(decimal(people.latitude[users]), "double")), end),
+            *line(photo, "dbpprop:longd", text(*quoted(decimal(people.longitude[users]), "double")), end),
+            origin,
+            *line(entity("album", albums), "sioc:container_of", photo, end),
+            of_each(photo, np.diff(starts), "sib:usertag", entity("user", tagged), end),
         )
         likes = self._likes(self._photo_likes, piece, users, times, numbers, self._settings.likes_per_photo, "photo")
         return (times, written, 9 * len(times) + agents + len(tagged)), likes
@@ -335,7 +322,7 @@ class _Streams:
         of = np.repeat(np.arange(len(times)), np.diff(starts))
         liked_ms = np.minimum(times[of] + delays, piece.end_ms)
         liked_ms, likers, liked = later.until(piece.last_ms, liked_ms, likers, numbers[of])
-        written = _item(liked_ms, lambda end: line(entity("user", likers), "sib:like", entity(kind, liked), end))
+        written = text(*line(entity("user", likers), "sib:like", entity(kind, liked), _ends(liked_ms)))
         return liked_ms, written, len(liked_ms)
 
     def _positions(self, piece: _Piece) -> Block:
@@ -347,36 +334,29 @@ class _Streams:
         self._position_count += len(times)
         north, east = random.normal(0, 0.01, (2, len(times)))
         latitude, longitude = np.round(people.latitude[users] + north, 6), np.round(people.longitude[users] + east, 6)
-        country = among(pa.array(COUNTRIES), people.country[users])
-        written = _item(
-            times,
-            lambda end: (
-                *line(entity("user", users), "sib:trackedAt", position, end),
-                *line(position, "dbpprop:latd", text(*quoted(decimal(latitude), "double")), end),
-                *line(position, "dbpprop:longd", text(*quoted(decimal(longitude), "double")), end),
-                *line(position, "sib:trackedTime", moments(times), end),
-                *line(position, "sib:trackedLocation", text(*quoted(country)), end),
-            ),
+        country, end = people.countries(users), _ends(times)
+        written = text(
+            *line(entity("user", users), "sib:trackedAt", position, end),
+            *line(position, "dbpprop:latd", text(*quoted(decimal(latitude), "double")), end),
+            *line(position, "dbpprop:longd", text(*quoted(decimal(longitude), "double")), end),
+            *line(position, "sib:trackedTime", moments(times), end),
+            *line(position, "sib:trackedLocation", text(*quoted(country)), end),
         )
         return times, written, 5 * len(times)
 
     def _origin(
-        self, item: Any, users: Int64Array, times: Int64Array, random: np.random.Generator
-    ) -> tuple[Callable[[Part], tuple[Part, ...]], int]:
+        self, item: Any, users: Int64Array, times: Int64Array, end: Any, random: np.random.Generator
+    ) -> tuple[Any, int]:
         """Return what says how a post, a comment or a photo was made, and how many of them name an agent."""
         has_agent = random.random(len(times)) < _AGENT_SHARE
         agent, browser = (text(*quoted(among(pa.array(table), users))) for table in (AGENTS, BROWSERS))
-        made, address = moments(times), self._people.addresses(users)
-
-        def parts(end: Part) -> tuple[Part, ...]:
-            return (
-                *line(item, "dc:created", made, end),
-                only_where(has_agent, line(item, "sib:agent", agent, end)),
-                *line(item, "sib:browser", browser, end),
-                *line(item, "sioc:ip_address", address, end),
-            )
-
-        return parts, int(has_agent.sum())
+        written = text(
+            *line(item, "dc:created", moments(times), end),
+            only_where(has_agent, line(item, "sib:agent", agent, end)),
+            *line(item, "sib:browser", browser, end),
+            *line(item, "sioc:ip_address", self._people.addresses(users), end),
+        )
+        return written, int(has_agent.sum())
 
     def _busy_users(self, count: int, random: np.random.Generator) -> Int64Array:
         """Draw users so that some are far more active than others: u0 the most."""
@@ -396,6 +376,10 @@ def _uniform(mean: float, count: int, random: np.random.Generator) -> Int64Array
     return np.floor(random.random(count) * (2 * mean + 1)).astype(np.int64)
 
 
-def _item(times: Int64Array, parts: Callable[[Any], tuple[Part, ...]]) -> Any:
-    """Return the text of each item: its triples, which end with its time."""
-    return text(*parts(text(" . ", decimal(times), "\n")))
+def _content(count: int, random: np.random.Generator) -> Any:
+    return text(*quoted(SENTENCES.take(pa.array(random.integers(0, len(SENTENCES), count)))))
+
+
+def _ends(times: Int64Array) -> Any:
+    """Return the end of each line of an item: its time."""
+    return text(" . ", decimal(times), "\n")

@@ -81,7 +81,7 @@ class NetworkSettings:
 class People:
     """The users of a network: where they live, and their friends.
 
-    country : int64[users]; latitude, longitude : float64[users]
+    latitude, longitude : float64[users]
     pairs   : int64[2, n], each pair of friends once, the smaller number first
     starts, friends : int64[users + 1], int64[2n]; the friends of user u are friends[starts[u]:starts[u + 1]]
     """
@@ -90,7 +90,7 @@ class People:
         random = np.random.default_rng([settings.seed, 0])
         count = settings.users
         weights = 1.0 / np.arange(1, len(COUNTRIES) + 1)
-        self.country = random.choice(len(COUNTRIES), count, p=weights / weights.sum()).astype(np.int64)
+        self._country = random.choice(len(COUNTRIES), count, p=weights / weights.sum()).astype(np.int64)
         self.latitude = np.round(random.uniform(-55, 65, count), 6)
         self.longitude = np.round(random.uniform(-180, 180, count), 6)
         self._ip = random.integers(1, 255, (4, count))
@@ -99,6 +99,9 @@ class People:
         order = np.argsort(users, kind="stable")
         self.friends: Int64Array = np.concatenate([self.pairs[1], self.pairs[0]])[order]
         self.starts = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=count))]).astype(np.int64)
+
+    def countries(self, users: Int64Array) -> Any:
+        return among(pa.array(COUNTRIES), self._country[users])
 
     def addresses(self, users: Int64Array) -> Any:
         first, *rest = (decimal(part[users]) for part in self._ip)
@@ -151,7 +154,7 @@ def _profiles(settings: NetworkSettings, people: People, users: Int64Array) -> I
     random = np.random.default_rng([settings.seed, 1, int(users[0])])
     count = len(users)
     person, user = entity("person", users), entity("user", users)
-    country = among(pa.array(COUNTRIES), people.country[users])
+    country = people.countries(users)
     years = random.integers(1950, 1996, count)
     birthdays = ((years - 1970) * 365.2425 + random.integers(0, 365, count)).astype("datetime64[D]")
     name = among(NAMES, users)
