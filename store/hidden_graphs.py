@@ -47,6 +47,11 @@ def view_of(name: str) -> View | None:
     return None
 
 
+def inferred_view(graph: str) -> str:
+    """Return the IRI of the view of what is inferred in the graph of an IRI."""
+    return INFERRED_IRI if graph == DEFAULT_GRAPH_IRI else f"{INFERRED_IRI}:{graph}"
+
+
 def check_written(name: str) -> None:
     """Raise DataError if the IRI of a graph that is to be written names a view."""
     view = view_of(name)

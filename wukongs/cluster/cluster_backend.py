@@ -32,7 +32,6 @@ from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
 from wukongs.errors import (
-    CompactedError,
     NodeUnavailable,
     StreamError,
 )
@@ -84,8 +83,6 @@ log = logging.getLogger("wukongs")
 _OF_A_NODE = ("stored_triples", "stored_bytes", "stored_batches", "terms", "term_bytes", "handles")
 RECORD_S = 30.0
 """How long a majority of the nodes may take to agree on a record."""
-COMPACTED_MAX = 5
-"""How often an update is evaluated whose snapshot was forgotten by some node before it was asked to hold it."""
 CATCH_UP_S = 10.0
 """How long the end of a query that makes a stream waits for the windows that are due."""
 DROP_S = 5.0
@@ -168,21 +165,12 @@ class ClusterBackend:
         core.check_is_open()
         if not operations:
             return core.sn
-        sn = self._changes.known()
-        forgotten = 0
-        while sn is None:
-            try:
-                with core.update_turn:
-                    sn = self._evaluate_and_stage(operations, limits)
-            except Dropped:  # another update was first
-                limits.check()
-                self._store.wait_for(self._host.node.control.changed, RECORD_S)
-            except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
-                limits.check()
-                forgotten += 1
-                if forgotten == COMPACTED_MAX:
-                    raise
-        return self._shown(sn)
+
+        def once() -> Sn:
+            with core.update_turn:
+                return self._evaluate_and_stage(operations, limits)
+
+        return self._shown(self._following.repeated(once, limits))
 
     def _evaluate_and_stage(self, operations: Sequence[Change], limits: Limits) -> Sn:
         """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""

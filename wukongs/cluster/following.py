@@ -34,10 +34,10 @@ from wukongs.rules.changing_graph import Read, gone_of
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import Inference, Ruleset
 from wukongs.store.batch import build_batch
-from wukongs.store.dtypes import INFERRED_IRI, Int64Array
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.graph_change import GraphChange
-from wukongs.store.hidden_graphs import check_graphs_written
+from wukongs.store.hidden_graphs import check_graphs_written, inferred_view
 from wukongs.store.quads import Quads, joined, taken
 from wukongs.store.term_registry import with_texts
 from wukongs.store.tombstones import Difference
@@ -109,7 +109,7 @@ class Following:
                 return self.change(read_sn, change, 0)
 
         with core.update_turn:
-            return self._repeated(once, limits)
+            return self.repeated(once, limits)
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset], limits: Limits) -> Sn:
         """Have other rules; return the SN from which on all that follows by them is there. Raises RuleError, and as
@@ -132,7 +132,7 @@ class Following:
                 return self._submit(difference, control, read_sn, 0, _told(after))
 
         with self._core.update_turn:
-            return self._repeated(once, limits)
+            return self.repeated(once, limits)
 
     def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
         """Do the same as Inference.why, over the newest snapshot. From any thread."""
@@ -146,8 +146,8 @@ class Following:
 
         return self._tried(once, limits)
 
-    def _repeated(self, once: Callable[[], Sn], limits: Limits) -> Sn:
-        """Do it again as often as another change comes first, unless it was done by then."""
+    def repeated(self, once: Callable[[], Sn], limits: Limits) -> Sn:
+        """Make a change again as often as another one comes first, unless it was made by then."""
 
         def unless_known() -> Sn:
             known = self._changes.known()
@@ -163,7 +163,7 @@ class Following:
             except Dropped:
                 limits.check()
                 self._wait_for(self._host.node.control.changed)
-            except CompactedError:  # a node has just joined, or this took long
+            except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
                 limits.check()
                 forgotten += 1
                 if forgotten == ATTEMPTS:
@@ -253,11 +253,7 @@ class Following:
         if not len(hidden):
             return graphs
         texts = terms_of(core).texts(np.invert(hidden))
-        names = [
-            f"<{INFERRED_IRI}>" if ~graph == core.default_graph else f"<{INFERRED_IRI}:{text[1:-1]}>"
-            for graph, text in zip(hidden.tolist(), texts, strict=True)
-        ]
-        ids = ids_of(core).keep_all(names)
+        ids = ids_of(core).keep_all([f"<{inferred_view(text[1:-1])}>" for text in texts])
         return np.where(graphs < 0, ids[np.searchsorted(hidden, np.minimum(graphs, hidden[-1]))], graphs)
 
 

@@ -99,6 +99,8 @@ def by_shard(batch: Batch, is_hidden: bool = False) -> Int64Array:
     key."""
     keys, offsets, starts = batch.out.keys, batch.out.offsets, batch.out.key_starts
     rows = (batch.graphs < 0) == is_hidden
+    if not rows.any():
+        return np.zeros(SHARD_COUNT, np.int64)
     if len(starts) * SHARD_COUNT > len(keys):
         sizes = np.diff(offsets) * np.repeat(rows, np.diff(starts))
         return np.bincount(shards_of(keys), sizes, SHARD_COUNT).astype(np.int64)
