@@ -138,9 +138,7 @@ def plain_number(text: str, decimal: str, thousands: str) -> str:
     rest = text[len(sign) :]
     mantissa, e, exponent = rest.partition("E" if "E" in rest else "e")
     whole, mark, fraction = mantissa.partition(decimal)
-    for one in thousands:
-        whole = whole.replace(one, " ")
-    first, *groups = whole.split(" ") if thousands else [whole]
+    first, *groups = re.split(f"[{re.escape(thousands)}]", whole) if thousands else [whole]
     if groups and not (1 <= len(first) <= 3 and all(len(group) == 3 for group in groups)):
         raise BadRecord
     power = exponent[1:] if exponent[:1] in ("+", "-") else exponent
