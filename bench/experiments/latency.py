@@ -23,7 +23,7 @@ import numpy as np
 from wukongs import WindowResult
 from wukongs.bench.experiments.feed import SETTLE_S, Feed, WindowQuery
 from wukongs.bench.experiments.session import PEER_S, REFERENCE, Guest, Session, guests, in_turn
-from wukongs.bench.peers import WUKONGS, Peer, Rows, difference
+from wukongs.bench.peers import WUKONGS, Peer, Rows, as_ntriples, difference
 from wukongs.bench.record import say
 
 COMPARED_MAX = 26
@@ -215,7 +215,7 @@ def _run_ours(
                 found.execution_ms.append(took_us / 1e3)
                 found.rows.append(len(window))
                 if end_ms in answers:
-                    compared.append((end_ms, window.texts() if compares_rows else [], len(window)))
+                    compared.append((end_ms, as_ntriples(window.texts()) if compares_rows else [], len(window)))
                 expected = feed.expected.get((query.name, end_ms))
                 if expected is not None and expected != len(window):
                     found.why = (

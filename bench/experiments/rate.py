@@ -18,7 +18,7 @@ from typing import Any
 from wukongs import WindowResult
 from wukongs.bench.experiments.feed import SETTLE_S, Feed
 from wukongs.bench.experiments.session import REFERENCE, Session
-from wukongs.bench.peers import WUKONGS, Rows, difference
+from wukongs.bench.peers import WUKONGS, Rows, as_ntriples, difference
 from wukongs.bench.record import say
 
 EXPERIMENT = "rate"
@@ -82,7 +82,7 @@ def _run_rate(session: Session, feed: Feed, case: dict[str, Any], rate: float) -
             ended = time.perf_counter()
         finally:
             gc.enable()
-        found = {key: list(window.texts()) for key, window in rows.items()}
+        found = {key: as_ntriples(window.texts()) for key, window in rows.items()}
     busy = session.busy()
     behind_ms = max(0.0, (ended - began) * 1e3 - last_ms)
     why = _wrong(session, feed, compared, found)

@@ -66,6 +66,11 @@ class StreamData:
         first, stop = np.searchsorted(self.times, (start_ms, end_ms), side="right").tolist()
         return self.lines[self._ends[first] : self._ends[stop]]
 
+    def up_to(self, last_ms: int) -> StreamData:
+        """Return the part with a time of at most last_ms."""
+        count = int(np.searchsorted(self.times, last_ms, side="right"))
+        return StreamData(self.lines[: self._ends[count]], self.times[:count])
+
     def table(self) -> pa.Table:
         """Return the columns that Stream.push_arrow takes."""
         import pyarrow as pa

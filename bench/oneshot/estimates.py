@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import wukongs
-from wukongs.bench.citybench.data import NAMESPACE, CityData, query_texts
+from wukongs.bench.citybench.data import C_QUERIES, query_texts, read_city
+from wukongs.bench.citybench.observations import SERVICE
 from wukongs.bench.harness import Report
 from wukongs.bench.lsbench.data import DAY_MS, IRI, TIMING, LsbenchData, StreamData
 from wukongs.bench.lsbench.queries import QUERIES
@@ -51,16 +52,14 @@ def bench_lsbench_windows(report: Report, data: LsbenchData) -> None:
 
 def bench_citybench_windows(report: Report, folder: Path) -> None:
     """Add the steps of C1-C11 over a window of 3 s that has three observations of each property."""
-    city, texts = CityData.of(folder), query_texts()
-    names = sorted({name for text in texts.values() for name in re.findall(r"STREAM :(\w+)", text)})
-    streams = {}
-    for name in names:
-        stream = city.stream(name)
-        # Half a second later, so that the last stream batch is before the end of the window.
-        streams[NAMESPACE + name] = _between(StreamData(stream.lines, stream.times + 500), 0, CITY_END_MS)
+    city, texts = read_city(folder, CITY_END_MS), {name: query_texts()[name] for name in C_QUERIES}
+    # Half a second later, so that the last stream batch is before the end of the window.
+    streams = {
+        SERVICE + name: _between(StreamData(stream.lines, stream.times + 500), 0, CITY_END_MS)
+        for name, stream in city.streams.items()
+    }
     with wukongs.Engine() as engine:
-        for path in city.stored:
-            engine.load(path, format="ttl")
+        engine.load(io.BytesIO(city.sensors + city.culture), format="nt")
         _explain_windows(report, engine, texts, streams, True, 500, CITY_END_MS)
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
 from wukongs.csparql.terms import XSD
+from wukongs.errors import DataError
+from wukongs.query.terms.rdf_terms import from_ntriples, to_ntriples
 
 Rows = list[tuple[str | None, ...]]
 """Rows of a SELECT: N-Triples terms in the order of its variables, None where one is not bound."""
@@ -78,6 +80,11 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def as_ntriples(rows: Iterable[tuple[str | None, ...]]) -> Rows:
+    """Return rows of canonical texts as N-Triples terms."""
+    return [tuple(term if term is None else to_ntriples(term) for term in row) for row in rows]
+
+
 def difference(expected: Rows, found: Rows, by: str) -> str | None:
     """Return how the rows of an engine differ from those that another one gives, None if they do not. They are compared
     as bags, numbers by value, blank nodes as if all were one. Integers are alike whichever type derived from
@@ -102,6 +109,10 @@ def _comparable_term(term: str | None) -> str:
         return "UNDEF"
     if term.startswith("_:"):
         return "_:"
+    try:
+        term = from_ntriples(term)  # engines escape what others do not
+    except DataError:
+        return term
     lexical, _, datatype = term.rpartition("^^")
     try:
         if term.endswith(_INTEGERS):
@@ -109,5 +120,5 @@ def _comparable_term(term: str | None) -> str:
         if term.endswith(_REALS):
             return f'"{float(lexical[1:-1]):.{DIGITS}g}"^^{datatype}'
     except ValueError:
-        return term  # no number, whatever it says
-    return term.removesuffix(f"^^<{XSD}string>")
+        pass  # no number, whatever it says
+    return term

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import wukongs
-from wukongs.bench.peers import WUKONGS, PeerMissing, Rows
+from wukongs.bench.peers import WUKONGS, PeerMissing, Rows, as_ntriples
+from wukongs.query.terms.rdf_terms import canonical_of, to_ntriples
 
 OXIGRAPH, RDFLIB = "pyoxigraph", "rdflib"
 RDFLIB_PATIENCE_S, RDFLIB_LOAD_S = 5.0, 120.0
@@ -30,7 +31,7 @@ class Wukongs:
         raise AssertionError("windows of wukongs are made of streams")
 
     def select(self, text: str) -> Rows:
-        return self.engine.query(text).texts()
+        return as_ntriples(self.engine.query(text).texts())
 
     def close(self) -> None:
         self.engine.close()
@@ -101,7 +102,13 @@ class Rdflib:
 
     def select(self, text: str) -> Rows:
         found: Any = self._dataset.query(text)
-        return [tuple(None if term is None else term.n3() for term in row) for row in found]
+        return [tuple(None if term is None else _written(term) for term in row) for row in found]
 
     def close(self) -> None:
         self._dataset = self._of.Dataset()
+
+
+def _written(term: Any) -> str:
+    """Return a term of rdflib as N-Triples. Its own way to write one breaks lines as Turtle does."""
+    text: str = term.n3()
+    return to_ntriples(canonical_of(term)) if "\n" in text else text

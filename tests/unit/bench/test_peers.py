@@ -17,6 +17,7 @@ from wukongs.bench.peers.in_process import Oxigraph, Rdflib, Wukongs
 
 STORED = (
     b'<http://e/a> <http://e/age> "07"^^<http://www.w3.org/2001/XMLSchema#integer> .\n<http://e/a> <http://e/p> _:b .\n'
+    b'<http://e/a> <http://e/said> "\\"it\'s\\"\\n\\\\ \\u00e5"@en .\n'
 )
 WINDOW = {"http://e/g": b"<http://e/a> <http://e/near> <http://e/c> .\n"}
 
@@ -51,7 +52,7 @@ def test_wukongs_answers_as_the_peers_do() -> None:
     for peer in peers:
         peer.load(STORED)
     ours, *others = [peer.select("SELECT ?s ?p ?o { ?s ?p ?o }") for peer in peers]
-    assert len(ours) == 2
+    assert len(ours) == 3
     assert [difference(ours, rows, "wukongs") for rows in others] == [None, None]
     for peer in peers:
         peer.close()
@@ -72,6 +73,7 @@ def test_a_difference_tells_the_counts_and_the_first_row() -> None:
     assert difference([(f'"1.50"^^<{xsd}decimal>',)], [(f'"1.5"^^<{xsd}decimal>',)], "x") is None
     assert difference([(f'"1.5"^^<{xsd}decimal>',)], [(f'"1.5"^^<{xsd}double>',)], "x") is not None
     assert difference([(f'"x"^^<{xsd}int>',)], [(f'"y"^^<{xsd}int>',)], "x") is not None
+    assert difference([('"\\u00e5\\t"@en',)], [('"å\t"@en',)], "x") is None
     told = difference([('"1"',)], [('"1"@en',)], "x")
     assert told is not None
     assert told.endswith('missing: "1"')

@@ -13,7 +13,6 @@ import pytest
 
 from tests.unit.bench.test_peers import stub
 from wukongs.bench.__main__ import main as parts_main
-from wukongs.bench.citybench.generate import generate_city
 from wukongs.bench.compare import as_tables
 from wukongs.bench.experiments import latency, session
 from wukongs.bench.lsbench.data import STREAMS
@@ -155,48 +154,6 @@ def test_interactive_queries_are_measured_and_checked(tmp_path: Path) -> None:
     assert peers["two hops"]["checked"] == "plain arrays"
     assert bench("interactive", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
     assert len(lines_in(tmp_path)) == len(lines), "nothing is measured again"
-
-
-@pytest.mark.slow
-def test_a_city_that_we_make_has_the_counts_of_the_real_one(tmp_path: Path) -> None:
-    assert bench("citybench", "--report", str(tmp_path)) == 0
-    lines = lines_in(tmp_path)
-    assert [line for line in lines if "skipped" in line] == []
-    assert {line["query"] for line in lines} == {f"C{number}" for number in range(1, 12)}
-    assert sum("counts of the data" in line["checked"] for line in lines) == 2 * 9
-    assert about(tmp_path)["data"]["source"] == "our generator"
-
-
-def test_a_city_is_the_same_for_the_same_seed() -> None:
-    stored, streams = generate_city(2)
-    again, streams_again = generate_city(2)
-    assert stored == again
-    assert [stream.lines for stream in streams.values()] == [stream.lines for stream in streams_again.values()]
-    assert generate_city(2, seed=2)[0] != stored
-    assert {name: len(stream) for name, stream in streams.items() if "5" not in name} == {
-        "AarhusParkingDataKALKVAERKSVEJ": 8,
-        "AarhusParkingDataSKOLEBAKKEN": 8,
-        "AarhusPollutionData179093": 8,
-        "AarhusWeatherData0": 24,
-        "UserLocationService": 14,
-    }
-    assert len(streams["AarhusTrafficData158505"]) == 38
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_citybench_has_the_counts_of_its_data(tmp_path: Path, shared_data: Path) -> None:
-    data = ("--data", str(shared_data / "citybench"))
-    assert bench("citybench", *data, "--queries", "C1,C9", "--report", str(tmp_path)) == 0
-    lines = lines_in(tmp_path)
-    assert {(line["experiment"], line["query"], line["metric"]) for line in lines} == {
-        ("citybench", query, metric) for query in ("C1", "C9") for metric in ("latency", "execution")
-    }
-    assert {line["query"]: line["checked"] for line in lines} == {
-        "C1": "pyoxigraph and counts of the data",
-        "C9": "pyoxigraph",
-    }
-    assert next(line["rows"] for line in lines if line["query"] == "C1") == 9
 
 
 def test_all_run_what_can_be_run_each_in_a_folder_of_its_own(
