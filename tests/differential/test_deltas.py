@@ -11,6 +11,8 @@ import pytest
 
 import wukongs
 from tests.fuzz import SEED, TIER, scaled
+from wukongs.query.execution import executor
+from wukongs.query.expressions import expressions
 from wukongs.query.plans import deltas, held_distinct
 
 pytestmark = pytest.mark.nojit
@@ -244,6 +246,38 @@ def test_a_window_that_lacks_slices_is_evaluated_anew(monkeypatch: pytest.Monkey
         stats = query.stats()
         assert stats["matches_kept"] == 5
         assert stats["matches_bytes"] <= 64 * 3 * 8
+
+
+@pytest.mark.parametrize(
+    ("head", "above"),
+    [("(?v AS ?n)", "FILTER(?v * ?v > 50)"), ("(MAX(?v) AS ?n)", "BIND(?v * 2 AS ?w) FILTER(?w > 14)")],
+)
+def test_a_condition_is_evaluated_once_for_each_match(monkeypatch: pytest.MonkeyPatch, head: str, above: str) -> None:
+    """However many patterns have something new from which plans find the match."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    looked_at: list[int] = []
+
+    def holds(condition: Any, table: Any, terms: Any) -> Any:
+        looked_at.append(table.length)
+        return expressions.holds(condition, table, terms)
+
+    monkeypatch.setattr(executor, "holds", holds)
+    text = f"SELECT {head} FROM STREAM <{S}> [RANGE 300ms STEP 100ms] WHERE"
+    patterns = f"?a <http://e/p> ?b . ?b <http://e/q> ?c . ?c <http://e/v> ?v {above}"
+    with wukongs.Engine() as engine:
+        stream = engine.stream(S, timing=True, batch_ms=100)
+        query: Any = engine.register(f"REGISTER QUERY q AS {text} {{ {patterns} }}")
+        for number in range(1, 13):
+            a, b, c = (f"<http://e/{name}{number}>" for name in "abc")
+            found = [(a, "<http://e/p>", b), (b, "<http://e/q>", c), (c, "<http://e/v>", str(number))]
+            typed = [(*one[:2], f'"{number}"^^<{XSD}integer>' if one[2].isdigit() else one[2]) for one in found]
+            stream.push([(*one, 100 * number - 50) for one in typed])
+            stream.advance(100 * number)
+            engine.settle(60)
+        assert query.stats()["firings_by_deltas"] == 10
+        assert looked_at == [1, 2] + [1] * 10, "the first two firings evaluate the window anew"
+        newest = [max((int(row[0]) for row in one if row[0]), default=0) for one in query.results(timeout_s=0)]
+        assert newest == [0] * 7 + [8, 9, 10, 11, 12]
 
 
 @pytest.mark.parametrize("clause", ["FROM NAMED STREAM <http://e/s>", "FROM STREAM <http://e/s>"])

@@ -58,6 +58,7 @@ class Frame:
     variables: Sequence[Variable]
     _known: _Pool | None = field(default=None, init=False)
     _texts: dict[Variable, Spread] = field(default_factory=dict, init=False)
+    _numbers: dict[tuple[Variable, bool], Numbers] = field(default_factory=dict, init=False)
 
     @property
     def _pool(self) -> _Pool:
@@ -88,6 +89,12 @@ class Frame:
 
     def numbers(self, variable: Variable, with_texts: bool = False) -> Numbers:
         """Return a variable's column for arithmetic. with_texts: also numbers that ids do not carry are read."""
+        found = self._numbers.get((variable, with_texts))
+        if found is None:
+            found = self._numbers[variable, with_texts] = self._read(variable, with_texts)
+        return found
+
+    def _read(self, variable: Variable, with_texts: bool) -> Numbers:
         if self.terms.inlines:
             column = self.table.column(variable)
             numbers = numbers_of_ids(column)

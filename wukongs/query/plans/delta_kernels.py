@@ -138,7 +138,7 @@ def _start(members):
 def _keep(members, rows, columns, plan, before_ms, held, ends, count):
     """Put the matches that a plan has found, and that are new, behind those that are held; return their count then."""
     for r in range(rows.shape[0]):
-        for column in range(held.shape[1]):
+        for column in range(columns.shape[0]):
             held[count, column] = rows[r, columns[column]]
         ends[count] = end_ms(members, held, count, plan, before_ms)
         if ends[count] != NEVER:
@@ -153,7 +153,7 @@ def keep(members, rows, columns, plan, before_ms, held, ends, count):
     Parameters
     ----------
     members : int64[n, MEMBER_WIDTH], by their patterns; rows : int64[m, any width], what the plan has found; columns :
-        int64[width], the column of `rows` for each column of a match.
+        int64[at most width], the column of `rows` for each of the first columns of a match, others stay.
     plan : int                       The pattern whose delta plan it is; NO_PLAN: all matches are new.
     before_ms : int                  The firing before.
     held : int64[k, width], ends : int64[k]: the matches that are held, and when they end; written from `count` on, with
@@ -171,7 +171,7 @@ def go_on(calls, plans, columns, first, members, before_ms, held, ends, count):
     Parameters
     ----------
     calls : int64[n, CALL_WIDTH]; one without a plan finds nothing.
-    plans : int64[n], their patterns; columns : int64[n, width], as for `keep`.
+    plans : int64[n], their patterns; columns : int64[n, at most width], as for `keep`.
 
     Returns how many plans are done and the count of the matches that are held then. Plans are left if the next one did
     not end with DONE, or has found more than there is room for: it has to be run in another way."""

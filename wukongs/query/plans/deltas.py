@@ -304,18 +304,23 @@ class Deltas:
 
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
         """Evaluate the query anew; None if kernels could not."""
-        rows = self._derived(self._whole.bindings_of_many(self.variables, limits), derive)
-        if rows is None:
+        found = self._whole.bindings_of_many(self.variables, limits)
+        if found is None:
             return None
         self.count = 0
-        self._keep(rows, NO_PLAN, 0)
+        if len(found[0]):
+            rows = np.stack(found, axis=1)
+            derived = rows if derive is None else derive(rows)
+            if derived is None:
+                return None
+            self._keep(derived, NO_PLAN, 0)
         return self.all_rows()
 
     def _go_on(self, limits: Callable[[], Limits], before_ms: int, derive: Derive | None) -> Moves | None:
         """Find what is new, and drop what has ended; None if kernels could not."""
         self.ran += 1
         before = self.count
-        if not (self._find(limits, before_ms) if derive is None else self._find_each(limits, before_ms, derive)):
+        if not self._find(limits, before_ms) or (derive is not None and not self._derive(before, derive)):
             return None
         came, held = self._held[before : self.count].copy(), self.count
         self.count = drop_ended(self._members, self._held, self._ends, held, self._at_ms)
@@ -333,32 +338,23 @@ class Deltas:
             )
             if done < len(calls):  # it has found very much, or there is no room
                 number, plan = self._plans[done]
-                if not self._find_by(number, plan, limits, before_ms, None):
+                found = plan.bindings_of_many(plan.variables, limits)
+                if found is None:
                     return False
+                if len(found[0]):
+                    self._keep(np.stack(found, axis=1), number, before_ms)
                 done += 1
         return True
 
-    def _find_each(self, limits: Callable[[], Limits], before_ms: int, derive: Derive) -> bool:
-        """Keep the rows that are derived of what the delta plans find; tell whether that could be done."""
-        plans = [one for one in self._plans if self._comes or one[0] not in self._over_stored]
-        return all(self._find_by(number, plan, limits, before_ms, derive) for number, plan in plans)
-
-    def _find_by(
-        self, number: int, plan: CompiledQuery, limits: Callable[[], Limits], before_ms: int, derive: Derive | None
-    ) -> bool:
-        rows = self._derived(plan.bindings_of_many(plan.variables, limits), derive)
+    def _derive(self, first: int, derive: Derive) -> bool:
+        """Hold what is derived of the matches from `first` on in their place; tell whether that could be done."""
+        if first == self.count:
+            return True
+        matches, self.count = self._held[first : self.count, : len(self.variables)].copy(), first
+        rows = derive(matches)
         if rows is not None:
-            self._keep(rows, number, before_ms)
+            self._keep(rows, NO_PLAN, 0)
         return rows is not None
-
-    def _derived(self, found: Columns | None, derive: Derive | None) -> Int64Array | None:
-        """Return the rows to be held of some matches."""
-        if found is None:
-            return None
-        if not len(found[0]):
-            return np.empty((0, self._width), np.int64)
-        rows = np.stack(found, axis=1)
-        return rows if derive is None else derive(rows)
 
     def _renew(self) -> bool:
         """Take over the calls of the plans, as they are for the sizes of now; tell whether kernels can run them."""
@@ -373,7 +369,8 @@ class Deltas:
 
     def _keep(self, rows: Int64Array, plan: int, before_ms: int) -> None:
         self._make_room(len(rows))
-        self.count = keep(self._members, rows, self._as_they_are, plan, before_ms, self._held, self._ends, self.count)
+        columns = self._as_they_are[: rows.shape[1]]
+        self.count = keep(self._members, rows, columns, plan, before_ms, self._held, self._ends, self.count)
 
     def _make_room(self, count: int) -> None:
         """Have room for so many more matches, and not for very many more."""
