@@ -21,15 +21,14 @@ from wukongs.bench.experiments.session import Machine, Session
 from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
 from wukongs.bench.lsbench.replay import feed_of
-from wukongs.bench.peers import Peer
+from wukongs.bench.peers import WUKONGS, Kind
 from wukongs.bench.peers.external import External
-from wukongs.bench.peers.in_process import OXIGRAPH, RDFLIB, Oxigraph, Rdflib
+from wukongs.bench.peers.known import KNOWN
 from wukongs.bench.record import BenchError, Record, say
 from wukongs.bench.report import write_report
 from wukongs.errors import SettingsError
 
 BENCHMARKS = ("lsbench", "citybench", "interactive")
-PEERS: Mapping[str, Callable[[], Peer]] = {OXIGRAPH: Oxigraph, RDFLIB: Rdflib}
 IDLE_WAIT_S = 120.0
 SECONDS = 20
 
@@ -84,6 +83,9 @@ def run(benchmark: str, options: Options) -> None:
     makers = _peers(options.peers)
     for name in names:
         _check(name, benchmark, options)
+    for name in makers:
+        if name in KNOWN and (lacking := KNOWN[name].lacks()):
+            say(f"{name} will not be measured: {lacking}")
     cannot: list[BenchError] = []
     for name in names:
         folder = options.report / name if options.report is not None and benchmark == "all" else options.report
@@ -116,24 +118,24 @@ def _check(name: str, benchmark: str, options: Options) -> None:
                 raise SettingsError(f"no {what} {value!r} of {benchmark}: expected some of {', '.join(known[what])}")
 
 
-def _peers(given: Sequence[str]) -> dict[str, Callable[[], Peer]]:
-    """Return how each peer is made, by name. A peer is named, or is NAME=COMMAND. Raises SettingsError."""
-    found: dict[str, Callable[[], Peer]] = {}
+def _peers(given: Sequence[str]) -> dict[str, Kind]:
+    """Return the peers by name. A peer is named, or is NAME=COMMAND. Raises SettingsError."""
+    found: dict[str, Kind] = {}
     for text in given:
         name, is_command, command = text.partition("=")
-        if is_command and name.strip() and command.strip() and name not in (*PEERS, "wukongs"):
-            found[name.strip()] = partial(External, name.strip(), command)
-        elif text in PEERS:
-            found[text] = PEERS[text]
+        if is_command and name.strip() and command.strip() and name not in (*KNOWN, WUKONGS):
+            found[name.strip()] = Kind(partial(External, name.strip(), command))
+        elif text in KNOWN:
+            found[text] = KNOWN[text].kind(text)
         else:
             raise SettingsError(
-                f"no peer {text!r}: expected some of {', '.join(PEERS)}, or NAME=COMMAND, with another name, for an "
+                f"no peer {text!r}: expected some of {', '.join(KNOWN)}, or NAME=COMMAND, with another name, for an "
                 "engine that runs as its own process"
             )
     return found
 
 
-def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[str, Callable[[], Peer]]) -> None:
+def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[str, Kind]) -> None:
     benchmark = _BENCHMARKS[name]
     data, case, feed = benchmark.read(options)
     settings = {"repeat": options.repeat, "is_quick": options.is_quick}

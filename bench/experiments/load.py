@@ -25,7 +25,7 @@ def run(session: Session, feed: Feed) -> None:
         return
     lines = len(set(feed.stored.splitlines()))
     expected: Rows = [(f'"{lines}"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
-    makers = {WUKONGS: Wukongs, **session.makers}
+    makers = {WUKONGS: Wukongs, **{name: kind.make for name, kind in session.makers.items()}}
     guests = {name: Guest(name) for name in engines}
     times_s: dict[str, list[float]] = {name: [] for name in engines}
     session.begin(f"{EXPERIMENT}: {lines:,} triples: {', '.join(engines)}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wukongs.bench.idle import IDLE_SHARE, OthersShare, wait_until_idle
-from wukongs.bench.peers import Peer, PeerFailed, PeerMissing, Rows, TooSlow, at_most
+from wukongs.bench.peers import CannotSay, Kind, Peer, PeerFailed, PeerMissing, Rows, TooSlow, at_most
 from wukongs.bench.peers.external import ANSWER_S
 from wukongs.bench.peers.in_process import OXIGRAPH, RDFLIB, RDFLIB_LOAD_S, RDFLIB_PATIENCE_S, Oxigraph
 from wukongs.bench.record import MISSING, Record, say
@@ -41,11 +41,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """case: what all figures have in common; makers: the peers asked for, by name, each with how it is made."""
+    """case: what all figures have in common; makers: the peers asked for, by name."""
 
     record: Record
     case: Mapping[str, Any]
-    makers: Mapping[str, Callable[[], Peer]]
+    makers: Mapping[str, Kind]
     queries: tuple[str, ...]
     """Those that were asked for; none: all."""
     repeat: int
@@ -62,8 +62,18 @@ class Session:
     def open(
         self, experiment: str, query: str, engines: tuple[str, ...], case: Mapping[str, Any], last: str | None = None
     ) -> tuple[str, ...]:
-        """Return those of the engines that are not done. last: as in Record.is_done."""
-        return tuple(engine for engine in engines if not self.record.is_done(experiment, query, engine, case, last))
+        """Return those of the engines that are not done. One that has no part in the query is written down as such.
+        last: as in Record.is_done."""
+        found = []
+        for engine in engines:
+            if self.record.is_done(experiment, query, engine, case, last):
+                continue
+            why = self.makers[engine].abstains(query) if engine in self.makers else ""
+            if why:
+                self.record.skipped(experiment, query, engine, case, why)
+            else:
+                found.append(engine)
+        return tuple(found)
 
     def begin(self, text: str) -> None:
         """Tell what is measured next, wait for an idle machine, and start to weigh what others take of it."""
@@ -131,6 +141,8 @@ class Guest:
             self.why = (
                 f"too slow: more than {RDFLIB_PATIENCE_S if self.name == RDFLIB else ANSWER_S:g} s for one answer"
             )
+        except CannotSay as error:
+            self.why = f"cannot say it: {error}"
         except PeerFailed as error:
             self.why = f"failed: {error}"
         return None
@@ -141,11 +153,11 @@ def guests(session: Session, ntriples: bytes, wanted: set[str]) -> Iterator[dict
     """The peers of an experiment with the stored triples in them. One that is missing has no peer, but a reason."""
     found: dict[str, Guest] = {}
     try:
-        for name, make in session.makers.items():
+        for name, kind in session.makers.items():
             if name in wanted:
                 guest = found[name] = Guest(name)
                 say(f"  {name}: loading {ntriples.count(10):,} triples")
-                guest.begin(make, ntriples)
+                guest.begin(kind.make, ntriples)
         yield found
     finally:
         for guest in found.values():

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
@@ -31,7 +32,9 @@ DIGITS = 11
 
 
 class Peer(Protocol):
-    """One engine, from the moment it is made until it is closed. Each call may raise PeerFailed or TooSlow."""
+    """One engine, from the moment it is made until it is closed. Each call may raise PeerFailed or TooSlow.
+
+    select may also raise CannotSay: then the engine is asked further questions."""
 
     name: str
 
@@ -46,6 +49,20 @@ class Peer(Protocol):
 
     def close(self) -> None:
         """End what was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How an engine is made, and which queries it has a part in."""
+
+    make: Callable[[], Peer]
+    """May raise PeerMissing."""
+    abstains: Callable[[str], str] = lambda query: ""
+    """Return why it is not asked the query of a name, empty if it is: then the query's data are not loaded into it."""
+
+
+class CannotSay(Exception):
+    """A query that an engine cannot express: which part of it, or why."""
 
 
 class PeerMissing(Exception):

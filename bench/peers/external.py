@@ -7,6 +7,7 @@ import json
 import os
 import queue
 import shlex
+import signal
 import subprocess
 import tempfile
 import threading
@@ -14,13 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from wukongs.bench.peers import PeerFailed, PeerMissing, Rows, TooSlow
+from wukongs.bench.peers import CannotSay, PeerFailed, PeerMissing, Rows, TooSlow
 
 VERSION = 1
 ANSWER_S, LOAD_S = 60.0, 1800.0
 """How long one answer, and loading, may take."""
 _LAST_CHARACTERS = 300
 _END_S = 5.0
+_PIPE_BYTES = 32_768
+"""So much goes into a pipe that nobody reads."""
 
 
 class External:
@@ -39,7 +42,8 @@ class External:
                 stderr=self._errors,
                 text=True,
                 encoding="utf-8",
-                start_new_session=True,  # Ctrl-C is ours: we end it
+                errors="replace",
+                start_new_session=True,  # Ctrl-C is ours: we end it, with all that it has started
             )
         except (OSError, ValueError) as error:
             self._clean_up()
@@ -69,9 +73,11 @@ class External:
 
     def select(self, text: str) -> Rows:
         answer = self._ask({"do": "select", "query": text}, self._answer_s)
+        if "cannot" in answer:
+            raise CannotSay(str(answer["cannot"]))
         rows = answer.get("rows")
-        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-            raise PeerFailed(f"{self.name}: expected rows, a list of lists, found {str(rows)[:100]}")
+        if not isinstance(rows, list) or not all(map(_is_row, rows)):
+            raise PeerFailed(f"{self.name}: expected rows, lists of texts and null, found {str(rows)[:100]}")
         return [tuple(row) for row in rows]
 
     def close(self) -> None:
@@ -80,7 +86,7 @@ class External:
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._kill()
             self._process.wait()
         self._reader.join(_END_S)
         assert self._process.stdout is not None, self.name
@@ -91,11 +97,10 @@ class External:
         """Send a message and return its answer. Raises PeerFailed, TooSlow."""
         doing = message["do"]
         try:
-            self._input.write(json.dumps(message) + "\n")
-            self._input.flush()
+            self._send(json.dumps(message) + "\n", timeout_s)
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
-            self._process.kill()  # a late answer would be taken for that of the next question
+            self._kill()  # a late answer would be taken for that of the next question
             raise TooSlow from None
         except (OSError, ValueError):
             line = None
@@ -110,6 +115,34 @@ class External:
         if "error" in answer:
             raise PeerFailed(f"{self.name}: {doing}: {answer['error']}")
         return answer
+
+    def _send(self, line: str, timeout_s: float) -> None:
+        """Raises TooSlow (the engine does not read it), OSError, ValueError."""
+        if len(line) <= _PIPE_BYTES:
+            self._input.write(line)
+            self._input.flush()
+            return
+        was_late = threading.Event()
+
+        def give_up() -> None:
+            was_late.set()
+            self._kill()
+
+        timer = threading.Timer(timeout_s, give_up)
+        timer.start()
+        try:
+            self._input.write(line)
+            self._input.flush()
+        except OSError:
+            if was_late.is_set():
+                raise TooSlow from None
+            raise
+        finally:
+            timer.cancel()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _read(self, stdout: IO[str]) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -130,3 +163,7 @@ class External:
     def _clean_up(self) -> None:
         self._errors.close()
         self._folder.cleanup()
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, list) and all(term is None or isinstance(term, str) for term in row)

@@ -111,7 +111,9 @@ def test_a_wheel_brings_one_name_and_all_packages(wheel: Path, copy: Path, proje
     assert Path("wukongs/rules/library/rdfs.rules") in rules
     queries = {Path("wukongs", path.relative_to(copy)) for path in copy.glob("bench/*/queries/*.rq")}
     assert Path("wukongs/bench/lsbench/queries/L1.rq") in queries
-    others = {Path("wukongs/py.typed"), Path("wukongs/bench/peers/README.md")}
+    peers = {"README.md", "jena/JenaPeer.java", "jena/jars.txt"}
+    peers |= {f"rsp_js/{name}" for name in ("package.json", "package-lock.json", "peer.cjs")}
+    others = {Path("wukongs/py.typed"), *(Path("wukongs/bench/peers", name) for name in peers)}
     assert {Path(name) for name in names} == ours | linked | console | rules | queries | others
 
 

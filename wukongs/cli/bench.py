@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from wukongs.cli import DONE, bench_results
+from wukongs.cli import DONE, bench_peers, bench_results
 from wukongs.cli.parsers import CommandParser, integer_from
 
 _EPILOG = """examples:
@@ -18,6 +18,7 @@ _EPILOG = """examples:
   wukongs bench all --quick
   wukongs bench report run/                                          writes its report again
   wukongs bench compare before/ after/                               two runs
+  wukongs bench peers                                                the engines that --peers knows
 
 experiments:
   lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection
@@ -55,8 +56,8 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="A,B",
-        help="engines in the same run: pyoxigraph, rdflib, or NAME=COMMAND for one that runs as its own process; "
-        "may be given several times",
+        help="engines in the same run: pyoxigraph, rdflib and others (see `wukongs bench peers`), or NAME=COMMAND for "
+        "one that runs as its own process; may be given several times",
     )
     parser.add_argument("--report", type=Path, metavar="DIR", help="the folder of the run, in which it can go on")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
@@ -66,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
 def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
     """Return the parser of the command, under "", and those of its actions."""
     compare, report = bench_results.make_compare_parser(), bench_results.make_report_parser()
-    return {"": make_parser(), "compare": compare, "report": report}
+    return {"": make_parser(), "compare": compare, "report": report, "peers": bench_peers.make_parser()}
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -92,7 +93,7 @@ def _peers(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"compare": bench_results.compare, "report": bench_results.report}
+    actions = {"compare": bench_results.compare, "report": bench_results.report, "peers": bench_peers.peers}
     if argv and argv[0] in actions:
         return actions[argv[0]](argv[1:])
     options = make_parser().parse_args(list(argv))

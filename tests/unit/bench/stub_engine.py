@@ -1,7 +1,8 @@
 """An engine that runs as its own process, as bench/peers/README.md says: pyoxigraph behind JSON lines. For tests.
 
 The word behind its name is what is wrong with it: `right` nothing, `less` leaves out the first row, `dies` ends at the
-first query, `refuses` answers queries with an error, `babbles` with no JSON, `sleeps` not at all.
+first query, `refuses` answers queries with an error, `babbles` with no JSON, `counts` with a number for a term,
+`sleeps` not at all; `cannot` says that it cannot say them; `deaf` reads nothing after the stored triples.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ def main(way: str) -> None:
             answer = {"name": "stub", "version": str(message["version"])}
         elif message["do"] == "load":
             store.bulk_load(Path(message["path"]).read_bytes(), format=NT)
+            if way == "deaf":
+                print("{}", flush=True)
+                time.sleep(60)
         elif message["do"] == "window":
             for graph in list(store.named_graphs()):
                 store.remove_graph(graph)
@@ -34,6 +38,10 @@ def main(way: str) -> None:
             sys.exit("out of ideas")
         elif way == "refuses":
             answer = {"error": "not today"}
+        elif way == "cannot":
+            answer = {"cannot": "paths"}
+        elif way == "counts":
+            answer = {"rows": [["<http://e/a>", 1]]}
         elif way == "babbles":
             print("hm", flush=True)
             continue

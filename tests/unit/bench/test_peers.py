@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wukongs.bench.peers import Peer, PeerFailed, PeerMissing, TooSlow, at_most, difference
+from wukongs.bench.peers import CannotSay, Peer, PeerFailed, PeerMissing, TooSlow, at_most, difference
 from wukongs.bench.peers.external import External
 from wukongs.bench.peers.in_process import Oxigraph, Rdflib, Wukongs
 
@@ -85,6 +85,7 @@ def test_a_difference_tells_the_counts_and_the_first_row() -> None:
         ("dies", "stub: ended at 'select' with status 1: out of ideas"),
         ("refuses", "stub: select: not today"),
         ("babbles", "stub: expected a JSON object as the answer to 'select', found 'hm\\n'"),
+        ("counts", "stub: expected rows, lists of texts and null, found [['<http://e/a>', 1]]"),
     ],
 )
 def test_an_engine_that_fails_is_told(way: str, told: str) -> None:
@@ -105,6 +106,40 @@ def test_an_engine_that_does_not_answer_is_ended() -> None:
             peer.select("SELECT * { ?s ?p ?o }")
         with pytest.raises(PeerFailed, match="ended at 'select'"):
             peer.select("SELECT * { ?s ?p ?o }")
+    finally:
+        peer.close()
+
+
+def test_an_engine_that_does_not_read_is_ended() -> None:
+    peer = external("deaf")
+    try:
+        peer.load(STORED)
+        peer._answer_s = 0.2
+        with pytest.raises(TooSlow):
+            peer.window({"http://e/g": 10_000 * WINDOW["http://e/g"]})
+        with pytest.raises(PeerFailed, match="ended at 'select'"):
+            peer.select("SELECT * { ?s ?p ?o }")
+    finally:
+        peer.close()
+
+
+def test_an_engine_is_ended_with_all_that_it_has_started() -> None:
+    peer = External("stub", shlex.join(["sh", "-c", f"{stub('sleeps')}; true"]))
+    try:
+        peer._answer_s = 0.2
+        with pytest.raises(TooSlow):
+            peer.select("SELECT * { ?s ?p ?o }")
+    finally:
+        peer.close()
+    assert not peer._reader.is_alive(), "somebody still holds its standard output"
+
+
+def test_an_engine_that_cannot_say_a_query_is_asked_further_ones() -> None:
+    peer = external("cannot")
+    try:
+        for _ in range(2):
+            with pytest.raises(CannotSay, match=r"^paths$"):
+                peer.select("SELECT * { ?s ?p ?o }")
     finally:
         peer.close()
 
