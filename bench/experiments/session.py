@@ -158,6 +158,8 @@ def guests(session: Session, ntriples: bytes, wanted: set[str]) -> Iterator[dict
                 guest = found[name] = Guest(name)
                 say(f"  {name}: loading {ntriples.count(10):,} triples")
                 guest.begin(kind.make, ntriples)
+                if guest.peer is not None:
+                    session.record.about["versions"][name] = guest.peer.version
         yield found
     finally:
         for guest in found.values():

@@ -37,6 +37,7 @@ class Peer(Protocol):
     select may also raise CannotSay: then the engine is asked further questions."""
 
     name: str
+    version: str
 
     def load(self, ntriples: bytes) -> None:
         """Make these triples the default graph. It is called once."""

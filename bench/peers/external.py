@@ -57,7 +57,7 @@ class External:
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True)
         self._reader.start()
         try:
-            self._ask({"do": "hello", "version": VERSION}, answer_s)
+            self.version = str(self._ask({"do": "hello", "version": VERSION}, answer_s).get("version", ""))
         except (PeerFailed, TooSlow) as error:
             self.close()
             raise PeerMissing(str(error) or f"{name}: no answer to hello within {answer_s:g} s") from None
@@ -157,7 +157,7 @@ class External:
 
     def _last_words(self) -> str:
         self._errors.seek(0, os.SEEK_SET)
-        text = self._errors.read().decode(errors="replace").strip()
+        text = " ".join(self._errors.read().decode(errors="replace").split())
         return f": {text[-_LAST_CHARACTERS:]}" if text else ""
 
     def _clean_up(self) -> None:

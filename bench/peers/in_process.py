@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import logging
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ class Wukongs:
     """Our engine, in memory, for questions about stored triples. Its windows are not set from outside."""
 
     name = WUKONGS
+    version = wukongs.__version__
 
     def __init__(self, engine: wukongs.Engine | None = None) -> None:
         self.engine = engine or wukongs.Engine()
@@ -47,6 +49,7 @@ class Oxigraph:
             import pyoxigraph
         except ImportError:
             raise PeerMissing('pyoxigraph: pip install "pyoxigraph>=0.5"') from None
+        self.version = importlib.metadata.version(OXIGRAPH)
         self._of: Any = pyoxigraph
         self._store = pyoxigraph.Store()
         self._names: list[str] = []
@@ -82,6 +85,7 @@ class Rdflib:
             import rdflib
         except ImportError:
             raise PeerMissing('rdflib: pip install "rdflib>=7.1"') from None
+        self.version = importlib.metadata.version(RDFLIB)
         rdflib.NORMALIZE_LITERALS = False
         logging.getLogger("rdflib").setLevel(logging.ERROR)  # what it says of literals that are no dates
         self._of: Any = rdflib

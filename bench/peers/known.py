@@ -5,10 +5,12 @@ Those of other processes speak the JSON lines of README.md, as an engine of your
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from wukongs.bench.peers.in_process import OXIGRAPH, RDFLIB, Oxigraph, Rdflib
 from wukongs.errors import SettingsError
 
 HERE = Path(__file__).parent
-JENA, RSP_JS = "jena", "rsp-js"
+JENA, RSP_JS, SPARK, BYTEWAX = "jena", "rsp-js", "spark", "bytewax"
 JENA_JARS = Jars(JENA, HERE / "jena" / "jars.txt", "15 MB")
 RSP_JS_PACKAGES = Packages(RSP_JS, HERE / "rsp_js", "50 MB")
 NODE_HEAP_MB = 8192
@@ -83,6 +85,10 @@ def _start_rsp_js() -> Peer:
     return External(RSP_JS, shlex.join(["node", f"--max-old-space-size={NODE_HEAP_MB}", str(program), str(folder)]))
 
 
+def _start_ours(name: str, module: str) -> Peer:
+    return External(name, shlex.join([sys.executable, "-m", f"wukongs.bench.peers.{module}"]))
+
+
 def _only_windows(query: str) -> str:
     return "" if query.startswith(("L", "C")) else "it has continuous queries over windows only"
 
@@ -104,5 +110,18 @@ KNOWN: Mapping[str, Known] = {
         lambda: _lacks_node() or _lacks(RSP_JS_PACKAGES),
         _only_windows,
         RSP_JS_PACKAGES,
+    ),
+    SPARK: Known(
+        "windows, one-shot queries: Spark SQL over tables of triples, but for values",
+        f"Java {JAVA_MIN}",
+        lambda: _start_ours(SPARK, "spark_peer"),
+        _lacks_java,
+    ),
+    BYTEWAX: Known(
+        "counts over one window: L10 and L12",
+        "the extra wukongs[peers]",
+        lambda: _start_ours(BYTEWAX, "bytewax_peer"),
+        lambda: "" if importlib.util.find_spec("bytewax") else 'pip install "bytewax>=0.21", or "wukongs[peers]"',
+        lambda query: "" if query in ("L10", "L12") else "it has no joins and no query language: only L10 and L12",
     ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from wukongs.bench.peers import CannotSay, Peer, PeerFailed, PeerMissing, differ
 from wukongs.bench.peers.fetching import FetchError
 from wukongs.bench.peers.in_process import Oxigraph
 from wukongs.bench.peers.known import KNOWN
+from wukongs.bench.peers.lines import split_triples
+from wukongs.bench.peers.spark_sql import to_sql
+from wukongs.csparql.parser import parse_query
 
 BUILD = Path(__file__).resolve().parents[3] / "build"
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -97,7 +101,7 @@ def right() -> Iterator[Peer]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("name", ["jena", "rsp-js"])
+@pytest.mark.parametrize("name", ["jena", "rsp-js", "spark"])
 def test_a_peer_answers_as_pyoxigraph_does(made: Make, right: Peer, name: str, question: str) -> None:
     text = PREFIXES + QUESTIONS[question]
     expected = right.select(text)
@@ -106,7 +110,7 @@ def test_a_peer_answers_as_pyoxigraph_does(made: Make, right: Peer, name: str, q
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["jena", "rsp-js"])
+@pytest.mark.parametrize("name", ["jena", "rsp-js", "spark"])
 def test_a_peer_forgets_the_window_before(made: Make, name: str) -> None:
     peer = made(name)
     peer.window({POSTS: b'<http://e/p9> <http://e/tag> "z" .\n', LIKES: b""})
@@ -116,7 +120,7 @@ def test_a_peer_forgets_the_window_before(made: Make, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["jena"])
+@pytest.mark.parametrize("name", ["jena", "spark"])
 def test_a_peer_answers_one_shot_questions(made: Make, right: Peer, name: str) -> None:
     expected = right.select(PREFIXES + STORED_ONLY)
     assert (None in expected[0]) != (None in expected[1]), "one row has no age"
@@ -124,7 +128,7 @@ def test_a_peer_answers_one_shot_questions(made: Make, right: Peer, name: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["jena", "rsp-js"])
+@pytest.mark.parametrize("name", ["jena", "rsp-js", "spark"])
 def test_a_query_that_is_none_is_told_and_the_peer_goes_on(made: Make, name: str) -> None:
     peer = made(name)
     with pytest.raises(PeerFailed, match=f"^{name}: select: "):
@@ -140,6 +144,69 @@ def test_rsp_js_says_what_it_cannot_say(made: Make) -> None:
     peer.window({})
     with pytest.raises(CannotSay, match="a query without windows"):
         peer.select("SELECT ?s { ?s ?p ?o }")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("question", ["counts", "the most"])
+def test_bytewax_counts_as_pyoxigraph_does(made: Make, right: Peer, question: str) -> None:
+    peer = made("bytewax")
+    text = PREFIXES + QUESTIONS[question]
+    assert difference(right.select(text), peer.select(text), "pyoxigraph") is None
+    all_of_them = text.replace("SELECT ?tag (COUNT(DISTINCT ?post) AS ?n)", "SELECT (COUNT(?post) AS ?n) ?tag")
+    assert all_of_them != text
+    assert difference(right.select(all_of_them), peer.select(all_of_them), "pyoxigraph") is None
+    peer.window({POSTS: b""})
+    assert peer.select(text) == []
+
+
+@pytest.mark.slow
+def test_bytewax_says_what_it_cannot_say(made: Make) -> None:
+    peer = made("bytewax")
+    refused = {name: text for name, text in QUESTIONS.items() if name not in ("counts", "the most")}
+    refused["stored triples"] = "SELECT ?a (COUNT(?b) AS ?n) { ?a :knows ?b } GROUP BY ?a"
+    refused["a sum"] = f"SELECT ?a (SUM(?b) AS ?n) {{ GRAPH <{POSTS}> {{ ?a :tag ?b }} }} GROUP BY ?a"
+    refused["all rows"] = f"SELECT ?a (COUNT(*) AS ?n) {{ GRAPH <{POSTS}> {{ ?a :tag ?b }} }} GROUP BY ?a"
+    refused["any ten"] = f"SELECT ?a (COUNT(?b) AS ?n) {{ GRAPH <{POSTS}> {{ ?a :tag ?b }} }} GROUP BY ?a LIMIT 10"
+    for text in refused.values():
+        with pytest.raises(CannotSay):
+            peer.select(PREFIXES + text)
+
+
+def test_triples_are_split_once_each_with_their_characters() -> None:
+    line = '<http://e/a> <http://e/b> "x . y\\\\u0041 \\u00e9\\U0001F600 \\u0022\\u000A"@en .'
+    found = split_triples(f"{line}\n\n{line}\n_:a <http://e/b> _:c .\n")
+    literal = '"x . y\\\\u0041 é😀 \\u0022\\u000A"@en'
+    assert found == [("<http://e/a>", "<http://e/b>", literal), ("_:a", "<http://e/b>", "_:c")]
+
+
+# --- SPARQL as Spark SQL ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT ?s { ?s :age ?o FILTER(?o > 1) }", "FILTER of values"),
+        ("SELECT ?n { ?s :age ?o BIND(?o + 1 AS ?n) }", "an expression of values"),
+        ("SELECT (SUM(?o) AS ?n) { ?s :age ?o }", "SUM of values"),
+        ("SELECT ?s { ?s :knows+ ?o }", "PathPattern"),
+        ("SELECT ?s { GRAPH ?g { ?s ?p ?o } }", "GRAPH with a variable"),
+        ("SELECT ?s { ?s ?p ?o OPTIONAL { ?s :age ?a } ?x :age ?a }", "a join over variables that may be unbound"),
+        ("SELECT ?s { ?s ?p ?o OPTIONAL { ?s :age ?a FILTER(?a > 1) } }", "OPTIONAL with FILTER"),
+        ("SELECT ?s { ?s ?p ?o } ORDER BY STR(?s)", "ORDER BY an expression"),
+        ("ASK { ?s ?p ?o }", "ASK"),
+    ],
+)
+def test_what_spark_cannot_say_is_named(text: str, told: str) -> None:
+    with pytest.raises(CannotSay, match=f"^{re.escape(told)}$"):
+        to_sql(parse_query(PREFIXES + text), {})
+
+
+def test_texts_and_names_are_quoted_for_spark() -> None:
+    sql = to_sql(parse_query('SELECT ?s { ?s <http://e/\'> "it\'s \\"\\\\" }'), {})
+    assert sql == (
+        "SELECT `s` FROM (SELECT `s` FROM (SELECT t0.s AS `s` FROM stored t0 "
+        "WHERE t0.p = '<http://e/\\'>' AND t0.o = '\"it\\'s \\\\\"\\\\\\\\\"'))"
+    )
 
 
 # --- in a run ---------------------------------------------------------------------------------------------------------
