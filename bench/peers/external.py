@@ -21,7 +21,7 @@ VERSION = 1
 ANSWER_S, LOAD_S = 60.0, 1800.0
 """How long one answer, and loading, may take."""
 _LAST_CHARACTERS = 300
-_END_S = 5.0
+_END_S = 10.0
 _PIPE_BYTES = 32_768
 """So much goes into a pipe that nobody reads."""
 

@@ -29,7 +29,7 @@ class Engine(Protocol):
 
 
 def answer_lines(name: str, version: str, engine: Engine) -> None:
-    """Answer all that comes on standard input, until its end. What others print goes to standard error."""
+    """Answer all that comes on standard input, until its end. The prints of others go to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for line in sys.stdin:
