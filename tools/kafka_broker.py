@@ -9,53 +9,25 @@ another repository to fetch them from. Needs Java 17.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from wukongs.bench.peers.fetching import FetchError, fetch_jars
 
 ROOT = Path(__file__).resolve().parent.parent
 JARS = Path(__file__).with_name("kafka_jars.txt")
-CENTRAL = "https://repo1.maven.org/maven2"
-TRIES = 3
 CLUSTER = "d3Vrb25ncy1rYWZrYS0wMA"
 """A cluster id: 16 bytes in base64."""
 
 
 def fetch(folder: Path) -> Path:
     """Bring the jars into a folder, those that are not there; return it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    repository = os.environ.get("WUKONGS_MAVEN", CENTRAL).rstrip("/")
-
-    def one(line: str) -> None:
-        digest, path = line.split()
-        jar = folder / Path(path).name
-        if jar.exists() and hashlib.sha256(jar.read_bytes()).hexdigest() == digest:
-            return
-        for attempt in range(1, TRIES + 1):
-            try:
-                with urllib.request.urlopen(f"{repository}/{path}", timeout=120) as answer:
-                    data: bytes = answer.read()
-                break
-            except OSError as error:
-                if attempt == TRIES:
-                    raise SystemExit(f"{path} cannot be fetched from {repository} ({error})") from None
-                time.sleep(attempt)
-        found = hashlib.sha256(data).hexdigest()
-        if found != digest:
-            raise SystemExit(f"{path} from {repository}: expected the SHA-256 {digest}, found {found}")
-        part = jar.with_suffix(f".{os.getpid()}.part")
-        part.write_bytes(data)
-        part.replace(jar)
-
-    lines = [line for line in JARS.read_text().splitlines() if line and not line.startswith("#")]
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, lines))
+    try:
+        fetch_jars(JARS, folder, lambda text: None)
+    except FetchError as error:
+        raise SystemExit(str(error)) from None
     return folder
 
 
