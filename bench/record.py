@@ -89,6 +89,7 @@ class Record:
                     "give another folder, or the same arguments"
                 )
         self.about["began"] = before["began"]
+        self.about["versions"] = {**before.get("versions", {}), **self.about["versions"]}  # peers that were done
         path = folder / "results.jsonl"
         for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             try:

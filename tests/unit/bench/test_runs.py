@@ -221,6 +221,9 @@ def test_an_engine_that_is_missing_is_told_and_asked_again_when_the_run_goes_on(
     lines = lines_in(tmp_path)
     assert [line.get("metric") for line in of_engine(lines, "stub")] == ["latency", "execution"]
     assert len(of_engine(lines, "wukongs")) == 2, "it was not measured again"
+    for _ in range(2):
+        assert about(tmp_path)["versions"]["stub"] == "1"
+        assert bench(*arguments, f"stub={stub('right')}") == 0
 
 
 # --- going on ---------------------------------------------------------------------------------------------------------
@@ -324,7 +327,8 @@ def test_runs_can_be_compared_as_reports_are() -> None:
             "no experiment 'speed' of lsbench: expected some of latency, one-shot, ",
         ),
         (("citybench", "--queries", "L1"), "no query 'L1' of citybench"),
-        (("lsbench", "--peers", "jena"), "no peer 'jena': expected some of pyoxigraph, rdflib, or NAME=COMMAND"),
+        (("lsbench", "--peers", "blazegraph"), "no peer 'blazegraph': expected some of pyoxigraph, rdflib, jena, "),
+        (("lsbench", "--peers", "jena=x"), "no peer 'jena=x'"),
         (("lsbench", "--peers", "wukongs=x"), "no peer 'wukongs=x'"),
         (("citybench", "--users", "100"), "--users is of lsbench and all, not of citybench: leave it out"),
         (("all", "--data", "."), "--data is of lsbench and citybench, not of all: leave it out"),
