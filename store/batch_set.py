@@ -160,10 +160,12 @@ class BatchSet:
         assert self.disjoint, "the triples of overlapping batches would come more than once"
         return self.pairs(graph)
 
-    def pairs(self, graph: int) -> Iterator[tuple[Int64Array, int, Int64Array]]:
-        """Do the same as triples, for any read: a triple comes once from each batch that it is seen in."""
+    def pairs(self, graph: int, predicate: int | None = None) -> Iterator[tuple[Int64Array, int, Int64Array]]:
+        """Do the same as triples, for any read: a triple comes once from each batch that it is seen in. predicate: of
+        those that are wanted, None: any."""
         for batch, descriptor in zip(self.batches, self.descriptors, strict=True):
-            for row in np.flatnonzero(batch.graphs == graph):
+            is_row = batch.graphs == graph
+            for row in np.flatnonzero(is_row if predicate is None else is_row & (batch.predicates == predicate)):
                 subjects, objects = visible_pairs(descriptor, row)
                 yield subjects, int(batch.predicates[row]), objects
 

@@ -70,13 +70,14 @@ def last_signs(quads: Quads, goes: BoolArray, keys: Sequence[Int64Array]) -> tup
     return gone, joined((taken(quads, ~has_gone), come))
 
 
-def graph_quads(read: BatchSet, graph: int, name: int | None = None) -> Quads:
-    """Return all triples that a read sees in a graph, each once. name: the graph that they are to have instead.
+def graph_quads(read: BatchSet, graph: int, name: int | None = None, predicate: int | None = None) -> Quads:
+    """Return all triples that a read sees in a graph, each once. name: the graph that they are to have instead;
+    predicate: theirs, None: any.
 
     Cost: that of BatchSet.pairs, and a sort if the read is not disjoint."""
     parts = []
-    for subjects, predicate, objects in read.pairs(graph):
-        graphs, predicates = (np.full(len(subjects), term) for term in (graph if name is None else name, predicate))
+    for subjects, term, objects in read.pairs(graph, predicate):
+        graphs, predicates = (np.full(len(subjects), one) for one in (graph if name is None else name, term))
         parts.append((graphs, subjects, predicates, objects))
     found = joined(parts)
     return found if read.disjoint else build_batch(*found).triples()

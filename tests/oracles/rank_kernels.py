@@ -8,11 +8,15 @@ Triple = tuple[int, int, int, int]
 class PlainRanks:
     def __init__(self) -> None:
         self.ranks: dict[Triple, int] = {}
-        self.round = 0
+        self.next = 1
 
     def put(self, triples: list[Triple]) -> None:
-        self.round += 1
-        self.ranks |= dict.fromkeys(triples, self.round)
+        self.ranks |= {triple: self.next + at for at, triple in enumerate(triples)}
+        self.next += len(triples)
+
+    def forget(self, triples: list[Triple]) -> None:
+        for triple in triples:
+            self.ranks.pop(triple, None)
 
     def raised(self, found: list[int], triples: list[Triple]) -> list[int]:
         return [max(rank, self.ranks.get(triple, 0)) for rank, triple in zip(found, triples, strict=True)]

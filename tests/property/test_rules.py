@@ -33,7 +33,7 @@ from tests.rule_programs import (
     random_triple,
 )
 from wukongs import CompactedError, errors
-from wukongs.rules import propagation
+from wukongs.rules import fact_search, propagation
 
 GRAPHS = ["", GRAPH]
 STREAMS = {"": f"{EX}stream", GRAPH: f"{EX}into-graph"}
@@ -75,13 +75,23 @@ class RulesMachine(RuleBasedStateMachine):
         self.added = 0
         self.past: list[tuple[int, Views]] = []
 
-    @initialize(is_durable=st.booleans(), at_once=st.booleans(), seed=SEEDS, has_ranks=st.booleans())
-    def begin(self, is_durable: bool, at_once: bool, seed: int, has_ranks: bool = False) -> None:
-        """has_ranks: recursive strata get ranks at the first deletion, which else much larger ones need."""
+    @initialize(
+        is_durable=st.booleans(),
+        at_once=st.booleans(),
+        seed=SEEDS,
+        has_ranks=st.booleans(),
+        way=st.sampled_from(["facts", "facts", "columns", "both"]),
+    )
+    def begin(self, is_durable: bool, at_once: bool, seed: int, has_ranks: bool = False, way: str = "facts") -> None:
+        """has_ranks: recursive strata get ranks at the first deletion, which else much larger ones need. way: whether
+        plain rules are followed fact by fact, in columns, or one after the other, since there is little room."""
         self.is_durable = is_durable
         if has_ranks:
             self.patch.setattr(propagation, "RANKLESS_MIN", 0)
             self.patch.setattr(propagation, "RANKLESS_FACTOR", 0)
+        if way != "facts":
+            self.patch.setattr(propagation, "FACTS_MAX", -1 if way == "columns" else 4)
+            self.patch.setattr(fact_search, "_ROOM", 8)
         self._open()
         random = Random(seed)
         triples = [random_triple(random) for _ in range(random.randrange(20))]

@@ -31,7 +31,7 @@ COMPILE_S = 900.0
 """How long one step may take while its kernels are compiled."""
 COUNT_S = 0.5
 LOOKS, LOOK_S = 5, 0.02
-KERNELS = 230
+KERNELS = 240
 """How many there are, about."""
 PEOPLE = 3000
 EX = "http://wukongs.example/"
@@ -170,6 +170,16 @@ def use_kernels() -> None:
         with _nodes(Path(folder)) as client:
             _ask(client)
     _keep_a_path()
+    _follow_rules()
+
+
+def _follow_rules() -> None:
+    """Have an engine follow rules: nodes of a cluster do so in columns alone."""
+    rules = "RULE near: CONSTRUCT { ?x :near ?z } WHERE { ?x :near ?y . ?y :near ?z }"
+    links = [f":n{number} :near :n{number + 1} ." for number in range(5)]
+    with wukongs.Engine(rules=_PREFIX + rules) as engine:
+        engine.update(f"{_PREFIX}INSERT DATA {{ {' '.join(links)} }}")
+        engine.update(f"{_PREFIX}DELETE DATA {{ {links[2]} }}")
 
 
 def _keep_a_path() -> None:

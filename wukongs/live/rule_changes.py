@@ -22,10 +22,11 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
         after = change(before)
         if after.rules == before.rules:
             return core.sn
+        stored = inference.plans()
         try:
             inference.take(after)
             trace = core.arrangement.trace
-            difference = inference.derive(Read(trace.read(trace.upper)))
+            difference = inference.derive(Read(trace.read(trace.upper)), stored)
             sn = core.next_sn
             core.journal.commit(after.as_record(sn))
         except BaseException:

@@ -62,6 +62,11 @@ class Read:
             self.divided.fetch_all(None, (graph,))
         return hidden(joined([graph_quads(self.batches, graph) for graph in found]))
 
+    def inferred_with(self, heads: Iterable[tuple[int, int | None]]) -> Quads:
+        """Return the inferred triples of some graphs, each with a predicate (None: any). The read is not divided."""
+        found = [hidden(graph_quads(self._batches, ~graph, predicate=predicate)) for graph, predicate in set(heads)]
+        return joined(found) if len(found) < 2 else build_batch(*joined(found)).triples()
+
 
 class ChangingGraph:
     """before: the graph as it was."""

@@ -186,7 +186,7 @@ class Inference:
 
     def follow_over(self, before: Read, change: Difference, asserted: Quads) -> Difference:
         """Do the same as follow, over a graph that may be divided. Raises as derive, but for RuleError."""
-        propagation = self._propagation(before)
+        propagation, stored = self._propagation(before), self.plans()
         try:
             with within(propagation.limits):
                 return propagation.follow(change, asserted)
@@ -195,28 +195,49 @@ class Inference:
         except BaseException:
             self._ranks.clear()
             raise
-        return self.derive_or_pause(before, change, asserted)
+        return self.derive_or_pause(before, change, asserted, stored)
 
-    def derive(self, before: Read) -> Difference:
-        """Return the change of all that is inferred to what follows by the rules as they are now. Raises RuleError,
-        which names the rule that takes too much; over a divided graph NodeUnavailable, CompactedError."""
+    def derive(self, before: Read, stored: Sequence[RulePlan] | None = None) -> Difference:
+        """Return the change of all that is inferred to what follows by the rules as they are now. stored: the plans of
+        the rules by which the graph was inferred; None: nobody knows, and all is derived anew. Raises RuleError, which
+        names the rule that takes too much; over a divided graph NodeUnavailable, CompactedError."""
         propagation = self._propagation(before)
         try:
             with within(propagation.limits):
-                return propagation.derive_anew(NOTHING, NO_QUADS)
+                return self._derived(propagation, NOTHING, NO_QUADS, before, stored)
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
 
-    def derive_or_pause(self, before: Read, change: Difference = NOTHING, asserted: Quads = NO_QUADS) -> Difference:
+    def derive_or_pause(
+        self,
+        before: Read,
+        change: Difference = NOTHING,
+        asserted: Quads = NO_QUADS,
+        stored: Sequence[RulePlan] | None = None,
+    ) -> Difference:
         """Return a change of explicit triples with the change of all that is inferred to what follows by the rules as
-        they are now; those that take too much are paused."""
+        they are now; those that take too much are paused. stored: as in derive."""
         while True:
             propagation = self._propagation(before)
             try:
                 with within(propagation.limits):
-                    return propagation.derive_anew(change, asserted)
+                    return self._derived(propagation, change, asserted, before, stored)
             except (QueryTimeout, BudgetExceeded) as error:
                 self._pause(propagation, error)
+
+    def _derived(
+        self,
+        propagation: Propagation,
+        change: Difference,
+        asserted: Quads,
+        before: Read,
+        stored: Sequence[RulePlan] | None,
+    ) -> Difference:
+        if stored is None or before.divided is not None:
+            return propagation.derive_anew(change, asserted)
+        running = {plan.rule.name for plan in self.plans()}
+        added = running - {plan.rule.name for plan in stored}
+        return propagation.follow_rules(change, asserted, [p for p in stored if p.rule.name not in running], added)
 
     def plans(self) -> list[RulePlan]:
         """Return the plans of the rules that are followed now."""

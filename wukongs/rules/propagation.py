@@ -19,7 +19,7 @@ the inferred ones that are not explicit, and changes with it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,6 +29,7 @@ from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import NOTHING, ChangingGraph, Read, gone_of
+from wukongs.rules.fact_search import FACTS_MAX, FactSearch, OverAllowed, Room, is_plain
 from wukongs.rules.program import Program, Rule
 from wukongs.rules.ranks import Ranks
 from wukongs.rules.rule_plans import Reader, RulePlan
@@ -50,6 +51,8 @@ class StratumPlan:
     plans: tuple[RulePlan, ...]
     is_recursive: bool
     earlier: tuple[RulePlan, ...]
+    search: FactSearch | None
+    """Follows changes of a few triples; None: some rule is more than triple patterns."""
     aggregations: tuple[RulePlan, ...] = field(init=False)
     others: tuple[RulePlan, ...] = field(init=False)
 
@@ -82,6 +85,7 @@ class Propagation:
         self._rows_max = rows_max
         self._derived = 0
         self._stays = NO_QUADS
+        self._may_rank = before.divided is None  # else all would be fetched for that
         self.at_work: Rule | None = None
 
     def follow(self, change: Difference, asserted: Quads) -> Difference:
@@ -92,6 +96,8 @@ class Propagation:
         gone = self._explicit(gone_of(change))
         promoted = self._promoted(asserted)
         self._stays = promoted
+        for ranks in self._ranks.values():
+            ranks.forget(promoted)
         self._graph.change(Difference(change.additions, _batch_or_none(gone)))
         for number in range(len(self._strata)):
             self._run(number)
@@ -116,18 +122,46 @@ class Propagation:
                 self._insert(number, front)
         return self._outcome(change.additions.triples(), gone, promoted)
 
+    def follow_rules(
+        self, change: Difference, asserted: Quads, dropped: Sequence[RulePlan], added: Collection[str]
+    ) -> Difference:
+        """Do the same as follow, for other rules than those by which the graph was inferred before. dropped: plans that
+        these had; added: the names of rules that are new. The graph is not divided.
+
+        All goes that a dropped rule may have concluded, by the look of it; what follows in other ways comes back. Where
+        that is most of what is inferred, all is derived anew."""
+        gone = self._explicit(gone_of(change))
+        promoted = self._promoted(asserted)
+        forget = self._before.inferred_with((plan.graph, plan.head_predicate) for plan in dropped)
+        mine = np.zeros(len(forget[0]), np.bool_)
+        for plan in dropped:
+            mine |= plan.may_be_heads(forget)
+        forget = taken(forget, mine)
+        if 2 * len(forget[0]) > self._before.batches.hidden_count:
+            return self.derive_anew(change, asserted)
+        if len(promoted[0]):
+            forget = taken(forget, ~is_held(read_of(promoted), forget))
+        self._stays, self._may_rank = promoted, False
+        self._graph.change(Difference(change.additions, _batch_or_none(joined((gone, forget)))))
+        for number in range(len(self._strata)):
+            self._run(number, added)
+        return self._outcome(change.additions.triples(), gone, promoted)
+
     @property
     def limits(self) -> Limits:
         return self._reader.limits
 
     # --- one stratum --------------------------------------------------------------------------------------------------
 
-    def _run(self, number: int) -> None:
+    def _run(self, number: int, added: Collection[str] = ()) -> None:
+        """added: names of rules that have concluded nothing yet."""
         stratum = self._strata[number]
         total = self._graph.difference()
         come, gone = total.additions.triples(), gone_of(total)
         now = self._graph.now
         lost = [self._overdelete(number, come, gone)]
+        if number in self._ranks:
+            self._ranks[number].forget(joined((*lost, gone)))
         anew = []
         for plan in stratum.aggregations:
             self.at_work = plan.rule
@@ -136,7 +170,11 @@ class Propagation:
             self._graph.change(Difference(NOTHING.additions, _batch_or_none(front)))
             lost.append(front)
             anew.append((plan, plan.heads_of(keys, now, self._reader)))
-        restored = self._restored(self._settled(number), joined([*lost, gone]))
+        for plan in stratum.plans:
+            if plan.rule.name in added:
+                self.at_work = plan.rule
+                anew.append((plan, plan.heads_of(BindingTable.unit(), self._graph.now, self._reader)))
+        restored = self._restored(number, joined([*lost, gone]))
         front = self._inserted([*(self._made(*one) for one in anew), restored], number)
         self._insert(number, joined((come, front)), gone)
 
@@ -146,10 +184,13 @@ class Propagation:
 
         One that stays may rest on what has come, and on another one that goes later. So with ranks each round after the
         first looks at the graph as it was just before what the round starts from has gone."""
+        found_lost = self._lost_by_fact(number, gone)
+        if found_lost is not None:
+            return found_lost
         stratum, ranks = self._strata[number], self._ranks.get(number)
         lost, front, shut_out, over = NO_QUADS, gone, come, self._before
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0]))
-        may_rank = stratum.is_recursive and self._before.divided is None  # else all would be fetched for that
+        may_rank = stratum.is_recursive and self._may_rank
         while len(front[0]) or len(shut_out[0]):
             found = []
             for plan in stratum.others:
@@ -167,6 +208,33 @@ class Propagation:
             if not stratum.is_recursive:
                 break
         return lost
+
+    def _lost_by_fact(self, number: int, gone: Quads) -> Quads | None:
+        """Do the same as _overdelete for few triples and plain rules; None: these are not."""
+        stratum, search = self._strata[number], self._search(number, gone)
+        if search is None:
+            return None
+        ranks, is_recursive = self._ranks.get(number), stratum.is_recursive
+        may_rank = is_recursive and self._may_rank and ranks is None
+        allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0])) if may_rank else -1
+        reads = self._before.batches, self._graph.now.batches, self._stays
+        try:
+            lost = search.lost(gone, *reads, ranks, is_recursive, allowed, self._paused)
+        except OverAllowed:
+            self._ranks[number] = self._ranked(number)
+            return self._lost_by_fact(number, gone)
+        if lost is not None:
+            self._graph.change(Difference(NOTHING.additions, _batch_or_none(lost)))
+        return lost
+
+    def _search(self, number: int, front: Quads) -> FactSearch | None:
+        """Return what follows few triples of a stratum, if it can."""
+        is_small = len(front[0]) <= FACTS_MAX and self._before.divided is None
+        return self._strata[number].search if is_small else None
+
+    def _paused(self, rule: Rule) -> None:
+        self.at_work = rule
+        self._reader.limits.check()
 
     def _stands(self, number: int, ranks: Ranks, quads: Quads) -> BoolArray:
         """Mark the triples that have a derivation left, of triples with lower ranks. bool[n]"""
@@ -199,7 +267,7 @@ class Propagation:
         asked = taken(inferred, mine)
         self._graph = ChangingGraph(self._before)
         self._graph.change(Difference(NOTHING.additions, _batch_or_none(asked)))
-        front = self._inserted([self._restored(plans, asked)])
+        front = self._inserted([self._restored(number, asked)])
         while len(front[0]):
             ranks.put(front)
             found = []
@@ -227,12 +295,17 @@ class Propagation:
         heads = taken(heads, self._is_inferred(heads))
         return taken(heads, ~is_held(read_of(self._stays), heads)) if len(self._stays[0]) else heads
 
-    def _restored(self, plans: Sequence[RulePlan], wanted: Quads) -> Quads:
+    def _restored(self, number: int, wanted: Quads) -> Quads:
         """Return those of some triples that follow in one step from what there is."""
         if not len(wanted[0]):
             return NO_QUADS
+        search = self._search(number, NO_QUADS)
+        ranks, now = self._ranks.get(number), self._graph.now.batches
+        stands = None if search is None else search.standing(wanted, now, ranks, self._paused)
+        if stands is not None:
+            return taken(wanted, stands)
         found, among = [], read_of(wanted)
-        for plan in plans:
+        for plan in self._settled(number):
             self.at_work = plan.rule
             heads = plan.heads_of(plan.given_heads(wanted), self._graph.now, self._reader)
             found.append(taken(heads, is_held(among, heads)))
@@ -242,6 +315,11 @@ class Propagation:
         """Derive from what has come, and from the absence of what has gone, until nothing new follows."""
         stratum = self._strata[number]
         while len(front[0]) or len(gone[0]):
+            search = self._search(number, front)
+            if search is not None and search.may_insert:
+                front, gone = self._insert_by_fact(search, number, front), NO_QUADS
+                if not len(front[0]):
+                    break
             found = []
             for plan in stratum.others:
                 self.at_work = plan.rule
@@ -252,16 +330,29 @@ class Propagation:
             if not stratum.is_recursive:
                 break
 
+    def _insert_by_fact(self, search: FactSearch, number: int, front: Quads) -> Quads:
+        """Derive from few triples by plain rules; return those that are left for a round of columns."""
+        come, rest = search.new(front, self._graph.now.batches, self._ranks.get(number), self._paused)
+        self._count_derived(len(come[0]))
+        if len(come[0]):
+            self._graph.change(Difference(build_batch(*come), None))
+            if number in self._ranks:
+                self._ranks[number].put(come)
+        return rest
+
     def _made(self, plan: RulePlan, heads: Quads) -> Quads:
         """Note how much a rule has derived that is not there yet; return that, repeats included."""
         self.at_work = plan.rule
         heads = taken(heads, ~self._graph.now.holds(heads))
-        self._derived += len(heads[0])
+        self._count_derived(len(heads[0]))
+        return heads
+
+    def _count_derived(self, count: int) -> None:
+        self._derived += count
         if self._derived > self._rows_max:
             raise BudgetExceeded(
                 f"{self._derived} triples are derived in one change by now, more than rules_rows_max = {self._rows_max}"
             )
-        return heads
 
     def _inserted(self, found: Sequence[Quads], number: int = -1) -> Quads:
         """Let come those of some heads that are not there; return these. number: of the stratum, if it may have
@@ -300,6 +391,7 @@ class Propagation:
 def stratum_plans(program: Program, plan_of: Callable[[Rule], RulePlan]) -> tuple[StratumPlan, ...]:
     """Return the strata of a program with the plans of their rules."""
     made: list[StratumPlan] = []
+    room = Room()
     known: dict[tuple[Term | None, Term | None], list[RulePlan]] = defaultdict(list)
     """The plans so far, by the graph and the predicate of their heads; those of any predicate under None."""
     by_graph: dict[Term | None, list[RulePlan]] = defaultdict(list)
@@ -309,7 +401,9 @@ def stratum_plans(program: Program, plan_of: Callable[[Rule], RulePlan]) -> tupl
         for into, predicate in dict.fromkeys(map(_head_key, stratum.rules)):
             same = by_graph[into] if predicate is None else [*known[into, predicate], *known[into, None]]
             earlier.update((id(plan), plan) for plan in same)
-        made.append(StratumPlan(plans, stratum.is_recursive, tuple(earlier.values())))
+        settled = (*earlier.values(), *plans)
+        search = FactSearch(plans, settled, room) if all(map(is_plain, settled)) else None
+        made.append(StratumPlan(plans, stratum.is_recursive, tuple(earlier.values()), search))
         for plan in plans:
             known[_head_key(plan.rule)].append(plan)
             by_graph[plan.rule.into].append(plan)

@@ -22,8 +22,9 @@ def slot_of(slots, ranks, graph, subject, predicate, object_):
 
 
 @njit
-def put_ranks(slots, ranks, graphs, subjects, predicates, objects, rank):
-    """Give triples a rank, in the place of the one that they have; return how many had none.
+def put_ranks(slots, ranks, graphs, subjects, predicates, objects, first):
+    """Give triples the ranks from `first` on, in their order and in the place of those that they have; return how many
+    had none.
 
     slots : int64[n, 4]; ranks : int64[n]: room for all. graphs, subjects, predicates, objects : int64[m]. Cost: a probe
     or a few for each."""
@@ -34,8 +35,17 @@ def put_ranks(slots, ranks, graphs, subjects, predicates, objects, rank):
             slots[at, 0], slots[at, 1] = graphs[row], subjects[row]
             slots[at, 2], slots[at, 3] = predicates[row], objects[row]
             added += 1
-        ranks[at] = rank
+        ranks[at] = first + row
     return added
+
+
+@njit
+def forget_ranks(slots, ranks, graphs, subjects, predicates, objects):
+    """Let triples have no rank any more; their entries stay, with -1. slots, ..., objects: as in put_ranks."""
+    for row in range(len(subjects)):
+        at = slot_of(slots, ranks, graphs[row], subjects[row], predicates[row], objects[row])
+        if ranks[at] != 0:
+            ranks[at] = -1
 
 
 @njit

@@ -184,7 +184,22 @@ class RulePlan:
     def _is_predicate(self, part: Term | Variable) -> bool:
         return isinstance(part, Term) or any(part == pattern.predicate for pattern in self.rule.patterns)
 
-    def _graph_of(self, pattern: TriplePattern) -> int:
+    @property
+    def concludes_triples(self) -> bool:
+        """Whether no head can have a literal as its subject, or another term than an IRI as its predicate."""
+        return not (self._subject_may_be_literal or self._predicate_may_be_other)
+
+    @property
+    def head_predicate(self) -> int | None:
+        """The id of the predicate of its conclusions, None: any."""
+        predicate = self.rule.head.predicate
+        return self._ids[predicate] if isinstance(predicate, Term) else None
+
+    def id_of(self, term: Term) -> int:
+        """Return the id of a term of the rule."""
+        return self._ids[term]
+
+    def graph_of(self, pattern: TriplePattern) -> int:
         return self._ids[pattern.graph] if isinstance(pattern.graph, Term) else self.graph
 
     # --- from triples to rows -----------------------------------------------------------------------------------------
@@ -200,7 +215,7 @@ class RulePlan:
 
     def _matches(self, pattern: TriplePattern, quads: Quads) -> tuple[BoolArray, dict[Variable, Int64Array]]:
         """Mark the quads that match a pattern, bool[n]; return also where its variables are."""
-        is_match = np.asarray(quads[0] == self._graph_of(pattern))
+        is_match = np.asarray(quads[0] == self.graph_of(pattern))
         columns: dict[Variable, Int64Array] = {}
         parts = pattern.subject, pattern.predicate, pattern.object
         for part, column in zip(parts, quads[1:], strict=True):
@@ -238,7 +253,7 @@ class RulePlan:
             filled(table.length, self._ids[part]) if isinstance(part, Term) else table.column(part)
             for part in (pattern.subject, pattern.predicate, pattern.object)
         )
-        return filled(table.length, self._graph_of(pattern)), subjects, predicates, objects
+        return filled(table.length, self.graph_of(pattern)), subjects, predicates, objects
 
     # --- from changes to heads ----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from tests.faces import Face
 from wukongs import errors
 from wukongs.durable.delivery import Delivery
 from wukongs.live.update_request import UpdateRequest
+from wukongs.rules.fact_search import FactSearch
 from wukongs.rules.rule_plans import RulePlan
 
 PREFIX = f"PREFIX : <{EX}>\n"
@@ -560,6 +561,7 @@ def test_a_rule_for_which_there_is_no_memory_is_paused(monkeypatch: pytest.Monke
         stream = engine.stream(A, batch_ms=100)
         monkeypatch.setattr(RulePlan, "from_changes", none_left)
         monkeypatch.setattr(RulePlan, "heads_of", none_left)
+        monkeypatch.setattr(FactSearch, "new", none_left)
         stream.push([(node("a"), node("p"), node("b"), 50)])
         stream.advance(100)
         engine.settle(SETTLE_S)

@@ -16,7 +16,7 @@ from wukongs.store.quads import Quads
 
 IDS = st.sampled_from([2, 3, 1 << 40, (1 << 62) + 4, (1 << 62) + 6])
 TRIPLES = st.lists(st.tuples(st.sampled_from([2, (1 << 61)]), IDS, IDS, IDS), max_size=30)
-STEPS = st.lists(st.tuples(TRIPLES, TRIPLES), max_size=8)
+STEPS = st.lists(st.tuples(TRIPLES, TRIPLES, TRIPLES), max_size=8)
 EX = "http://ex/"
 
 
@@ -25,11 +25,13 @@ def quads_of(triples: list[Triple]) -> Quads:
     return graphs, subjects, predicates, objects
 
 
-def compare(steps: list[tuple[list[Triple], list[Triple]]]) -> None:
+def compare(steps: list[tuple[list[Triple], list[Triple], list[Triple]]]) -> None:
     found, expected = Ranks(), PlainRanks()
-    for put, asked in steps:
+    for put, gone, asked in steps:
         found.put(quads_of(put))
         expected.put(put)
+        found.forget(quads_of(gone))
+        expected.forget(gone)
         assert found.of(quads_of(asked)).tolist() == expected.raised([0] * len(asked), asked)
         raised = np.arange(len(asked), dtype=np.int64)
         found.raise_to(raised, quads_of(asked))
@@ -39,7 +41,7 @@ def compare(steps: list[tuple[list[Triple], list[Triple]]]) -> None:
 @pytest.mark.nojit
 @fuzzed(30)
 @given(STEPS)
-def test_ranks_are_those_of_a_dictionary(steps: list[tuple[list[Triple], list[Triple]]]) -> None:
+def test_ranks_are_those_of_a_dictionary(steps: list[tuple[list[Triple], list[Triple], list[Triple]]]) -> None:
     compare(steps)
 
 
@@ -47,17 +49,17 @@ def test_ranks_are_those_of_a_dictionary(steps: list[tuple[list[Triple], list[Tr
 @pytest.mark.nojit
 @fuzzed(30)
 @given(STEPS)
-def test_a_table_grows(steps: list[tuple[list[Triple], list[Triple]]]) -> None:
+def test_a_table_grows(steps: list[tuple[list[Triple], list[Triple], list[Triple]]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks, "_SLOTS_MIN", 4)
         compare(steps)
 
 
 def test_plain_functions_do_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("put_ranks", "raise_to_ranks", "move_ranks"):
+    for name in ("put_ranks", "forget_ranks", "raise_to_ranks", "move_ranks"):
         monkeypatch.setattr(ranks, name, getattr(getattr(rank_kernels, name), "py_func", getattr(rank_kernels, name)))
     triples = [(2, at * 2 + 2, 4, at + 7) for at in range(2000)]
-    compare([(triples[:900], triples), (triples[500:], triples), ([], triples)])
+    compare([(triples[:900], [], triples), (triples[500:], triples[:3], triples), ([], triples[600:], triples)])
 
 
 def test_what_stands_in_other_ways_is_not_deleted_first(monkeypatch: pytest.MonkeyPatch) -> None:
