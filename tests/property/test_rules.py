@@ -81,10 +81,22 @@ class RulesMachine(RuleBasedStateMachine):
         seed=SEEDS,
         has_ranks=st.booleans(),
         way=st.sampled_from(["facts", "facts", "columns", "both"]),
+        forgets_all=st.booleans(),
     )
-    def begin(self, is_durable: bool, at_once: bool, seed: int, has_ranks: bool = False, way: str = "facts") -> None:
+    def begin(
+        self,
+        is_durable: bool,
+        at_once: bool,
+        seed: int,
+        has_ranks: bool = False,
+        way: str = "facts",
+        forgets_all: bool = False,
+    ) -> None:
         """has_ranks: recursive strata get ranks at the first deletion, which else much larger ones need. way: whether
-        plain rules are followed fact by fact, in columns, or one after the other, since there is little room."""
+        plain rules are followed fact by fact, in columns, or one after the other, since there is little room.
+        forgets_all: a change of rules never derives all anew."""
+        if forgets_all:
+            self.patch.setattr(propagation, "FORGOTTEN_SHARE_MAX", 1.0)
         self.is_durable = is_durable
         if has_ranks:
             self.patch.setattr(propagation, "RANKLESS_MIN", 0)

@@ -233,10 +233,10 @@ class Inference:
         before: Read,
         stored: Sequence[RulePlan] | None,
     ) -> Difference:
-        if stored is None or before.divided is not None:
-            return propagation.derive_anew(change, asserted)
         running = {plan.rule.name for plan in self.plans()}
-        added = running - {plan.rule.name for plan in stored}
+        added = running - {plan.rule.name for plan in stored or ()}
+        if stored is None or added == running or before.divided is not None:
+            return propagation.derive_anew(change, asserted)
         return propagation.follow_rules(change, asserted, [p for p in stored if p.rule.name not in running], added)
 
     def plans(self) -> list[RulePlan]:

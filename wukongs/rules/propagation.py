@@ -9,8 +9,9 @@ Each stratum reads what the ones before it have settled, so it runs once:
 3. *Insert.* From all that has come, the rest follows by semi-naive rounds: each rule runs from the triples that the
    round before has brought.
 
-That is delete and re-derive (Gupta, Mumick and Subrahmanian 1993) over batches. The changes of all strata merge to one
-difference, in which a triple that went and came back does not show.
+That is delete and re-derive (Gupta, Mumick and Subrahmanian 1993) over batches. Where few triples change, and all rules
+of a stratum are triple patterns alone, each step is one call of a kernel (fact_search.py). The changes of all strata
+merge to one difference, in which a triple that went and came back does not show.
 
 A stored graph holds its explicit triples and those that are inferred. Its hidden graph (changing_graph.hidden) holds
 the inferred ones that are not explicit, and changes with it.
@@ -41,6 +42,10 @@ from wukongs.store.tombstones import Difference
 RANKLESS_MIN, RANKLESS_FACTOR = 4096, 32
 """A recursive stratum gets ranks when a deletion would let more triples go than so many, and so many for each triple
 that has gone."""
+
+_TRIPLE_BYTES = 32
+FORGOTTEN_SHARE_MAX = 0.5
+"""Where a change of rules would let more go of what is inferred, all is derived anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class Propagation:
         for plan in dropped:
             mine |= plan.may_be_heads(forget)
         forget = taken(forget, mine)
-        if 2 * len(forget[0]) > self._before.batches.hidden_count:
+        if len(forget[0]) > FORGOTTEN_SHARE_MAX * self._before.batches.hidden_count:
             return self.derive_anew(change, asserted)
         if len(promoted[0]):
             forget = taken(forget, ~is_held(read_of(promoted), forget))
@@ -212,8 +217,8 @@ class Propagation:
     def _lost_by_fact(self, number: int, gone: Quads) -> Quads | None:
         """Do the same as _overdelete for few triples and plain rules; None: these are not."""
         stratum, search = self._strata[number], self._search(number, gone)
-        if search is None:
-            return None
+        if search is None or not len(gone[0]):
+            return None if search is None else NO_QUADS
         ranks, is_recursive = self._ranks.get(number), stratum.is_recursive
         may_rank = is_recursive and self._may_rank and ranks is None
         allowed = max(RANKLESS_MIN, RANKLESS_FACTOR * len(gone[0])) if may_rank else -1
@@ -348,6 +353,7 @@ class Propagation:
         return heads
 
     def _count_derived(self, count: int) -> None:
+        self._reader.limits.keep(_TRIPLE_BYTES * count)
         self._derived += count
         if self._derived > self._rows_max:
             raise BudgetExceeded(

@@ -78,7 +78,8 @@ class Reader:
         if dataset is None or known is not over or over.divided is not None:  # more may have been fetched since
             dataset = Dataset(_CLAUSE, over.batches, {}, self._constants, into, over.divided)
             self._kept[into] = over, dataset
-        query, names = question.query, question.variables
+        query, names, limits = question.query, question.variables, self.limits
+        mark = limits.mark()
         for start in range(0, seeds.length, SEEDS_MAX):
             part = (
                 seeds
@@ -86,12 +87,12 @@ class Reader:
                 else seeds.take(np.arange(start, min(seeds.length, start + SEEDS_MAX)))
             )
             table = self._explored(question, dataset, part)
-            if table is not None:
-                yield table
-                continue
-            terms = self.terms()
-            found = answer(query, dataset, terms, self.limits, self._memo, "", given=part)
-            yield BindingTable(names, self._known(found.columns, terms), found.length)
+            if table is None:
+                terms = self.terms()
+                found = answer(query, dataset, terms, limits, self._memo, "", given=part)
+                table = BindingTable(names, self._known(found.columns, terms), found.length)
+            yield table
+            limits.back_to(mark, 0)  # by then it has become triples
 
     def _explored(self, question: Question, dataset: Dataset, seeds: BindingTable) -> BindingTable | None:
         """Return the solutions of triple patterns without anything around them: rounds with few rows are made of this.
