@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
 from wukongs.bench.citybench.generate import City
-from wukongs.bench.experiments import injection, latency, load, one_shot, rate
+from wukongs.bench.experiments import injection, latency, load, one_shot, rate, throughput
 from wukongs.bench.experiments.session import Machine, Session
 from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
@@ -115,7 +116,9 @@ def _check(name: str, benchmark: str, options: Options) -> None:
     for what, given in (("experiment", options.experiments), ("query", options.queries)):
         for value in given:
             if value not in known[what]:
-                raise SettingsError(f"no {what} {value!r} of {benchmark}: expected some of {', '.join(known[what])}")
+                near = get_close_matches(value, known[what], 1)
+                meant = f"did you mean {near[0]}? It is one of" if near else "expected some of"
+                raise SettingsError(f"no {what} {value!r} of {benchmark}: {meant} {', '.join(known[what])}")
 
 
 def _peers(given: Sequence[str]) -> dict[str, Kind]:
@@ -236,6 +239,10 @@ def _injection(session: Session, network: _Network, options: Options) -> None:
     injection.run(session, network.data)
 
 
+def _throughput(session: Session, network: _Network, options: Options) -> None:
+    throughput.run(session, feed_of(network.data))
+
+
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
@@ -294,6 +301,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             *(f"L{number}" for number in range(1, 13)),
             *(f"S{number}" for number in range(1, 7)),
             *injection.QUERIES,
+            *throughput.MIXES,
         ),
         {
             "latency": _l_latency,
@@ -302,6 +310,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "rate": _rates,
             "load": _load,
             "injection": _injection,
+            "throughput": _throughput,
         },
         _read_network,
     ),

@@ -21,7 +21,8 @@ _EPILOG = """examples:
   wukongs bench peers                                                the engines that --peers knows
 
 experiments:
-  lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection
+  lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection,
+               throughput
   citybench    citybench
   interactive  interactive
 

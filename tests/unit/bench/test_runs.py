@@ -103,6 +103,9 @@ def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
         *(("rate", query) for query in (*of_windows, "all")),
         ("load", "stored"),
         *((name, query) for name in ("injection", "memory") for query in (*STREAMS, "all streams")),
+        *(("throughput", query) for query in ("L1-L3", "L1-L6")),
+        *(("throughput", f"{query} of L1-L3") for query in of_windows[:3]),
+        *(("throughput", f"{query} of L1-L6") for query in of_windows),
     }
     ways = {line["case"]["streams"] for line in lines if line["experiment"] == "one-shot-with-streams"}
     assert ways == {"on", "off"}
@@ -128,6 +131,35 @@ def test_rates_beyond_the_one_that_is_too_much_are_not_tried(
     assert "fell behind" in capsys.readouterr().err
     assert bench(*arguments) == 0
     assert len(lines_in(tmp_path)) == 4, "nothing is measured again"
+
+
+@pytest.mark.slow
+def test_many_queries_are_drawn_checked_and_told_by_their_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("lsbench", "--experiment", "throughput", "--queries", "L1-L3", "--report")
+    assert bench(*arguments, str(tmp_path / "right")) == 0
+    lines = lines_in(tmp_path / "right")
+    assert {line["case"]["registered"] for line in lines} == {40, 80}
+    of_80 = {(line["query"], line["metric"]): line for line in lines if line["case"]["registered"] == 80}
+    classes = [f"L{number} of L1-L3" for number in (1, 2, 3)]
+    assert set(of_80) == {
+        *((query, metric) for query in (*classes, "L1-L3") for metric in ("latency", "execution")),
+        ("L1-L3", "register"),
+        ("L1-L3", "throughput"),
+    }
+    firings = of_80["L1-L3", "throughput"]["count"]
+    counts = [of_80[query, "latency"]["count"] // firings for query in classes]
+    assert sum(counts) == of_80["L1-L3", "latency"]["count"] // firings == 80, "each query has a reader"
+    assert counts[0] == counts[2] < counts[1] < 1.4 * counts[0], "L2 comes as much oftener as it is quicker"
+    assert of_80["L1-L3", "throughput"]["unit"] == "queries/s"
+    assert of_80["L1-L3", "register"]["count"] == 80
+    assert of_80[classes[2], "execution"]["rows"] > 0, "nothing would be measured"
+    with wrong_oxigraph(monkeypatch, 0):
+        assert bench(*arguments, str(tmp_path / "wrong")) == 0
+    wrong, *right = lines_in(tmp_path / "wrong")
+    assert wrong["skipped"].startswith("answers otherwise: ")
+    assert {line["case"]["registered"] for line in right} == {80}, "the other number is measured"
 
 
 def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
@@ -321,7 +353,11 @@ def test_runs_can_be_compared_as_reports_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("lsbench", "--queries", "L1,L13"), "no query 'L13' of lsbench: expected some of L1, L2, "),
+        (("lsbench", "--queries", "L1,L13"), "no query 'L13' of lsbench: did you mean L3? It is one of L1, L2, "),
+        (
+            ("lsbench", "--experiment", "through"),
+            "'through' of lsbench: did you mean throughput? It is one of latency, ",
+        ),
         (
             ("lsbench", "--experiment", "speed"),
             "no experiment 'speed' of lsbench: expected some of latency, one-shot, ",
