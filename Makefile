@@ -175,7 +175,7 @@ bench-interactive: $(READY)
 	@$(PY) -m wukongs.bench interactive
 
 bench-nodes: $(READY)
-	@$(PY) -m wukongs.bench nodes --report build/nodes
+	@$(PY) -m wukongs.bench lsbench --experiment nodes --nodes 1,2,4,8 --report build/nodes
 
 # Three nodes with data folders at 50,000 tuples a second; sampled and drawn into build/soak/.
 soak-cluster: MINUTES ?= 60

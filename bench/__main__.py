@@ -23,7 +23,6 @@ PARTS = (
     "rules",
     "overshoot",
     "wire",
-    "nodes",
     "one-node",
     "nodes-soak",
     "pipeline",
@@ -121,10 +120,6 @@ def run(
         from wukongs.bench.wire.run import main as run_wire
 
         return run_wire(report, quick)
-    if name == "nodes":
-        from wukongs.bench.nodes.run import main as run_nodes
-
-        return run_nodes(report, data, quick)
     if name == "one-node":
         from wukongs.bench.nodes.one_node import main as run_one_node
 

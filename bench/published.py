@@ -30,6 +30,14 @@ COVERS: Mapping[str, Mapping[str, str]] = {
         "execution": "from due to columns ready, by the engine's own count; of queries that fire together, that of all",
         "register": "one registration, its text parsed",
     },
+    "nodes": {
+        "execution": "L1-L6: from when the window can be closed at its node until its columns are ready; S1-S6: from "
+        "the text until the rows are at the client",
+        "latency": "from the advance until the rows are at the client",
+        "CPU": "of all nodes, for a firing, a question, a tuple; of the protocol, of a node in a second",
+        "requests": "of the query to other nodes, for a firing or a question",
+        "all messages": "between nodes, with tuples, windows and the protocol",
+    },
     "one-shot": _ONE_SHOT,
     "one-shot-with-streams": _ONE_SHOT,
     "interactive": {

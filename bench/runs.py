@@ -17,7 +17,7 @@ from typing import Any
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
 from wukongs.bench.citybench.generate import City
-from wukongs.bench.experiments import injection, latency, load, one_shot, rate, throughput
+from wukongs.bench.experiments import injection, latency, load, nodes, one_shot, rate, throughput
 from wukongs.bench.experiments.session import Machine, Session
 from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
@@ -30,6 +30,8 @@ from wukongs.bench.report import write_report
 from wukongs.errors import SettingsError
 
 BENCHMARKS = ("lsbench", "citybench", "interactive")
+ON_REQUEST = ("nodes",)
+"""Experiments that start processes: they run if --experiment names them, or --nodes says of how many."""
 IDLE_WAIT_S = 120.0
 SECONDS = 20
 
@@ -53,7 +55,8 @@ def network_settings(users: int) -> NetworkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a run. report: the folder of the run; rates: empty for each experiment's own."""
+    """The options of a run. report: the folder of the run; rates, and nodes, the sizes of clusters: empty for each
+    experiment's own."""
 
     data: Path | None = None
     users: int | None = None
@@ -64,6 +67,7 @@ class Options:
     report: Path | None = None
     experiments: tuple[str, ...] = ()
     is_quick: bool = False
+    nodes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ def _check(name: str, benchmark: str, options: Options) -> None:
         ("--data", options.data is not None, ("lsbench", "citybench")),
         ("--users", options.users is not None, ("lsbench", "all")),
         ("--rate", bool(options.rates), ("lsbench", "all")),
+        ("--nodes", bool(options.nodes), ("lsbench", "all")),
     ):
         if is_given and benchmark not in owners:
             raise SettingsError(f"{option} is of {' and '.join(owners)}, not of {benchmark}: leave it out")
@@ -156,7 +161,8 @@ def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[s
     )
     with _closing(record):
         for experiment, measure in benchmark.experiments.items():
-            if not options.experiments or experiment in options.experiments:
+            is_usual = experiment not in ON_REQUEST or bool(options.nodes)
+            if experiment in options.experiments or (is_usual and not options.experiments):
                 measure(session, feed, options)
 
 
@@ -243,6 +249,11 @@ def _throughput(session: Session, network: _Network, options: Options) -> None:
     throughput.run(session, feed_of(network.data))
 
 
+def _nodes(session: Session, network: _Network, options: Options) -> None:
+    counts = options.nodes or (nodes.QUICK_COUNTS if options.is_quick else nodes.COUNTS)
+    nodes.run(session, network.data, network.texts(), counts)
+
+
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
@@ -311,6 +322,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "load": _load,
             "injection": _injection,
             "throughput": _throughput,
+            "nodes": _nodes,
         },
         _read_network,
     ),

@@ -16,18 +16,19 @@ from statistics import median
 from typing import Any
 
 import wukongs
+from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.lsbench.data import IRI, QUICK_DATA, TIMING, LsbenchData
+from wukongs.bench.lsbench.data import IRI, QUICK_DATA, TIMING, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import QUERIES
 from wukongs.bench.lsbench.replay import REPLAY
 from wukongs.bench.nodes.engines import EMBEDDED, Bench
-from wukongs.bench.nodes.run import GENERATED, read_data
 from wukongs.bench.nodes.windows import Days, last_day_of, last_days, moved, run_windows
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import WukongsError
 from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 
+GENERATED = NetworkSettings(users=1000, duration_ms=20_000, positions_per_s=400)
 ONE_NODE = "cluster of one"
 START_S = 60.0
 NOTHING = (
@@ -39,7 +40,12 @@ NOTHING = (
 def main(report: Path | None = None, data: Path | None = None, quick: bool = False) -> int:
     """Run the benchmark; return the exit status: 1 for a wrong answer or data that cannot be read."""
     try:
-        results = _run(read_data(data, QUICK_DATA if quick else GENERATED, quick), rounds=1 if quick else 5)
+        folder = None if quick and data is None else find_folder(data)
+        if folder is None:
+            read = generate_lsbench(QUICK_DATA if quick else GENERATED)
+        else:
+            read = read_lsbench(folder)
+        results = _run(read, rounds=1 if quick else 5)
     except (WrongAnswer, OSError, ValueError, WukongsError) as error:
         print(f"wukongs: bench one-node: {error}", file=sys.stderr)
         return 1

@@ -22,7 +22,7 @@ _EPILOG = """examples:
 
 experiments:
   lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection,
-               throughput
+               throughput, nodes
   citybench    citybench
   interactive  interactive
 
@@ -50,6 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--experiment", type=_names, default=(), metavar="E,...", help="these only, of those below (default: all)"
+    )
+    parser.add_argument(
+        "--nodes", type=_counts, default=(), metavar="N,...", help="of lsbench, nodes: processes of each cluster"
     )
     parser.add_argument("--repeat", type=integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
     parser.add_argument(
@@ -85,6 +88,16 @@ def _rates(text: str) -> tuple[float, ...]:
     return rates
 
 
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        counts = tuple(int(part) for part in _names(text))
+    except ValueError:
+        counts = ()
+    if not counts or not all(1 <= count <= 64 for count in counts):
+        raise argparse.ArgumentTypeError(f"expected integers from 1 to 64 with commas between, found {text!r}")
+    return counts
+
+
 def _peers(given: Sequence[str]) -> tuple[str, ...]:
     """Return the peers by name; a command may have commas of its own."""
     found: dict[str, None] = {}
@@ -111,6 +124,7 @@ def main(argv: Sequence[str]) -> int:
             report=options.report,
             experiments=options.experiment,
             is_quick=options.quick,
+            nodes=options.nodes,
         ),
     )
     return DONE

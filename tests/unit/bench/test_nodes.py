@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clusters import cluster
-from wukongs.bench.harness import Report, WrongAnswer
-from wukongs.bench.nodes import one_node, run, soak
-from wukongs.bench.nodes.control import SAID
-from wukongs.bench.nodes.engines import Bench, embedded
-from wukongs.bench.nodes.one_shot import ANSWERED, LOADED, report_one_shot, run_one_shot
-from wukongs.bench.nodes.windows import LATENCY, MOVED
+from wukongs.bench.experiments import nodes
+from wukongs.bench.nodes import one_node, soak
+from wukongs.bench.nodes.engines import Bench
+from wukongs.cli import main
 
 
 @contextmanager
@@ -34,34 +34,71 @@ def with_folders(node_count: int, options: Sequence[str]) -> Iterator[Bench]:
         yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
 
 
-@pytest.mark.slow
-def test_it_runs_and_compares_every_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run.main(tmp_path, None, True, in_process) == 0, capsys.readouterr().err
-    found = json.loads((tmp_path / "nodes.json").read_text(encoding="utf-8"))
-    tables = found["tables"]
-    assert {row["nodes"] for row in tables[LATENCY]} == {"embedded", "1", "2"}
-    assert [row["query"] for row in tables[LATENCY] if row["nodes"] == "2"] == ["L1", "L2", "L3", "L4", "L5", "L6"]
-    assert all(row["rows median"] > 0 for row in tables[LATENCY] if row["query"] in ("L3", "L4")), tables[LATENCY]
-    assert sum(row["rows"] > 0 for row in tables[ANSWERED] if row["nodes"] == "2" and "rows" in row) >= 4
-    moved = {(row["query"], row["nodes"]): row for row in tables[MOVED]}
-    assert moved["L5", "2"]["requests of the query"] > 0, "the stored graph is divided"
-    assert all(row["requests of the query"] == 0 for (_, nodes), row in moved.items() if nodes == "1")
-    assert moved["L1", "2"]["all messages"] > moved["L1", "2"]["of them protocol"] > 0
-    assert {(row["nodes"], row["streams"]) for row in tables[SAID]} == {("1", 0), ("1", 1), ("2", 0), ("2", 1)}
-    assert all((row["protocol messages"] > 0) == (row["nodes"] == "2") for row in tables[SAID]), tables[SAID]
-    assert len(tables[LOADED]) == 3
+def measured(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    told = main(["bench", "lsbench", "--quick", "--experiment", "nodes", "--report", str(folder), *arguments])
+    assert told == 0
+    return [json.loads(line) for line in (folder / "results.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.slow
-def test_no_time_is_reported_for_another_answer() -> None:
-    data = run.generate_lsbench(run.QUICK_DATA)
-    with embedded() as bench:
-        runs = run_one_shot(bench, data, 1)
-    less = {name: type(one)(one.bag - type(one.bag)(list(one.bag)[:1]), [], {}) for name, one in runs.queries.items()}
-    report = Report("nodes", {})
-    with pytest.raises(WrongAnswer, match="S1, embedded: rows"):
-        report_one_shot(report, bench, runs, less)
-    assert not report.tables
+def test_clusters_are_measured_and_every_answer_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "processes", in_process)
+    lines = measured(tmp_path)
+    assert not [line for line in lines if "skipped" in line]
+    found = {(line["query"], line["metric"], line["case"]["nodes"]): line for line in lines}
+    queries = [f"{kind}{number}" for kind in "SL" for number in range(1, 7)]
+    assert {(query, count) for query, metric, count in found if metric == "execution"} == {
+        (query, count) for query in (*queries, "a call") for count in (1, 2)
+    }
+    assert all(found[query, "execution", 2]["checked"] == "pyoxigraph and the embedded engine" for query in queries)
+    assert all(found[query, "latency", 2]["rows"] > 0 for query in ("L3", "L4")), "nothing would be measured"
+    assert sum(found[f"S{number}", "execution", 2]["rows"] > 0 for number in range(1, 7)) >= 4
+    assert found["L6", "requests", 2]["median"] > 0, "the stored graph is divided"
+    assert all(found[query, "requests", 1]["median"] == 0 for query in queries)
+    assert found["tuples", "all messages", 2]["median"] > 0
+    assert found["stored", "load", 2]["unit"] == "triples/s"
+    said = {
+        (line["case"]["nodes"], line["case"]["streams"]): line["median"]
+        for line in lines
+        if (line["query"], line["metric"]) == ("protocol", "messages")
+    }
+    assert set(said) == {(1, 0), (1, 1), (2, 0), (2, 1)}
+    assert all((messages > 0) == (count == 2) for (count, _), messages in said.items()), said
+
+
+@pytest.mark.slow
+def test_an_answer_that_differs_has_no_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def less(node_count: int) -> Iterator[Bench]:
+        """A cluster that has lost what S1 asks for."""
+        with in_process(node_count) as bench:
+            whole = bench.engine.load
+            monkeypatch.setattr(bench.engine, "load", lambda file, format: whole(first_half(file), format=format))
+            yield bench
+
+    def first_half(file: io.BytesIO) -> io.BytesIO:
+        lines = file.read().splitlines(keepends=True)
+        return io.BytesIO(b"".join(lines[: len(lines) // 2]))
+
+    monkeypatch.setattr(nodes, "processes", less)
+    lines = measured(tmp_path, "--nodes", "1", "--queries", "S6,L1")
+    of_s6 = [line for line in lines if line["query"] == "S6"]
+    assert [line["skipped"].startswith("answers otherwise: ") for line in of_s6] == [True]
+    assert "(the embedded engine), " in of_s6[0]["skipped"]
+    assert {line["metric"] for line in lines if line["query"] == "L1"} >= {"execution", "latency"}
+
+
+def test_a_cluster_that_does_not_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(node_count: int) -> AbstractContextManager[Bench]:
+        raise RuntimeError(f"a cluster of {node_count} nodes did not start within 1 s")
+
+    monkeypatch.setattr(nodes, "processes", refused)
+    arguments = ["bench", "lsbench", "--quick", "--experiment", "nodes", "--queries", "S1", "--nodes", "3"]
+    assert main(arguments) == 1
+    told = "wukongs: lsbench: nodes: a cluster of 3 nodes did not start within 1 s: give fewer --nodes\n"
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -373,6 +373,8 @@ def test_runs_can_be_compared_as_reports_are() -> None:
             "argument --rate: expected numbers from 0.01 to 1000 with commas between, found '0'",
         ),
         (("lsbench", "--rate", "a,1"), "found 'a,1'"),
+        (("lsbench", "--nodes", "1,0"), "argument --nodes: expected integers from 1 to 64 with commas between, found"),
+        (("citybench", "--nodes", "2"), "--nodes is of lsbench and all, not of citybench: leave it out"),
         (("lsbench", "--repeat", "0"), "argument --repeat: expected an integer from 1 on, found '0'"),
         (("lsbench", "--users", "5"), "argument --users: expected an integer from 10 on, found '5'"),
         (("tpch",), "invalid choice: 'tpch'"),
