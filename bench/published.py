@@ -38,6 +38,12 @@ COVERS: Mapping[str, Mapping[str, str]] = {
         "requests": "of the query to other nodes, for a firing or a question",
         "all messages": "between nodes, with tuples, windows and the protocol",
     },
+    "scalarization": {
+        "size": "the stored graph without strings, snapshots kept; not bounded: and 8 bytes for each key, snapshot and "
+        "stream, reckoned",
+        "merged": "once no snapshot is kept and all batches are merged",
+        "keys": "subjects, and objects, with each of their predicates",
+    },
     "one-shot": _ONE_SHOT,
     "one-shot-with-streams": _ONE_SHOT,
     "interactive": {

@@ -17,7 +17,7 @@ from typing import Any
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
 from wukongs.bench.citybench.generate import City
-from wukongs.bench.experiments import injection, latency, load, nodes, one_shot, rate, throughput
+from wukongs.bench.experiments import injection, latency, load, nodes, one_shot, rate, scalarization, throughput
 from wukongs.bench.experiments.session import Machine, Session
 from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
@@ -254,6 +254,10 @@ def _nodes(session: Session, network: _Network, options: Options) -> None:
     nodes.run(session, network.data, network.texts(), counts)
 
 
+def _scalarization(session: Session, network: _Network, options: Options) -> None:
+    scalarization.run(session, network.data, feed_of(network.data))
+
+
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
@@ -313,6 +317,8 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             *(f"S{number}" for number in range(1, 7)),
             *injection.QUERIES,
             *throughput.MIXES,
+            scalarization.BOUNDED,
+            scalarization.NOT_BOUNDED,
         ),
         {
             "latency": _l_latency,
@@ -323,6 +329,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "injection": _injection,
             "throughput": _throughput,
             "nodes": _nodes,
+            "scalarization": _scalarization,
         },
         _read_network,
     ),

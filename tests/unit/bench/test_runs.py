@@ -103,6 +103,7 @@ def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
         *(("rate", query) for query in (*of_windows, "all")),
         ("load", "stored"),
         *((name, query) for name in ("injection", "memory") for query in (*STREAMS, "all streams")),
+        *(("scalarization", query) for query in ("bounded", "not bounded")),
         *(("throughput", query) for query in ("L1-L3", "L1-L6")),
         *(("throughput", f"{query} of L1-L3") for query in of_windows[:3]),
         *(("throughput", f"{query} of L1-L6") for query in of_windows),
@@ -160,6 +161,26 @@ def test_many_queries_are_drawn_checked_and_told_by_their_classes(
     wrong, *right = lines_in(tmp_path / "wrong")
     assert wrong["skipped"].startswith("answers otherwise: ")
     assert {line["case"]["registered"] for line in right} == {80}, "the other number is measured"
+
+
+def test_scalar_snapshots_are_measured_beside_what_vectors_would_add(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("lsbench", "--experiment", "scalarization", "--report")
+    assert bench(*arguments, str(tmp_path / "right")) == 0
+    found = {
+        (line["query"], line["metric"], line["case"]["streams"], line["case"]["snapshots"]): line["median"]
+        for line in lines_in(tmp_path / "right")
+    }
+    keys = found["bounded", "keys", 2, 2]
+    assert 0 < keys < 2 * (3177 + 2826 + 344 + 702 + 152)
+    for streams, kept in ((2, 2), (2, 3), (5, 2)):
+        more = found["not bounded", "size", streams, kept] - found["bounded", "size", streams, kept]
+        assert more * 1e6 == pytest.approx(8 * keys * streams * kept, rel=1e-3)
+    assert found["bounded", "size", 2, 2] == found["bounded", "size", 5, 2], "streams are not in the store"
+    monkeypatch.setattr("wukongs.store.batch.Batch.__len__", lambda batch: 1)
+    assert bench(*arguments, str(tmp_path / "wrong")) == 0
+    assert all(line["skipped"].startswith("answers otherwise: ") for line in lines_in(tmp_path / "wrong"))
 
 
 def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
