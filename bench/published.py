@@ -38,6 +38,15 @@ COVERS: Mapping[str, Mapping[str, str]] = {
         "requests": "of the query to other nodes, for a firing or a question",
         "all messages": "between nodes, with tuples, windows and the protocol",
     },
+    "fault-tolerance": {
+        "throughput": "as in throughput, of the mix L1-L3",
+        "push": "the call that takes the tuples of a firing; with a data folder they are safe when it ends",
+        "a stream batch": "how much longer the push of the same tuples takes with a data folder",
+        "log": "what a tuple of a stream adds to the log",
+        "syncs": "of the log, for the tuples of a firing",
+        "restart": "opening a copy of the folder that was made while the engine ran",
+        "first answer": "restart, and a count of the stored triples",
+    },
     "scalarization": {
         "size": "the stored graph without strings, snapshots kept; not bounded: and 8 bytes for each key, snapshot and "
         "stream, reckoned",

@@ -17,7 +17,17 @@ from typing import Any
 from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
 from wukongs.bench.citybench.generate import City
-from wukongs.bench.experiments import injection, latency, load, nodes, one_shot, rate, scalarization, throughput
+from wukongs.bench.experiments import (
+    fault_tolerance,
+    injection,
+    latency,
+    load,
+    nodes,
+    one_shot,
+    rate,
+    scalarization,
+    throughput,
+)
 from wukongs.bench.experiments.session import Machine, Session
 from wukongs.bench.lsbench.data import QUICK_DATA, LsbenchData, find_folder, generate_lsbench, read_lsbench
 from wukongs.bench.lsbench.queries import S_CONSTANTS, one_shot_bodies, with_constants
@@ -258,6 +268,10 @@ def _scalarization(session: Session, network: _Network, options: Options) -> Non
     scalarization.run(session, network.data, feed_of(network.data))
 
 
+def _fault_tolerance(session: Session, network: _Network, options: Options) -> None:
+    fault_tolerance.run(session, feed_of(network.data))
+
+
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
@@ -317,6 +331,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             *(f"S{number}" for number in range(1, 7)),
             *injection.QUERIES,
             *throughput.MIXES,
+            *fault_tolerance.QUERIES,
             scalarization.BOUNDED,
             scalarization.NOT_BOUNDED,
         ),
@@ -330,6 +345,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "throughput": _throughput,
             "nodes": _nodes,
             "scalarization": _scalarization,
+            "fault-tolerance": _fault_tolerance,
         },
         _read_network,
     ),

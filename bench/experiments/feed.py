@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,9 +76,14 @@ class Feed:
         return {name: self.streams[name].between(end_ms - self.range_ms, end_ms) for name in query.streams}
 
     @contextmanager
-    def engine(self, only: tuple[str, ...] | None = None) -> Iterator[wukongs.Engine]:
+    def engine(
+        self,
+        only: tuple[str, ...] | None = None,
+        data_dir: Path | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> Iterator[wukongs.Engine]:
         """Load the stored graph into an engine of its own, and declare the streams. only: these streams."""
-        with wukongs.Engine() as engine:
+        with wukongs.Engine(data_dir, settings=settings) as engine:
             engine.load(io.BytesIO(self.stored), format="nt")
             for name in only or self.streams:
                 stream = engine.stream(

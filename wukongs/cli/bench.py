@@ -22,7 +22,7 @@ _EPILOG = """examples:
 
 experiments:
   lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection,
-               throughput, nodes, scalarization
+               throughput, nodes, scalarization, fault-tolerance
   citybench    citybench
   interactive  interactive
 

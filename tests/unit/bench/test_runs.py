@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
         ("load", "stored"),
         *((name, query) for name in ("injection", "memory") for query in (*STREAMS, "all streams")),
         *(("scalarization", query) for query in ("bounded", "not bounded")),
+        *(("fault-tolerance", query) for query in ("off", "on", "synced later", "logging", "recovery")),
         *(("throughput", query) for query in ("L1-L3", "L1-L6")),
         *(("throughput", f"{query} of L1-L3") for query in of_windows[:3]),
         *(("throughput", f"{query} of L1-L6") for query in of_windows),
@@ -181,6 +183,34 @@ def test_scalar_snapshots_are_measured_beside_what_vectors_would_add(
     monkeypatch.setattr("wukongs.store.batch.Batch.__len__", lambda batch: 1)
     assert bench(*arguments, str(tmp_path / "wrong")) == 0
     assert all(line["skipped"].startswith("answers otherwise: ") for line in lines_in(tmp_path / "wrong"))
+
+
+@pytest.mark.slow
+def test_the_cost_of_durability_and_recovery_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("lsbench", "--experiment", "fault-tolerance", "--report")
+    assert bench(*arguments, str(tmp_path / "right")) == 0
+    found = {(line["query"], line["metric"]): line for line in lines_in(tmp_path / "right")}
+    ways, metrics = ("off", "on", "synced later"), ("latency", "execution", "push", "throughput")
+    assert set(found) == {
+        *((way, metric) for way in ways for metric in metrics),
+        *(("logging", metric) for metric in ("a stream batch", "log", "syncs")),
+        *(("recovery", metric) for metric in ("restart", "first answer")),
+    }
+    assert found["logging", "log"]["median"] > 10, "bytes of a tuple"
+    assert found["logging", "syncs"]["median"] > 0
+    assert 0 < found["recovery", "restart"]["median"] < found["recovery", "first answer"]["median"]
+    assert {line["checked"] for line in found.values()} == {"pyoxigraph", "the engine that was copied"}
+    copytree = shutil.copytree
+
+    def without_log(source: Path, target: Path, *rest: Any, **named: Any) -> None:
+        copytree(source, target, *rest, **named)
+        for path in Path(target).glob("log/*"):
+            path.unlink()
+
+    monkeypatch.setattr("wukongs.bench.experiments.fault_tolerance.shutil.copytree", without_log)
+    assert bench(*arguments, str(tmp_path / "wrong"), "--queries", "recovery") == 0
+    (line,) = lines_in(tmp_path / "wrong")
+    assert line["skipped"].startswith("answers otherwise: ")
 
 
 def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
