@@ -38,6 +38,11 @@ COVERS: Mapping[str, Mapping[str, str]] = {
         "requests": "of the query to other nodes, for a firing or a question",
         "all messages": "between nodes, with tuples, windows and the protocol",
     },
+    "composite": {
+        "latency": "from the last advance, or the last file, that a window waits for until its rows are there",
+        "execution": "one firing, by the engine's own count; of a composite Spark's count of the runs that take the "
+        "file in and close the window, and the store's part",
+    },
     "fault-tolerance": {
         "throughput": "as in throughput, of the mix L1-L3",
         "push": "the call that takes the tuples of a firing; with a data folder they are safe when it ends",

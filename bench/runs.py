@@ -18,6 +18,7 @@ from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.citybench import data as city
 from wukongs.bench.citybench.generate import City
 from wukongs.bench.experiments import (
+    composite,
     fault_tolerance,
     injection,
     latency,
@@ -40,8 +41,8 @@ from wukongs.bench.report import write_report
 from wukongs.errors import SettingsError
 
 BENCHMARKS = ("lsbench", "citybench", "interactive")
-ON_REQUEST = ("nodes",)
-"""Experiments that start processes: they run if --experiment names them, or --nodes says of how many."""
+ON_REQUEST = ("nodes", "composite")
+"""Experiments that start processes run if --experiment names them, the first also if --nodes says of how many."""
 IDLE_WAIT_S = 120.0
 SECONDS = 20
 
@@ -171,7 +172,7 @@ def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[s
     )
     with _closing(record):
         for experiment, measure in benchmark.experiments.items():
-            is_usual = experiment not in ON_REQUEST or bool(options.nodes)
+            is_usual = experiment not in ON_REQUEST or (experiment == "nodes" and bool(options.nodes))
             if experiment in options.experiments or (is_usual and not options.experiments):
                 measure(session, feed, options)
 
@@ -272,6 +273,10 @@ def _fault_tolerance(session: Session, network: _Network, options: Options) -> N
     fault_tolerance.run(session, feed_of(network.data))
 
 
+def _composite(session: Session, network: _Network, options: Options) -> None:
+    composite.run(session, network.data, feed_of(network.data))
+
+
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
@@ -346,6 +351,7 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "nodes": _nodes,
             "scalarization": _scalarization,
             "fault-tolerance": _fault_tolerance,
+            "composite": _composite,
         },
         _read_network,
     ),

@@ -81,7 +81,7 @@ def _run_query(
         guest.why = "" if guest.peer is not None else guest.why
     session.begin(f"{experiment}: {query.name}: {', '.join(measured)}")
     if WUKONGS in measured:
-        _run_ours(feed, query, Measured(), min(feed.last_ms, feed.first_ms + 10 * feed.step_ms), {})  # compiles kernels
+        run_ours(feed, query, Measured(), min(feed.last_ms, feed.first_ms + 10 * feed.step_ms), {})  # compiles kernels
     for guest in asked.values():
         if guest.peer is not None:
             _run_peer(feed, query, guest, Measured(), ends[:1], answers, 0.0)  # as it is warm from then on
@@ -90,7 +90,7 @@ def _run_query(
             found = measured[name]
             if name == WUKONGS:
                 if not found.why:
-                    _run_ours(feed, query, found, feed.last_ms, answers, compares_rows=repetition == 0)
+                    run_ours(feed, query, found, feed.last_ms, answers, compares_rows=repetition == 0)
             elif not asked[name].why and not found.why:
                 budget_s = (QUICK_S if session.is_quick else PEER_S) / session.repeat
                 _run_peer(feed, query, asked[name], found, ends, answers, budget_s)
@@ -98,7 +98,7 @@ def _run_query(
     ours = measured.get(WUKONGS)
     if ours is None and REFERENCE in measured:
         ours = Measured()
-        _run_ours(feed, query, ours, feed.last_ms, answers, compares_rows=True)
+        run_ours(feed, query, ours, feed.last_ms, answers, compares_rows=True)
     if REFERENCE in measured and ours is not None and ours.why:
         measured[REFERENCE].why = f"answers otherwise than {WUKONGS}, and no other engine decides"
     for name, found in measured.items():
@@ -170,7 +170,7 @@ def _otherwise(end_ms: int, expected: Rows, rows: Rows) -> str:
     return "" if told is None else f"{told} (window that ends at {end_ms} ms)"
 
 
-def _run_ours(
+def run_ours(
     feed: Feed,
     query: WindowQuery,
     found: Measured,

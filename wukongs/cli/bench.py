@@ -22,7 +22,7 @@ _EPILOG = """examples:
 
 experiments:
   lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection,
-               throughput, nodes, scalarization, fault-tolerance
+               throughput, nodes, scalarization, fault-tolerance, composite
   citybench    citybench
   interactive  interactive
 

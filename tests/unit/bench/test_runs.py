@@ -213,6 +213,29 @@ def test_the_cost_of_durability_and_recovery_are_measured(tmp_path: Path, monkey
     assert line["skipped"].startswith("answers otherwise: ")
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_composite_of_spark_and_a_store_answers_as_the_engine_does(tmp_path: Path) -> None:
+    assert bench("lsbench", "--experiment", "composite", "--queries", "L1,L3", "--report", str(tmp_path)) == 0
+    lines = lines_in(tmp_path)
+    engines = ("wukongs", "Spark + pyoxigraph", "Spark + wukongs")
+    assert {(line["query"], line["engine"], line.get("metric")) for line in lines} == {
+        (query, engine, metric) for query in ("L1", "L3") for engine in engines for metric in ("latency", "execution")
+    }, [line.get("skipped") for line in lines]
+    assert len({line["rows"] for line in lines if line["query"] == "L3"}) == 1
+    assert all(line["rows"] > 0 for line in lines), "nothing would be measured"
+
+
+def test_without_java_the_composite_is_told_to_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    assert bench("lsbench", "--experiment", "composite", "--queries", "L2", "--report", str(tmp_path / "run")) == 0
+    lines = lines_in(tmp_path / "run")
+    assert [line["metric"] for line in of_engine(lines, "wukongs")] == ["latency", "execution"]
+    for engine in ("Spark + pyoxigraph", "Spark + wukongs"):
+        (line,) = of_engine(lines, engine)
+        assert line["skipped"].startswith("missing: Spark: the pipeline needs Java ")
+
+
 def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
     arguments = ("lsbench", "--queries", "L1", "--rate", "50", "--report", str(tmp_path))
     assert bench(*arguments, "--experiment", "latency,rate") == 0
@@ -317,7 +340,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("lsbench", "--queries", "L1,L2,L3", "--experiment", "latency", "--report", str(tmp_path))
-    run_ours, calls = latency._run_ours, [0]
+    run_ours, calls = latency.run_ours, [0]
 
     def interrupted(*given: Any, **named: Any) -> None:
         calls[0] += 1
@@ -326,7 +349,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(
         run_ours(*given, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(latency, "_run_ours", interrupted)
+        patched.setattr(latency, "run_ours", interrupted)
         assert bench(*arguments) == 130
     assert f"interrupted: 2 results are in {tmp_path}; the same command goes on" in capsys.readouterr().err
     before = lines_in(tmp_path)
