@@ -27,6 +27,7 @@ from wukongs.bench.experiments import (
     one_shot,
     rate,
     scalarization,
+    through_spark,
     throughput,
 )
 from wukongs.bench.experiments.session import Machine, Session
@@ -67,7 +68,7 @@ def network_settings(users: int) -> NetworkSettings:
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a run. report: the folder of the run; rates, and nodes, the sizes of clusters: empty for each
-    experiment's own."""
+    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`."""
 
     data: Path | None = None
     users: int | None = None
@@ -79,6 +80,7 @@ class Options:
     experiments: tuple[str, ...] = ()
     is_quick: bool = False
     nodes: tuple[int, ...] = ()
+    through: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def _check(name: str, benchmark: str, options: Options) -> None:
         ("--data", options.data is not None, ("lsbench", "citybench")),
         ("--users", options.users is not None, ("lsbench", "all")),
         ("--rate", bool(options.rates), ("lsbench", "all")),
+        ("--through", bool(options.through), ("lsbench", "all")),
         ("--nodes", bool(options.nodes), ("lsbench", "all")),
     ):
         if is_given and benchmark not in owners:
@@ -237,7 +240,8 @@ def _read_network(options: Options) -> tuple[dict[str, Any], dict[str, Any], _Ne
 
 def _l_latency(session: Session, network: _Network, options: Options) -> None:
     for rate_ in options.rates or (1.0,):
-        latency.run(session.with_case(rate=rate_), feed_of(network.data, rate_))
+        measure = through_spark.run_latency if options.through == "spark" else latency.run
+        measure(session.with_case(rate=rate_), feed_of(network.data, rate_))
 
 
 def _s_queries(session: Session, network: _Network, options: Options) -> None:
@@ -280,7 +284,8 @@ def _composite(session: Session, network: _Network, options: Options) -> None:
 def _rates(session: Session, network: _Network, options: Options) -> None:
     if not options.queries or any(session.wants(f"L{number}") for number in range(1, 7)):
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
-        rate.run(session, lambda rate_: feed_of(network.data, rate_), rates)
+        measure = through_spark.run_rates if options.through == "spark" else rate.run
+        measure(session, lambda rate_: feed_of(network.data, rate_), rates)
 
 
 # --- CityBench --------------------------------------------------------------------------------------------------------

@@ -155,8 +155,14 @@ def run_once(
     stall: _Stall | None = None,
 ) -> Run:
     """Run it in a fresh process. Raises RuntimeError (it fails)."""
-    config, notes = folder / "run.toml", folder / "notes.json"
-    write_run_file(config, recording, pipeline)
+    config = write_run_file(folder / "run.toml", recording, pipeline)
+    return run_file(config, str(pipeline["engine"]), address, stall)
+
+
+def run_file(config: Path, engine: str, address: str | None = None, stall: _Stall | None = None) -> Run:
+    """Run what a file says in a fresh process. Raises RuntimeError (it fails)."""
+    folder = config.parent
+    notes = folder / "notes.json"
     notes.unlink(missing_ok=True)
     command = [sys.executable, "-m", "wukongs.bench.pipeline.watched", str(config), str(notes)]
     command += [] if address is None else [address]
@@ -171,7 +177,7 @@ def run_once(
             process.kill()
     if process.returncode:
         raise RuntimeError(f"a run has ended with status {process.returncode}: {said.read_text()[-2000:]}")
-    return Run(str(pipeline["engine"]), Notes.read(notes), cpu)
+    return Run(engine, Notes.read(notes), cpu)
 
 
 def _stall_when(stall: _Stall, process: int, said: Path) -> None:

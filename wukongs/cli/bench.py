@@ -54,6 +54,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--nodes", type=_counts, default=(), metavar="N,...", help="of lsbench, nodes: processes of each cluster"
     )
+    parser.add_argument(
+        "--through",
+        choices=("push", "spark"),
+        default="",
+        help="of lsbench, latency and rate: how the streams enter (default: push; spark needs Java)",
+    )
     parser.add_argument("--repeat", type=integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
     parser.add_argument(
         "--peers",
@@ -125,6 +131,7 @@ def main(argv: Sequence[str]) -> int:
             experiments=options.experiment,
             is_quick=options.quick,
             nodes=options.nodes,
+            through=options.through,
         ),
     )
     return DONE

@@ -236,6 +236,36 @@ def test_without_java_the_composite_is_told_to_be_missing(tmp_path: Path, monkey
         assert line["skipped"].startswith("missing: Spark: the pipeline needs Java ")
 
 
+@pytest.mark.slow
+@pytest.mark.spark
+def test_streams_that_enter_through_spark_are_measured_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("lsbench", "--through", "spark", "--queries", "L3", "--report")
+    assert bench(*arguments, str(tmp_path / "right"), "--experiment", "rate") == 0
+    lines = {(line["query"], line.get("metric")): line for line in lines_in(tmp_path / "right")}
+    assert set(lines) == {("L3", "latency"), ("all", "tuples"), ("all", "behind")}
+    assert all(line["case"] == {"users": 60, "rate": 1.0, "through": "spark"} for line in lines.values())
+    assert lines["L3", "latency"]["rows"] > 0, "nothing would be measured"
+    with wrong_oxigraph(monkeypatch, 0):
+        assert bench(*arguments, str(tmp_path / "wrong"), "--experiment", "latency") == 0
+    (line,) = lines_in(tmp_path / "wrong")
+    assert line["skipped"].startswith("answers otherwise: ")
+
+
+def test_without_java_nothing_goes_through_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    arguments = ("lsbench", "--through", "spark", "--queries", "L2", "--experiment", "latency,rate")
+    assert bench(*arguments, "--report", str(tmp_path / "run")) == 0
+    lines = lines_in(tmp_path / "run")
+    assert {(line["experiment"], line["query"]) for line in lines} == {
+        ("latency", "L2"),
+        ("rate", "L2"),
+        ("rate", "all"),
+    }
+    assert all(line["skipped"].startswith("missing: Spark: the pipeline needs Java ") for line in lines)
+
+
 def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
     arguments = ("lsbench", "--queries", "L1", "--rate", "50", "--report", str(tmp_path))
     assert bench(*arguments, "--experiment", "latency,rate") == 0
@@ -449,6 +479,8 @@ def test_runs_can_be_compared_as_reports_are() -> None:
         (("lsbench", "--rate", "a,1"), "found 'a,1'"),
         (("lsbench", "--nodes", "1,0"), "argument --nodes: expected integers from 1 to 64 with commas between, found"),
         (("citybench", "--nodes", "2"), "--nodes is of lsbench and all, not of citybench: leave it out"),
+        (("citybench", "--through", "spark"), "--through is of lsbench and all, not of citybench: leave it out"),
+        (("lsbench", "--through", "kafka"), "argument --through: invalid choice: 'kafka'"),
         (("lsbench", "--repeat", "0"), "argument --repeat: expected an integer from 1 on, found '0'"),
         (("lsbench", "--users", "5"), "argument --users: expected an integer from 10 on, found '5'"),
         (("tpch",), "invalid choice: 'tpch'"),
