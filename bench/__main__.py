@@ -1,6 +1,6 @@
 """`python -m wukongs.bench`: the runs of `wukongs bench`, and the benchmarks with which we work on parts.
 
-The runs take the options of `wukongs bench`; all others those below.
+The runs take the options of `wukongs bench`, `counts` its own; all others those below.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_run = not arguments or arguments[0] in (*RUNS, "all")
     if is_run and not any(one.startswith("--against") for one in arguments):
         return run_command(["bench", *(arguments or ["lsbench"])])
+    if arguments[0] == "counts":
+        from wukongs.bench.counts import main as run_counts
+
+        return run_counts(arguments[1:])
     parser = argparse.ArgumentParser(
         prog="python -m wukongs.bench",
         description="Medians, p99, rows and checked answers of one part of the engine. "
-        f"{', '.join(RUNS)} and all take the options of `wukongs bench`, or --against.",
+        f"{', '.join(RUNS)} and all take the options of `wukongs bench`, or --against; counts has `counts --help`.",
     )
     parser.add_argument("benchmark", choices=(*RUNS, *PARTS))
     parser.add_argument("--report", type=Path, metavar="DIR", help="write tables and JSON into this folder")

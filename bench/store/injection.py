@@ -210,7 +210,7 @@ def bench_injection(
     before = len(core.arrangement)
     held_to = warm_up + batch_count * 2 // 3
     hashes = [mixed(batch) for batch in core.arrangement.trace.read(core.sn).batches]
-    states = {name: _declare(core, name) for name in RATES}
+    states = {name: declare(core, name) for name in RATES}
     sizes = {name: rate * BATCH_MS // 1000 // divisor for name, rate in RATES.items()}
     lines = {name: stream_lines(data, name, max(1, before // data.stored_count), sizes[name]) for name in RATES}
     apart: dict[str, list[dict[str, float]]] = {name: [] for name in RATES}
@@ -257,7 +257,7 @@ def bench_injection(
     return Injected(apart, together, sizes, _add_memory(report, core, states, batches))
 
 
-def _declare(core: Core, name: str) -> StreamState:
+def declare(core: Core, name: str) -> StreamState:
     settings = core.settings
     state = StreamState(IRI[name], BATCH_MS, name in TIMING, core.default_graph, None, 60_000, settings)
     state.ring.index_windows(WINDOW_BATCHES)
