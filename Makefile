@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
+.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make docs        the documentation as a site, in build/site'
 	@echo 'make wheel       the wheel, in dist/; make wheel-clean also installs it with all its packages, and tries it'
 	@echo 'make bench       LSBench: L1-L6, S1-S6, rates and loading'
+	@echo 'make bench-small all runs of `wukongs bench` at a tiny size, with their reports in build/bench-small/'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
 	@echo 'make bench-paced from tuple to answer at the rates of the paper; MINUTES=20 for one long run with 50 aggregates'
 	@echo 'make bench-interactive  look-ups, hops and paths on 6.4 M edges that change, one at a time and many at once'
@@ -87,6 +88,7 @@ test-all: $(READY)
 	@WUKONGS_TIER=all WUKONGS_SEED=$(SEED) $(PYTEST) -o faulthandler_timeout=0
 	@$(AGAIN) test-nojit lint model faults fuzz
 	@$(AGAIN) sim FIRST=$(SEED)0000
+	@$(AGAIN) bench-small
 
 # `make test` tries the same on the mock cluster of the client library.
 test-kafka: $(READY)
@@ -163,6 +165,12 @@ wheel-clean: wheel
 
 bench: $(READY)
 	@$(PY) -m wukongs.bench
+
+# All runs at a tiny size, to look at: build/bench-small/lsbench/report.html and its neighbours.
+bench-small: $(READY)
+	@rm -rf build/bench-small
+	@$(PY) -m wukongs.bench all --quick --peers pyoxigraph --report build/bench-small >/dev/null
+	@ls build/bench-small/*/report.html
 
 bench-continuous: $(READY)
 	@$(PY) -m wukongs.bench continuous --report build/continuous
