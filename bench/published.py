@@ -60,6 +60,24 @@ COVERS: Mapping[str, Mapping[str, str]] = {
     },
     "one-shot": _ONE_SHOT,
     "one-shot-with-streams": _ONE_SHOT,
+    "install": {
+        "install": "registering one more query, without parsing; not shared: making an engine, "
+        "loading the graph and registering",
+    },
+    "sharing": {
+        "latency": "from the call that brings a stream batch until the windows of all queries are there",
+        "memory": "stored graph, terms and slices of all engines, as they count them",
+        "resident": "what the process holds more",
+    },
+    "fuel": {
+        "insert": "building and sealing a batch with the merging that falls on it, CPU time",
+        "latency": "the same with waiting, at a million rows a second",
+        "batches": "those that a reader finds after so many seals",
+    },
+    "join-proportionality": {
+        "kernel": "one plan step from so many keys, CPU time of the kernel",
+        "execution": "the same with all of its Python",
+    },
     "interactive": {
         "execution": "one question, one at a time",
         "at once": "many questions asked together, the share of one",
@@ -365,7 +383,7 @@ def _shared() -> Iterator[list[Published]]:
         "resident memory, about",
     )
     for query, value in (("shared", 10), ("not shared", 40)):
-        yield _row("sharing", "differential-dataflow", graph, {query: value}, "GB", "memory")
+        yield _row("sharing", "differential-dataflow", graph, {query: value}, "GB", "memory", queries=4)
 
 
 PUBLISHED: tuple[Published, ...] = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,16 @@ from wukongs.bench.citybench.generate import City
 from wukongs.bench.experiments import (
     composite,
     fault_tolerance,
+    fuel,
     injection,
+    join_proportionality,
     latency,
     load,
     nodes,
     one_shot,
     rate,
     scalarization,
+    sharing,
     through_spark,
     throughput,
 )
@@ -334,6 +337,22 @@ def _interactive(session: Session, described: Any, options: Options) -> None:
     measure(session, described["nodes"], described["edges"])
 
 
+def _install(session: Session, described: Any, options: Options) -> None:
+    sharing.run_install(session, described["nodes"], described["edges"])
+
+
+def _sharing(session: Session, described: Any, options: Options) -> None:
+    sharing.run_sharing(replace(session, case={}))
+
+
+def _fuel(session: Session, described: Any, options: Options) -> None:
+    fuel.run(replace(session, case={}))
+
+
+def _join(session: Session, described: Any, options: Options) -> None:
+    join_proportionality.run(replace(session, case={}))
+
+
 _BENCHMARKS: Mapping[str, Benchmark] = {
     "lsbench": Benchmark(
         (
@@ -363,5 +382,15 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
     "citybench": Benchmark(
         (*city.C_QUERIES, *city.Q_QUERIES), {"citybench": _c_queries, "citybench-official": _q_queries}, _read_city
     ),
-    "interactive": Benchmark(("look-up", "one hop", "two hops", "path"), {"interactive": _interactive}, _read_graph),
+    "interactive": Benchmark(
+        ("look-up", "one hop", "two hops", "path", *sharing.QUERIES, *fuel.QUERIES, join_proportionality.QUERY),
+        {
+            "interactive": _interactive,
+            "install": _install,
+            "sharing": _sharing,
+            "fuel": _fuel,
+            "join-proportionality": _join,
+        },
+        _read_graph,
+    ),
 }

@@ -26,7 +26,7 @@ before it: these go into it in one merge after the other.
 *How much fuel is enough.* The total work does not depend on f, since each row is merged about log2(n / rows of a seal)
 times at any pace. Only the number of merges under way depends on it, in proportion to c / f. With f = c every level
 merges all the time. With f = 2 * c, FUEL_PER_ROW, a merge of m rows has ended before m / 2 more are sealed, in the
-worst case too; a level idles half of the time, so that reads find fewer batches. bench/store/merge_fuel has the
+worst case too; a level idles half of the time, so that reads find fewer batches. bench/experiments/fuel has the
 figures.
 
 *When all is quiet*, merges go on though nobody owes anything (`merge_further`), and neighbours merge at other sizes:

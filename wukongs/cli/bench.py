@@ -24,7 +24,7 @@ experiments:
   lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection,
                throughput, nodes, scalarization, fault-tolerance, composite
   citybench    citybench
-  interactive  interactive
+  interactive  interactive, install, sharing, fuel, join-proportionality
 
 LSBENCH_DATA and CITYBENCH_DATA name folders as --data does. Without data both make their own.
 """

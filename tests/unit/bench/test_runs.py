@@ -92,10 +92,17 @@ def test_engines_are_measured_and_checked_in_the_same_run(tmp_path: Path, capsys
     assert "latency: L2: wukongs, pyoxigraph, rdflib, stub\n" in err
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `wukongs bench all --quick --peers pyoxigraph --report`."""
+    folder = tmp_path_factory.mktemp("all")
+    assert bench("all", "--peers", "pyoxigraph", "--report", str(folder)) == 0
+    return folder
+
+
 @pytest.mark.slow
-def test_every_experiment_of_lsbench_runs(tmp_path: Path) -> None:
-    assert bench("lsbench", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
-    lines = lines_in(tmp_path)
+def test_every_experiment_of_lsbench_runs(whole: Path) -> None:
+    lines = lines_in(whole / "lsbench")
     measured = {(line["experiment"], line["query"]) for line in of_engine(lines, "wukongs") if "skipped" not in line}
     of_windows, one_shot = ([f"{kind}{number}" for number in range(1, 7)] for kind in "LS")
     assert measured == {
@@ -275,9 +282,9 @@ def test_streams_that_are_too_short_for_a_rate_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_interactive_queries_are_measured_and_checked(tmp_path: Path) -> None:
-    assert bench("interactive", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
-    lines = lines_in(tmp_path)
+def test_interactive_queries_are_measured_and_checked(whole: Path) -> None:
+    everything = lines_in(whole / "interactive")
+    lines = [line for line in everything if line["experiment"] == "interactive"]
     ours = {(line["query"], line["metric"]) for line in of_engine(lines, "wukongs")}
     classes = ("look-up", "one hop", "two hops", "path")
     assert ours == {
@@ -288,8 +295,45 @@ def test_interactive_queries_are_measured_and_checked(tmp_path: Path) -> None:
     assert peers.keys() == set(classes)
     assert "skipped" in peers["path"]
     assert peers["two hops"]["checked"] == "plain arrays"
-    assert bench("interactive", "--peers", "pyoxigraph", "--report", str(tmp_path)) == 0
-    assert len(lines_in(tmp_path)) == len(lines), "nothing is measured again"
+    assert bench("interactive", "--peers", "pyoxigraph", "--report", str(whole / "interactive")) == 0
+    assert lines_in(whole / "interactive") == everything, "nothing is measured again"
+
+
+@pytest.mark.slow
+def test_shared_arrangements_are_measured_and_checked(whole: Path) -> None:
+    found: dict[tuple[str, str, str], list[Line]] = {}
+    for line in lines_in(whole / "interactive"):
+        assert "skipped" not in line or line["engine"] != "wukongs", line
+        found.setdefault((line["experiment"], line["query"], line.get("metric", "")), []).append(line)
+    ways = ("shared", "not shared")
+    for metric in ("latency", "memory", "resident"):
+        shared, apart = ({line["case"]["queries"]: line for line in found["sharing", way, metric]} for way in ways)
+        assert list(shared) == list(apart) == [1, 3]
+    (one, three), (one_apart, three_apart) = (
+        [line["median"] for line in found["sharing", way, "memory"]] for way in ways
+    )
+    assert three < 1.2 * one, "the graph is there once"
+    assert three_apart > 2.5 * one_apart
+    assert [line["case"]["queries"] for line in found["install", "shared", "install"]] == [1, 10]
+    assert found["install", "not shared", "install"][0]["median"] > 0
+    for fuel in ("eager", "default", "lazy"):
+        assert found["fuel", fuel, "insert"][0]["count"] == 30
+        assert found["fuel", fuel, "batches"][-1]["case"]["seals"] == 30
+    assert [line["case"]["seeds"] for line in found["join-proportionality", "join", "execution"]] == [1, 10, 100, 1000]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", ["lsbench", "citybench", "interactive"])
+def test_the_page_of_a_run_has_a_table_and_pictures_of_each_experiment(whole: Path, benchmark: str) -> None:
+    page = (whole / benchmark / "report.html").read_text(encoding="utf-8")
+    markdown = (whole / benchmark / "report.md").read_text(encoding="utf-8")
+    parts = {part.split("\n", 1)[0].split(":")[0]: part for part in markdown.split("\n## ")[1:]}
+    for experiment in {line["experiment"] for line in lines_in(whole / benchmark) if "skipped" not in line}:
+        assert "\n|" in parts[experiment], f"{experiment} has no table"
+        assert "![" in parts[experiment] or experiment == "load", f"{experiment} has no picture"
+    pictures = list((whole / benchmark / "report-pictures").glob("*.svg"))
+    assert page.count("<svg") == len(pictures) == markdown.count("![")
+    assert "QUICK" in page.upper()
 
 
 def test_all_run_what_can_be_run_each_in_a_folder_of_its_own(
