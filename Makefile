@@ -29,12 +29,12 @@ help:
 	@echo 'make bench       LSBench: L1-L6, S1-S6, rates and loading'
 	@echo 'make bench-small all runs of `wukongs bench` at a tiny size, with their reports in build/bench-small/'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
-	@echo 'make bench-paced from tuple to answer at the rates of the paper; MINUTES=20 for one long run with 50 aggregates'
+	@echo 'make bench-paced from tuple to answer at the rates of the paper'
 	@echo 'make bench-interactive  look-ups, hops and paths on 6.4 M edges that change, one at a time and many at once'
 	@echo 'make bench-nodes L1-L6 and S1-S6 on clusters of 1, 2, 4 and 8 processes here (10 minutes)'
 	@echo 'make soak        20 million ever-new strings through a stream: does memory stay flat?'
 	@echo 'make soak-cluster  three nodes with data folders at 50,000 tuples a second for MINUTES=60: does anything grow?'
-	@echo 'make scale       load TRIPLES=100000000 into a data folder and ask it (10 minutes, 20 GB of disk)'
+	@echo 'make scale       load networks of 1 K to as many users as fit, ask them, and raise the rates of streams (an hour or more)'
 	@echo 'make setup       virtual environment in .venv, with the locked packages, compiled kernels and classes of Spark'
 	@echo 'make lock        renew requirements.lock from pyproject.toml, and requirements-uv.lock (needs uv)'
 	@echo 'make clean       remove .venv and caches'
@@ -176,7 +176,7 @@ bench-continuous: $(READY)
 	@$(PY) -m wukongs.bench continuous --report build/continuous
 
 bench-paced: $(READY)
-	@$(PY) -m wukongs.bench paced --report build/paced $(if $(MINUTES),--minutes $(MINUTES))
+	@$(PY) -m wukongs.bench paced --report build/paced
 
 # About four minutes: 1 M nodes, 6.4 M edges.
 bench-interactive: $(READY)
@@ -194,10 +194,9 @@ soak-cluster: $(READY)
 soak: $(READY)
 	@$(PY) -m wukongs.bench.store.soak build/soak
 
-# Figures go to build/scale/; the files, about 180 bytes a triple, into a temporary folder.
-TRIPLES ?= 100000000
+# 1 K to 100 K users, and as many as fit; USERS=100000 for one number. The files go into a temporary folder.
 scale: $(READY)
-	@$(PY) -m wukongs.bench.scale.run --triples $(TRIPLES) --report build/scale
+	@$(PY) -m wukongs.bench lsbench --experiment scale $(if $(USERS),--users $(USERS)) --report build/scale
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock

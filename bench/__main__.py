@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, metavar="DIR", help="the data of that benchmark (default: ../shared/data)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only shows that everything runs")
     parser.add_argument("--stored", type=int, metavar="N", help="of continuous, paced: about so many stored triples")
-    parser.add_argument("--minutes", type=float, metavar="M", help="of paced, nodes-soak: how long, drawn")
+    parser.add_argument("--minutes", type=float, metavar="M", help="of nodes-soak: how long")
     parser.add_argument("--rate", type=int, metavar="N", help="of nodes-soak: tuples a second (default: 50000)")
     parser.add_argument(
         "--only", nargs="+", default=(), metavar="QUESTION", help="of store, pipeline, rules: these questions only"
@@ -103,7 +103,7 @@ def run(
     if name == "paced":
         from wukongs.bench.paced.run import main as run_paced
 
-        return run_paced(report, quick, stored_count, minutes)
+        return run_paced(report, quick, stored_count)
     if name == "kernels":
         from wukongs.bench.kernels.run import main as run_kernels
 

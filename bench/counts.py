@@ -71,7 +71,7 @@ _POSTS = f"""REGISTER QUERY many AS SELECT ?who ?post FROM NAMED STREAM <{IRI["P
 WHERE {{ GRAPH <{IRI["PO"]}> {{ ?who <http://rdfs.org/sioc/ns#creator_of> ?post }} }}"""
 _LOOK_UPS = {"lower_bound", "lower_key", "edge_position", "may_have_key", "may_hold", "probe_key", "window_holds"}
 Counts = dict[str, dict[str, int]]
-"""What was counted -> unit -> how many."""
+"""By what was counted: unit -> how many."""
 
 
 # --- counting ---------------------------------------------------------------------------------------------------------

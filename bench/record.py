@@ -99,6 +99,15 @@ class Record:
                 continue  # the line that was being written when the run ended
             if not str(line.get("skipped", "")).startswith(MISSING):
                 self.lines[key] = line
+        self._write_lines(path)
+
+    def forget(self, experiment: str) -> None:
+        """Take out all lines of an experiment that begins anew."""
+        self.lines = {key: line for key, line in self.lines.items() if line["experiment"] != experiment}
+        if self.folder is not None:
+            self._write_lines(self.folder / "results.jsonl")
+
+    def _write_lines(self, path: Path) -> None:
         part = path.with_suffix(".part")
         part.write_text("".join(json.dumps(line) + "\n" for line in self.lines.values()), encoding="utf-8")
         os.replace(part, path)

@@ -27,9 +27,12 @@ from wukongs.bench.experiments import (
     load,
     nodes,
     one_shot,
+    queries,
     rate,
     scalarization,
+    scale,
     sharing,
+    soak,
     through_spark,
     throughput,
 )
@@ -45,8 +48,10 @@ from wukongs.bench.report import write_report
 from wukongs.errors import SettingsError
 
 BENCHMARKS = ("lsbench", "citybench", "interactive")
+LONG = ("queries", "scale", "soak")
+"""Experiments of many minutes, on data of their own: they run if they are named, or with --quick."""
 ON_REQUEST = ("nodes", "composite")
-"""Experiments that start processes run if --experiment names them, the first also if --nodes says of how many."""
+"""Experiments that start processes: they run if they are named, the first also if --nodes says of how many."""
 IDLE_WAIT_S = 120.0
 SECONDS = 20
 
@@ -71,7 +76,7 @@ def network_settings(users: int) -> NetworkSettings:
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of a run. report: the folder of the run; rates, and nodes, the sizes of clusters: empty for each
-    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`."""
+    experiment's own; through: how streams enter, by pushes (also if empty) or `spark`; minutes: of the soak."""
 
     data: Path | None = None
     users: int | None = None
@@ -84,6 +89,7 @@ class Options:
     is_quick: bool = False
     nodes: tuple[int, ...] = ()
     through: str = ""
+    minutes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,7 @@ def _check(name: str, benchmark: str, options: Options) -> None:
         ("--rate", bool(options.rates), ("lsbench", "all")),
         ("--through", bool(options.through), ("lsbench", "all")),
         ("--nodes", bool(options.nodes), ("lsbench", "all")),
+        ("--minutes", options.minutes is not None, ("lsbench", "all")),
     ):
         if is_given and benchmark not in owners:
             raise SettingsError(f"{option} is of {' and '.join(owners)}, not of {benchmark}: leave it out")
@@ -178,7 +185,8 @@ def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[s
     )
     with _closing(record):
         for experiment, measure in benchmark.experiments.items():
-            is_usual = experiment not in ON_REQUEST or (experiment == "nodes" and bool(options.nodes))
+            is_usual = experiment not in (*ON_REQUEST, *LONG)
+            is_usual |= (experiment == "nodes" and bool(options.nodes)) or (experiment in LONG and options.is_quick)
             if experiment in options.experiments or (is_usual and not options.experiments):
                 measure(session, feed, options)
 
@@ -220,6 +228,8 @@ class _Network:
 
 
 def _read_network(options: Options) -> tuple[dict[str, Any], dict[str, Any], _Network]:
+    if options.experiments and set(options.experiments) <= set(LONG):
+        return {"source": "our generators", "users": options.users}, {}, _Network(generate_lsbench(QUICK_DATA))
     folder = (
         None if options.users is not None or (options.is_quick and options.data is None) else find_folder(options.data)
     )
@@ -289,6 +299,19 @@ def _rates(session: Session, network: _Network, options: Options) -> None:
         rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
         measure = through_spark.run_rates if options.through == "spark" else rate.run
         measure(session, lambda rate_: feed_of(network.data, rate_), rates)
+
+
+def _scale(session: Session, network: _Network, options: Options) -> None:
+    rates = options.rates or ((1.0,) if options.is_quick else rate.RATES)
+    scale.run(session, options.users, network_settings, rates)
+
+
+def _queries(session: Session, network: _Network, options: Options) -> None:
+    queries.run(replace(session, case={}))
+
+
+def _soak(session: Session, network: _Network, options: Options) -> None:
+    soak.run(replace(session, case={}), options.minutes)
 
 
 # --- CityBench --------------------------------------------------------------------------------------------------------
@@ -363,6 +386,9 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             *fault_tolerance.QUERIES,
             scalarization.BOUNDED,
             scalarization.NOT_BOUNDED,
+            *queries.QUERIES,
+            scale.GRAPH,
+            soak.QUERY,
         ),
         {
             "latency": _l_latency,
@@ -376,6 +402,9 @@ _BENCHMARKS: Mapping[str, Benchmark] = {
             "scalarization": _scalarization,
             "fault-tolerance": _fault_tolerance,
             "composite": _composite,
+            "queries": _queries,
+            "scale": _scale,
+            "soak": _soak,
         },
         _read_network,
     ),

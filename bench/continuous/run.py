@@ -7,7 +7,6 @@ from pathlib import Path
 
 from wukongs.bench.continuous.compiled import ALONE, ROUNDS, bench_compiled, bench_compiled_mix
 from wukongs.bench.continuous.firing import DISTRIBUTION, ONCE, SHARES, SMALL, bench_firings, replaying
-from wukongs.bench.continuous.group import bench_group, bench_one_by_one
 from wukongs.bench.continuous.many import MIXED, REGISTRATION, bench_mix, bench_mix_from_tables, bench_registration
 from wukongs.bench.continuous.sharing import bench_sharing
 from wukongs.bench.continuous.workload import make_workload
@@ -22,7 +21,6 @@ FROM_TABLES = 300_000
 """Queries of the mix that are registered from tables."""
 COMPILED = 3000
 """Queries of a call of compiled plans."""
-GROUPS = (100_000, 1_000_000)
 TEMPLATES = 2000
 GROUP_BATCH = 1000
 """Tuples of a stream batch, a tenth of a window."""
@@ -47,10 +45,7 @@ def main(report: Path | None = None, quick: bool = False, stored_count: int | No
             bench_compiled(results, replay, windows, warm_up)
             bench_compiled_mix(results, replay, 30 if quick else COMPILED, 3 if quick else ROUNDS)
             bench_registration(results, replay, places)
-        for count in GROUPS if not quick else (200,):
-            bench_group(results, count, 20 if quick else GROUP_BATCH, windows)
         bench_sharing(results, 30 if quick else TEMPLATES, 20 if quick else GROUP_BATCH, windows)
-        bench_one_by_one(results, 200 if quick else GROUPS[0], 20 if quick else GROUP_BATCH, windows)
     except WrongAnswer as error:
         print(f"wukongs: bench continuous: {error}", file=sys.stderr)
         return 1

@@ -47,7 +47,7 @@ GROUPS, BATCH_MS, WINDOW_BATCHES = 64, 100, 10
 COUNTS, QUICK_COUNTS = (1, 2, 4, 8, 16, 32, 64), (1, 3)
 PLACES, QUICK_PLACES = (1, 10, 100, 1000, 10_000), (1, 10)
 NODES, EDGES = 100_000, 640_000
-"""Of `sharing`: 64 engines with graphs of their own have to fit into memory."""
+"""The graph of `sharing`, of which 64 have to fit into memory."""
 CHANGES = 1000
 """Edges of a stream batch: 10,000 a second."""
 WINDOWS = 30

@@ -23,7 +23,6 @@ from wukongs.bench.continuous.workload import Workload, make_workload
 from wukongs.bench.harness import Report, WrongAnswer, summary
 from wukongs.bench.lsbench.data import IRI
 from wukongs.bench.lsbench.queries import QUERIES
-from wukongs.bench.memory import resident_bytes
 from wukongs.bench.scale.queries import one_shot_queries
 from wukongs.bench.store.injection import BATCH_MS
 
@@ -36,44 +35,36 @@ EXECUTION = "L4-L6, each alone, at multiples of the paper's rates, microseconds"
 RANGES = "One query alone, STEP 100 ms, a twentieth of the rates: a firing in microseconds"
 ONE_SHOT = "S1-S6 while L1-L6 are fed, by turns with silence, microseconds"
 FOLDER = "Stream batches as fast as they are taken, L1-L6 registered"
-LONG = "A long run at the paper's rates, L1-L6 and aggregates"
 LARGE = ("L4", "L5", "L6")
 RATES = (0.25, 1.0, 4.0)
 RANGES_S, RANGE_DIVISOR = (1, 10, 60, 600), 20
 CHECKED = 2
 TURN_BATCHES, TURNS_TO_WARM_UP = 10, 2
-AGGREGATES = 50
 GOALS_US = {"L1": 30, "L2": 15, "L3": 30, "L4": 100, "L5": 150, "L6": 200}
 LATENCY_GOALS_US = (1000, 3000)
 _PREFIXES = "PREFIX sioc: <http://rdfs.org/sioc/ns#> PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/> "
 
 
-def main(
-    report: Path | None = None, quick: bool = False, stored_count: int | None = None, minutes: float | None = None
-) -> int:
-    """Run the benchmark. stored_count: about so many stored triples; quick: tiny data; minutes: the length of a run
-    that is drawn, in place of everything else.
+def main(report: Path | None = None, quick: bool = False, stored_count: int | None = None) -> int:
+    """Run the benchmark. stored_count: about so many stored triples; quick: tiny data.
 
     Returns the exit status: 1 for a wrong answer, after one line on standard error."""
     windows, warm_up, divisor = (4, 11, 50) if quick else (200, 30, 1)
     workload = make_workload(stored_count or (5_000 if quick else STORED), 60 if quick else BATCHES, divisor)
-    results = Report("paced" if minutes is None else "paced-long", workload.describe())
+    results = Report("paced", workload.describe())
     try:
-        if minutes is not None:
-            run_long(results, workload, minutes)
-        else:
-            for way in WAYS:
-                bench_latency(results, workload, way, windows, warm_up)
-            bench_execution(results, quick, windows, warm_up)
-            bench_ranges(results, (1, 2) if quick else RANGES_S, quick, windows)
-            bench_one_shot(results, workload, 2 if quick else 12, 0.3 if quick else 1.0)
-            bench_folder(results, workload, 4 if quick else 30)
+        for way in WAYS:
+            bench_latency(results, workload, way, windows, warm_up)
+        bench_execution(results, quick, windows, warm_up)
+        bench_ranges(results, (1, 2) if quick else RANGES_S, quick, windows)
+        bench_one_shot(results, workload, 2 if quick else 12, 0.3 if quick else 1.0)
+        bench_folder(results, workload, 4 if quick else 30)
     except WrongAnswer as error:
         print(f"wukongs: bench paced: {error}", file=sys.stderr)
         return 1
     results.publish(report)
     if report is not None:
-        (plot if minutes is None else plot_long)(results, report / f"{results.name}.png")
+        plot(results, report / f"{results.name}.png")
     return 0
 
 
@@ -284,37 +275,6 @@ def _pushed_in_a_row(replay: Replay, count: int) -> tuple[list[float], float]:
     return of_each, (time.perf_counter() - began) * 1e3
 
 
-def run_long(report: Report, workload: Workload, minutes: float) -> None:
-    """Add a row for each tenth of a minute: memory, latency, and how far behind time it is."""
-    user = workload.posters[0]
-    functions = ("COUNT(?post)", "COUNT(DISTINCT ?tag)", "MIN(?post)", "MAX(?tag)", "SAMPLE(?tag)")
-    with replaying(workload) as replay, Probe() as probe:
-        for query in QUERIES:
-            replay.engine.register(text_of(query, user, query.name), lambda window: None)
-        for number in range(AGGREGATES):
-            variable = ("?user", "?tag")[number % 2]
-            text = _grouped(f"a{number}", f"{1 + number % 10}s", variable, functions[number % len(functions)])
-            replay.engine.register(text, lambda window: None)
-        latency_us: list[float] = []
-
-        def step() -> None:
-            probe.clear()
-            replay.step()
-            latency_us.extend(replay.since_advance_us(times.ended_s) for times in probe.all_times())
-
-        report.check(
-            "L1-L6 and aggregates are registered", len(QUERIES) + AGGREGATES, len(replay.engine.stats()["queries"])
-        )
-        for part in range(int(minutes * 10)):
-            latency_us.clear()
-            late = _paced(step, 6000 // BATCH_MS)
-            found, stats = summary(latency_us), replay.engine.stats()
-            row = {"minute": (part + 1) / 10, "resident MB": resident_bytes() / 1e6, "stored": stats["stored_triples"]}
-            row |= {"terms": stats["terms"], "latency p50": found["median"], "latency p99": found["p99"]}
-            report.add(LONG, {**row, "stream batches behind time": late})
-            print(f"\r{part + 1} of {int(minutes * 10)} parts", end="", file=sys.stderr, flush=True)
-
-
 def plot(found: Report, path: Path) -> None:
     """Draw latency and execution beside their goals, execution by rate, and by RANGE."""
     import matplotlib
@@ -347,26 +307,5 @@ def plot(found: Report, path: Path) -> None:
     ranges.set(xlabel="RANGE, seconds", title="STEP 100 ms, a twentieth of the rates")
     for each in (latency, rates, ranges):
         each.legend(fontsize="x-small", ncols=2)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-def plot_long(found: Report, path: Path) -> None:
-    """Draw memory and latency over time."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    rows = found.tables[LONG]
-    minutes = [row["minute"] for row in rows]
-    figure, (memory, latency) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    memory.plot(minutes, [row["resident MB"] for row in rows], label="resident MB")
-    memory.set(xlabel="minutes", ylabel="MB", ylim=(0, None))
-    for column in ("latency p50", "latency p99"):
-        latency.plot(minutes, [row[column] / 1000 for row in rows], label=column)
-    latency.set(xlabel="minutes", ylabel="last advance to columns ready, ms", yscale="log")
-    for each in (memory, latency):
-        each.legend()
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -21,9 +21,9 @@ _EPILOG = """examples:
   wukongs bench peers                                                the engines that --peers knows
 
 experiments:
-  lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection,
-               throughput, nodes, scalarization, fault-tolerance, composite
-  citybench    citybench
+  lsbench      latency, one-shot, one-shot-with-streams, rate, load, injection, throughput, scalarization,
+               fault-tolerance; if named: nodes (or --nodes), composite, queries, scale, soak
+  citybench    citybench, citybench-official
   interactive  interactive, install, sharing, fuel, join-proportionality
 
 LSBENCH_DATA and CITYBENCH_DATA name folders as --data does. Without data both make their own.
@@ -61,6 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="of lsbench, latency and rate: how the streams enter (default: push; spark needs Java)",
     )
     parser.add_argument("--repeat", type=integer_from(1), metavar="N", help="repetitions (default: 5; 1 with --quick)")
+    parser.add_argument("--minutes", type=_minutes, metavar="M", help="of the soak of lsbench: how long (default: 60)")
     parser.add_argument(
         "--peers",
         action="append",
@@ -104,6 +105,16 @@ def _counts(text: str) -> tuple[int, ...]:
     return counts
 
 
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0.05 <= minutes <= 10_080:
+        raise argparse.ArgumentTypeError(f"expected minutes from 0.05 to 10080, found {text!r}")
+    return minutes
+
+
 def _peers(given: Sequence[str]) -> tuple[str, ...]:
     """Return the peers by name; a command may have commas of its own."""
     found: dict[str, None] = {}
@@ -132,6 +143,7 @@ def main(argv: Sequence[str]) -> int:
             is_quick=options.quick,
             nodes=options.nodes,
             through=options.through,
+            minutes=options.minutes,
         ),
     )
     return DONE

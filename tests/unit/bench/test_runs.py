@@ -7,20 +7,25 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.unit.bench.test_peers import stub
+from wukongs.bench import runs
 from wukongs.bench.__main__ import main as parts_main
 from wukongs.bench.compare import as_tables
 from wukongs.bench.experiments import latency, session
+from wukongs.bench.experiments.soak import slope_percent
 from wukongs.bench.lsbench.data import STREAMS
 from wukongs.bench.peers import Rows
 from wukongs.bench.peers.in_process import Oxigraph
 from wukongs.bench.record import BenchError, Record
 from wukongs.cli import main
+from wukongs.errors import SettingsError
 
 Line = dict[str, Any]
 METRICS = {"latency": {"latency", "execution"}, "one-shot": {"execution"}}
@@ -116,11 +121,77 @@ def test_every_experiment_of_lsbench_runs(whole: Path) -> None:
         *(("throughput", query) for query in ("L1-L3", "L1-L6")),
         *(("throughput", f"{query} of L1-L3") for query in of_windows[:3]),
         *(("throughput", f"{query} of L1-L6") for query in of_windows),
+        *(("queries", way) for way in ("from a table", "one by one")),
+        ("soak", "everything"),
+        *(("scale", query) for query in ("graph", *one_shot)),
     }
     ways = {line["case"]["streams"] for line in lines if line["experiment"] == "one-shot-with-streams"}
     assert ways == {"on", "off"}
     skipped = [line for line in lines if "skipped" in line]
     assert {(line["experiment"], line["engine"]) for line in skipped} == {("one-shot-with-streams", "pyoxigraph")}
+
+
+@pytest.mark.slow
+def test_a_soak_tells_what_it_had_over_time_and_what_grew(whole: Path) -> None:
+    lines = [line for line in lines_in(whole / "lsbench") if line["experiment"] == "soak"]
+    metrics = {"latency", "one-shot", "memory", "folder", "files", "behind"}
+    over_time = [line for line in lines if "minute" in line["case"]]
+    assert {line["metric"] for line in over_time} == metrics
+    minutes = [line["case"]["minute"] for line in over_time if line["metric"] == "memory"]
+    assert len(minutes) >= 3
+    assert minutes == sorted(minutes)
+    assert all(line["median"] > 0 for line in over_time if line["metric"] in ("latency", "one-shot", "memory", "files"))
+    growth = {line["metric"] for line in lines if "minute" not in line["case"]}
+    assert growth == {f"growth of {metric}" for metric in metrics - {"behind"}}
+
+
+def test_a_slope_is_that_of_the_line_without_the_first_fifth() -> None:
+    minutes = [float(minute) for minute in range(1, 61)]
+    rising = [100.0 if minute <= 12 else 50 + minute for minute in minutes]
+    assert slope_percent(minutes, rising) == pytest.approx(60 / np.median(rising[12:]) * 100)
+    assert slope_percent(minutes, [1000.0] * 12 + [7.0] * 48) == pytest.approx(0)
+    assert slope_percent(minutes[:2], [1.0, 2.0]) is None
+
+
+@pytest.mark.slow
+def test_many_queries_are_measured_from_tables_and_one_by_one(whole: Path) -> None:
+    lines = [line for line in lines_in(whole / "lsbench") if line["experiment"] == "queries"]
+    ways = {"from a table": {"register", "close", "size", "latency", "tick"}}
+    ways["one by one"] = ways["from a table"] - {"latency"}
+    for count in (1, 200):
+        for way, metrics in ways.items():
+            found = [line for line in lines if (line["query"], line["case"]) == (way, {"queries": count})]
+            assert {line["metric"] for line in found} == metrics
+            assert all(line["rows"] == 200 for line in found), "as many rows, however many queries"
+
+
+def test_an_experiment_that_begins_anew_has_no_lines_of_its_first_try(tmp_path: Path) -> None:
+    record = Record.open(tmp_path, "lsbench", {}, {})
+    for experiment in ("soak", "latency"):
+        record.measured(experiment, "L1", "wukongs", {"minute": 1}, "latency", [1.0], checked="nothing")
+    record.forget("soak")
+    assert [line["experiment"] for line in lines_in(tmp_path)] == ["latency"]
+    record.measured("soak", "L1", "wukongs", {"minute": 2}, "latency", [1.0], checked="nothing")
+    assert [line["experiment"] for line in Record.open(tmp_path, "lsbench", {}, {}).lines.values()] == [
+        "latency",
+        "soak",
+    ]
+
+
+def test_long_experiments_run_only_if_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    one = runs._BENCHMARKS["lsbench"]
+    noting = {name: lambda *_, name=name: ran.append(name) for name in one.experiments}
+    monkeypatch.setitem(
+        runs._BENCHMARKS, "lsbench", replace(one, experiments=noting, read=lambda options: ({}, {}, None))
+    )
+    runs.run("lsbench", runs.Options())
+    assert ran == [name for name in noting if name not in runs.LONG]
+    ran.clear()
+    runs.run("lsbench", runs.Options(experiments=("soak",), minutes=1))
+    assert ran == ["soak"]
+    with pytest.raises(SettingsError, match="--minutes is of lsbench and all, not of citybench"):
+        runs.run("citybench", runs.Options(minutes=1))
 
 
 @pytest.mark.slow
@@ -131,16 +202,20 @@ def test_rates_beyond_the_one_that_is_too_much_are_not_tried(
     arguments = ("lsbench", "--experiment", "rate", "--queries", "L1", "--rate", "1,0.5", "--report", str(tmp_path))
     assert bench(*arguments) == 0
     lines = {(line["case"]["rate"], line["query"], line.get("metric")): line for line in lines_in(tmp_path)}
-    assert set(lines) == {
+    shares = {key for key in lines if str(key[2]).startswith("busy: ")}
+    assert {(0.5, "all", f"busy: {part}") for part in ("pushing", "sealing and firing", "of it firings")} <= shares
+    assert set(lines) - shares == {
         (0.5, "L1", "latency"),
         (0.5, "all", "tuples"),
         (0.5, "all", "behind"),
         (1, "all", None),
     }
-    assert lines[1, "all", None]["skipped"] == "not tried: the engine fell behind at rate 0.5"
+    why = lines[1, "all", None]["skipped"]
+    assert why.startswith("not tried: the engine fell behind at rate 0.5, where ")
+    assert why.endswith(" % of the time")
     assert "fell behind" in capsys.readouterr().err
     assert bench(*arguments) == 0
-    assert len(lines_in(tmp_path)) == 4, "nothing is measured again"
+    assert len(lines_in(tmp_path)) == len(lines), "nothing is measured again"
 
 
 @pytest.mark.slow

@@ -32,9 +32,28 @@ def test_the_text_holds_what_the_rules_say() -> None:
 
 @pytest.mark.slow
 def test_a_small_scale_run_answers_as_the_rules_say(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "wukongs.bench.scale.run", "--triples", "1500", "--report", str(tmp_path)]
-    done = subprocess.run(command, cwd=PROJECT_ROOT, env=_ENVIRONMENT, capture_output=True, check=False, timeout=300)
+    command = [
+        sys.executable,
+        "-m",
+        "wukongs.bench",
+        "lsbench",
+        "--experiment",
+        "scale",
+        "--quick",
+        "--queries",
+        "graph",
+    ]
+    command += ["--report", str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT_ROOT, env=_ENVIRONMENT, capture_output=True, check=False, timeout=500)
     assert done.returncode == 0, done.stderr.decode()
-    found = json.loads((tmp_path / "scale.json").read_text())
-    assert [row["query"] for row in found["tables"]["one-shot queries"]] == ["S1", "S2", "S3", "S4", "S5", "S6"]
-    assert found["tables"]["load"][0]["lines"] == found["data"]["distinct triples"] + found["data"]["users"]
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert not [line for line in lines if "skipped" in line]
+    for users in (5, 12):
+        found = {(line["query"], line["metric"]): line for line in lines if line["case"] == {"users": users}}
+        queries = [f"S{number}" for number in range(1, 7)]
+        assert set(found) == {
+            *(("graph", metric) for metric in ("load", "reopen", "size", "disk", "peak")),
+            *((query, metric) for query in queries for metric in ("first", "execution")),
+        }
+        assert found["graph", "load"]["rows"] > 100
+        assert all(found["graph", metric]["median"] > 0 for metric in ("load", "size", "disk", "peak"))

@@ -1,11 +1,17 @@
-"""Queries that differ in a constant, from a table and one by one: what registering them costs, a query's memory, and a
-tick with all of them."""
+"""queries: 1 to a million registered queries that differ in a constant, registered from a table and one by one.
+
+Each query wants the posts of one user over a window of 1 s; a stream batch of 100 ms has BATCH_ROWS posts, by users
+that are drawn, so the rows are as many for each number of queries. `register` is for all of them, `close` too. `tick`
+is sealing a stream batch with all firings; `latency`, of a table, from the advance until on_result has all rows.
+`size` is what the process holds more for a query. One by one, one query of READ has an on_result, and windows without
+rows are left out.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,24 +19,32 @@ import numpy as np
 
 import wukongs
 from wukongs import WindowResult
-from wukongs.bench.harness import Report, summary
+from wukongs.bench.experiments.session import Session
+from wukongs.bench.harness import WrongAnswer
 from wukongs.bench.memory import resident_bytes
+from wukongs.bench.peers import WUKONGS
 from wukongs.bench.store.injection import BATCH_MS
 from wukongs.live.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GROUP = "A query for each row of a table, one pattern over a window of 1 s, rows delivered"
-ONE_BY_ONE = "The same queries registered one by one, windows without rows left out"
+EXPERIMENT = "queries"
+FROM_TABLE, ONE_BY_ONE = "from a table", "one by one"
+QUERIES = (FROM_TABLE, ONE_BY_ONE)
+COUNTS, QUICK_COUNTS = (1, 10, 100, 1000, 10_000, 100_000, 1_000_000), (1, 200)
+ONE_BY_ONE_MAX = 100_000
+CHECKED = "the posts that were pushed"
 STREAM = "http://e/posts"
 TEXT = (
     f"REGISTER QUERY g AS SELECT ?u ?p FROM STREAM <{STREAM}> [RANGE 1s STEP {BATCH_MS}ms] "
     "WHERE { ?u <http://e/posts> ?p }"
 )
+BATCH_ROWS, WINDOWS = 1000, 40
 READ = 1000
-"""One of so many queries that were registered one by one has an on_result."""
 WINDOW_BATCHES = 1000 // BATCH_MS
+Figures = dict[str, tuple[str, list[float]]]
+"""metric -> unit and values."""
 
 
 @dataclass(slots=True)
@@ -45,51 +59,62 @@ class _Read:
         self.last = window
 
 
-def bench_group(report: Report, query_count: int, batch_rows: int, window_count: int) -> None:
-    """Add a row for a group of some queries. batch_rows: tuples of a stream batch, all of which some query asks for."""
-    users = _users(query_count)
+def run(session: Session) -> None:
+    """Measure each number of queries that is not done, in both ways."""
+    batch_rows, windows = (20, 4) if session.is_quick else (BATCH_ROWS, WINDOWS)
+    for count in QUICK_COUNTS if session.is_quick else COUNTS:
+        case = {**session.case, "queries": count}
+        for way in QUERIES:
+            if not session.wants(way) or not session.open(EXPERIMENT, way, (WUKONGS,), case, "tick"):
+                continue
+            key = (EXPERIMENT, way, WUKONGS, case)
+            if way == ONE_BY_ONE and count > ONE_BY_ONE_MAX:
+                session.record.skipped(*key, f"not tried: beyond {ONE_BY_ONE_MAX:,} queries come from tables")
+                continue
+            session.begin(f"{EXPERIMENT}: {count:,}, {way}")
+            measure = _from_table if way == FROM_TABLE else _one_by_one
+            try:
+                found = measure(count, batch_rows, windows)
+            except WrongAnswer as error:
+                session.record.skipped(*key, f"answers otherwise: {error}")
+                continue
+            busy = session.busy()
+            for metric, (unit, values) in found.items():
+                rows = WINDOW_BATCHES * batch_rows
+                session.record.measured(*key, metric, values, unit=unit, rows=rows, checked=CHECKED, busy=busy)
+
+
+def _from_table(count: int, batch_rows: int, window_count: int) -> Figures:
+    users = _users(count)
     read, latency_ms, tick_ms = _Read(), [], []
     with wukongs.Engine() as engine:
         stream = _begin(engine)
-        engine.register(TEXT, bindings=users.slice(0, 2)).close()  # compiles the kernels
+        engine.register(TEXT, bindings=_users(2)).close()  # compiles the kernels
         gc.collect()
         before, began = resident_bytes(), time.perf_counter()
         group = engine.register(TEXT, read, bindings=users)
         register_s = time.perf_counter() - began
-        size = (resident_bytes() - before) / query_count
+        size = max(0, resident_bytes() - before) / count
         for took_ms, began, posted in _ticks(engine, stream, users, batch_rows, window_count):
             chosen = posted
             tick_ms.append(took_ms)
             latency_ms.append((read.at_s[-1] - began) * 1e3)
         assert read.last is not None
-        what = f"{query_count:,} queries"
-        report.check(f"{what}, rows of the last window", chosen.size, len(read.last))
         found = [int(str(number)) for number, *_ in read.last]
-        report.check(f"{what}, whose rows they are", True, found == sorted(chosen.ravel().tolist()))
-        began = time.perf_counter()
-        group.close()
-        close_ms = (time.perf_counter() - began) * 1e3
-    latency, tick = summary(latency_ms), summary(tick_ms)
-    report.add(
-        GROUP,
-        {
-            "queries": query_count,
-            "rows of a window": chosen.size,
-            "register s": register_s,
-            "close ms": close_ms,
-            "bytes a query": size,
-            "advance to callback p50 ms": latency["median"],
-            "advance to callback p99 ms": latency["p99"],
-            "tick p50 ms": tick["median"],
-            "tick p99 ms": tick["p99"],
-        },
-    )
+        if found != sorted(chosen.ravel().tolist()):
+            raise WrongAnswer(f"{chosen.size} rows expected ({CHECKED}), {len(found)} found, or of other queries")
+        close_ms = _took_ms(group.close)
+    return {
+        "register": ("s", [register_s]),
+        "close": ("ms", [close_ms]),
+        "size": ("KB", [size / 1e3]),
+        "latency": ("ms", latency_ms),
+        "tick": ("ms", tick_ms),
+    }
 
 
-def bench_one_by_one(report: Report, query_count: int, batch_rows: int, window_count: int) -> None:
-    """Add a row for the same queries, each registered alone. One of READ has an on_result; the windows of all others
-    wait, and are read at the end."""
-    users = _users(query_count)
+def _one_by_one(count: int, batch_rows: int, window_count: int) -> Figures:
+    users = _users(count)
     random = np.random.default_rng(2)
     with wukongs.Engine() as engine:
         stream = _begin(engine)
@@ -97,44 +122,37 @@ def bench_one_by_one(report: Report, query_count: int, batch_rows: int, window_c
             engine.register(_text(f"first{user}", user)).close()
         gc.collect()
         reads: dict[int, _Read] = {}
-        before, queries, register_us = resident_bytes(), [], []
-        for user in range(query_count):
+        before, began, queries = resident_bytes(), time.perf_counter(), []
+        for user in range(count):
             reader = reads.setdefault(user, _Read()) if user % READ == 0 else None
-            began = time.perf_counter()
             queries.append(engine.register(_text(f"q{user}", user), reader))
-            register_us.append((time.perf_counter() - began) * 1e6)
-        size = (resident_bytes() - before) / query_count
+        register_s = time.perf_counter() - began
+        size = max(0, resident_bytes() - before) / count
         tick_ms = []
         for took_ms, _, posted in _ticks(engine, stream, users, batch_rows, window_count):
             chosen = posted
             tick_ms.append(took_ms)
-        counts = np.bincount(chosen.ravel(), minlength=query_count)
-        what = f"{query_count:,} queries one by one"
-        looked_at = random.choice(query_count, min(query_count, 200), replace=False).tolist()
+        counts = np.bincount(chosen.ravel(), minlength=count)
         end_ms = (WINDOW_BATCHES + window_count) * BATCH_MS
-        looked_at = [user for user in looked_at if user % READ]
+        looked_at = [user for user in random.choice(count, min(count, 200), replace=False).tolist() if user % READ]
         found = [sum(len(one) for one in queries[user].results(0) if one.end_ms == end_ms) for user in looked_at]
-        report.check(f"{what}, rows of some last windows", counts[looked_at].tolist(), found)
         called = [len(read.last) for read in reads.values() if read.last is not None and read.last.end_ms == end_ms]
-        report.check(f"{what}, rows that on_result was given", int(counts[::READ].sum()), sum(called))
-        began = time.perf_counter()
-        for query in queries:
-            query.close()
-        close_us = (time.perf_counter() - began) / query_count * 1e6
-    tick = summary(tick_ms)
-    report.add(
-        ONE_BY_ONE,
-        {
-            "queries": query_count,
-            "rows of a window": chosen.size,
-            "register us": summary(register_us)["median"],
-            "the last ones, us": summary(register_us[-READ:])["median"],
-            "close us": close_us,
-            "bytes a query": size,
-            "tick p50 ms": tick["median"],
-            "tick p99 ms": tick["p99"],
-        },
-    )
+        if found != counts[looked_at].tolist() or sum(called) != int(counts[::READ].sum()):
+            raise WrongAnswer(f"other rows than {CHECKED} in the windows of some of {len(looked_at)} queries")
+        close_ms = _took_ms(*(query.close for query in queries))
+    return {
+        "register": ("s", [register_s]),
+        "close": ("ms", [close_ms]),
+        "size": ("KB", [size / 1e3]),
+        "tick": ("ms", tick_ms),
+    }
+
+
+def _took_ms(*calls: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    for call in calls:
+        call()
+    return (time.perf_counter() - began) * 1e3
 
 
 def _text(name: str, user: int) -> str:
