@@ -78,6 +78,7 @@ COVERS: Mapping[str, Mapping[str, str]] = {
     },
     "soak": {
         "latency": "from the moment when a stream batch was due until a window of L1-L6 is there",
+        "subscriber": "the same, of L3, until a subscriber has read it over HTTP",
         "one-shot": "S1-S6 by turns, four a second",
         "behind": "how late the call with a stream batch began, at most",
     },

@@ -1,10 +1,11 @@
 """soak: an hour at the paper's rates with everything on. Does anything grow?
 
 One engine with a data folder; LSBench's five streams by the clock; L1-L6 and 50 aggregates registered, S1-S6 asked by
-turns four times a second meanwhile. Every SAMPLE_S seconds a case `minute` has: `latency`, from the moment when a
-stream batch was due until a window of L1-L6 is in on_result; `one-shot`; `memory` that the process holds; `folder` and
-`files`; `behind`, how late a call began at most. The stream batches come again after a while, so that what is absorbed
-is there already, and the stored graph stays as it is: what grows then is ours.
+turns four times a second meanwhile, and the windows of L3 read over HTTP. Every SAMPLE_S seconds a case `minute` has:
+`latency`, from the moment when a stream batch was due until a window of L1-L6 is in on_result; `subscriber`, the same
+until it is read over HTTP; `one-shot`; `memory` that the process holds; `folder` and `files`; `behind`, how late a call
+began at most. The stream batches come again after a while, so that what is absorbed is there already, and the stored
+graph stays as it is: what grows then is ours.
 
 `growth` is the slope of a line through the samples of a figure but for the first fifth, in percent of their median over
 the time of the run. Windows have to come once each, in order, and those of some places of the data with the rows that
@@ -13,12 +14,15 @@ sets and dictionaries give. A soak that was stopped begins anew.
 
 from __future__ import annotations
 
+import http.client
 import itertools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -32,8 +36,10 @@ from wukongs.bench.nodes.soak import Reader
 from wukongs.bench.peers import WUKONGS
 from wukongs.bench.record import say
 from wukongs.bench.scale.queries import one_shot_queries
+from wukongs.bench.store.injection import BATCH_MS
 from wukongs.errors import WukongsError
 from wukongs.live.usage import folder_usage
+from wukongs.server.http_server import HttpServer, HttpSettings
 
 EXPERIMENT = "soak"
 QUERY = "everything"
@@ -64,13 +70,18 @@ def run(session: Session, minutes: float | None) -> None:
     with TemporaryDirectory() as folder, replaying(workload, Path(folder) / "data") as replay:
         soak = _Soak(session, replay, workload, Path(folder))
         soak.register()
-        soak.run(minutes * 60, 1.0 if is_quick else SAMPLE_S)
-        wrong = soak.wrong()
+        server = HttpServer(replay.engine, HttpSettings(port=0))
+        try:
+            soak.subscribe(server.address)
+            soak.run(minutes * 60, 1.0 if is_quick else SAMPLE_S)
+            wrong = soak.wrong()
+        finally:
+            server.close()
     if wrong:
         session.record.skipped(EXPERIMENT, QUERY, WUKONGS, session.case, f"answers otherwise: {wrong}")
         return
     busy = session.busy()
-    for metric in ("latency", "one-shot", "folder", "files", "memory"):
+    for metric in ("latency", "subscriber", "one-shot", "folder", "files", "memory"):
         percent = slope_percent(soak.minutes, [float(np.median(sample[metric][1])) for sample in soak.samples])
         if percent is not None:
             told = "flat" if abs(percent) <= FLAT_PERCENT else f"not flat: {percent:+.1f} % over the run"
@@ -86,7 +97,40 @@ def slope_percent(minutes: Sequence[float], values: Sequence[float]) -> float | 
     at, kept = np.asarray(minutes[first:]), np.asarray(values[first:])
     if len(kept) < 3 or not np.median(kept):
         return None
-    return float(np.polyfit(at, kept, 1)[0]) * minutes[-1] / float(np.median(kept)) * 100
+    return round(float(np.polyfit(at, kept, 1)[0]) * minutes[-1] / float(np.median(kept)) * 100, 6)
+
+
+@dataclass(slots=True)
+class Subscriber:
+    """Reads the windows of a query over HTTP, as server-sent events, from the moment when it is there. due_s and all
+    else: as a Reader has them."""
+
+    due_s: Mapping[int, float]
+    came: int = 0
+    latency_s: list[float] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def begin(self, address: str, query: str) -> None:
+        """Connect, and read in a thread of its own until the server ends."""
+        parts = urlsplit(address)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+        connection.request("GET", f"/queries/{query}/windows?after=now", headers={"Accept": "text/event-stream"})
+        threading.Thread(target=self._read, args=(connection,), daemon=True).start()
+
+    def _read(self, connection: http.client.HTTPConnection) -> None:
+        try:
+            answer = connection.getresponse()
+            if answer.status != 200:
+                self.wrong.append(f"a subscriber was answered {answer.status}")
+            for line in answer:
+                if line.startswith(b"id: "):
+                    number = int(line[4:]) // BATCH_MS
+                    if self.came and number != self.came + 1:
+                        self.wrong.append(f"window {number} behind {self.came}")
+                    self.came = number
+                    self.latency_s.append(time.perf_counter() - self.due_s[number])
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            self.wrong.append(f"a subscriber failed: {error}")
 
 
 class _Soak:
@@ -101,6 +145,7 @@ class _Soak:
         self._asked_s: list[float] = []
         self._failed: list[str] = []
         self._user = workload.posters[0]
+        self._subscriber = Subscriber(self._due_s)
 
     def register(self) -> None:
         batches = self._workload.batches
@@ -111,6 +156,9 @@ class _Soak:
             self._replay.engine.register(text_of(query, self._user, query.name), self._readers[query.name])
         for number in range(AGGREGATES):
             self._replay.engine.register(_grouped(number), lambda window: None)
+
+    def subscribe(self, address: str) -> None:
+        self._subscriber.begin(address, "L3")
 
     def run(self, seconds: float, sample_s: float) -> None:
         """Push a stream batch each 100 ms, and take a sample now and then."""
@@ -138,6 +186,7 @@ class _Soak:
         files = sum(path.is_file() for path in self._folder.rglob("*"))
         sample: Sample = {
             "latency": ("ms", windows or [0.0]),
+            "subscriber": ("ms", [1e3 * one for one in _taken(self._subscriber.latency_s)] or [0.0]),
             "one-shot": ("ms", asked or [0.0]),
             "memory": ("MB", [resident_bytes() / 1e6]),
             "folder": ("MB", [folder_usage(self._folder / "data")["folder_bytes"] / 1e6]),
@@ -152,7 +201,7 @@ class _Soak:
             self._session.record.measured(
                 EXPERIMENT, QUERY, WUKONGS, case, metric, values, unit=unit, checked=CHECKED, busy=busy
             )
-        least = min(reader.came for reader in self._readers.values())
+        least = min(self._subscriber.came, *(reader.came for reader in self._readers.values()))
         for old in [number for number in self._due_s if number < least - 1]:
             del self._due_s[old]
         if len(self.samples) % 6 == 0:
@@ -172,12 +221,13 @@ class _Soak:
     def wrong(self) -> str:
         """Wait for the last windows; return the first difference, empty if there is none."""
         last, deadline_s = self._replay.number, time.perf_counter() + READ_S
-        while any(one.came < last for one in self._readers.values()) and time.perf_counter() < deadline_s:
+        readers: dict[str, Reader | Subscriber] = {**self._readers, "L3 over HTTP": self._subscriber}
+        while any(one.came < last for one in readers.values()) and time.perf_counter() < deadline_s:
             time.sleep(0.1)
-        for name, reader in self._readers.items():
+        for name, reader in readers.items():
             if reader.wrong or reader.came != last:
                 return f"{name}: {reader.wrong[0] if reader.wrong else f'{last} windows expected, {reader.came} found'}"
-            if not reader.checked:
+            if isinstance(reader, Reader) and not reader.checked:
                 return f"{name}: no window was compared: the run was too short"
         return self._failed[0] if self._failed else ""
 
