@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -37,8 +38,6 @@ from wukongs.errors import WukongsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 EXPERIMENT = "composite"
 STORES: Mapping[str, Callable[[], Peer]] = {"Spark + pyoxigraph": Oxigraph, "Spark + wukongs": Wukongs}
@@ -99,7 +98,7 @@ class _Closed:
     windows: dict[int, _Window] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def take(self, frame: DataFrame, batch: int) -> None:
+    def take(self, frame: Any, batch: int) -> None:
         """Be given the windows that a run has closed."""
         found: dict[int, Rows] = {}
         for end_ms, *triple in frame.collect():
@@ -111,7 +110,7 @@ class _Closed:
                 self.windows[end_ms] = _Window(rows, batch, time.perf_counter())
             self.changed.notify_all()
 
-    def wait(self, end_ms: int, running: StreamingQuery) -> _Window:
+    def wait(self, end_ms: int, running: Any) -> _Window:
         """Return a window. Raises TimeoutError (it does not come), and what Spark has failed with."""
         deadline = time.monotonic() + WAIT_S
         with self.changed:
@@ -165,14 +164,12 @@ def run(session: Session, data: LsbenchData, feed: Feed) -> None:
             stop_session(spark)
 
 
-def _start() -> tuple[SparkSession | None, str]:
+def _start() -> tuple[Any, str]:
     """Start Spark; where it is not there, return why."""
-    try:
-        import pyspark  # noqa: F401
-
-        from wukongs.adapters.spark.session import start_session
-    except ImportError:
+    if find_spec("pyspark") is None:
         return None, f"{MISSING}Spark: pip install 'wukongs[spark]'"
+    from wukongs.adapters.spark.session import start_session
+
     try:
         spark = start_session(TASKS)
     except WukongsError as error:
@@ -195,7 +192,7 @@ def _answers(session: Session, feed: Feed, query: WindowQuery, last_ms: int) -> 
 
 
 def _run_spark(
-    spark: SparkSession, feed: Feed, query: WindowQuery, plan: _Plan, last_ms: int, answers: Mapping[int, Rows]
+    spark: Any, feed: Feed, query: WindowQuery, plan: _Plan, last_ms: int, answers: Mapping[int, Rows]
 ) -> dict[str, Measured]:
     """Run one query over the posts, with each store by its side."""
     found = {name: Measured() for name in STORES}
@@ -218,7 +215,7 @@ def _run_spark(
 
 
 def _stream(
-    spark: SparkSession,
+    spark: Any,
     feed: Feed,
     plan: _Plan,
     last_ms: int,
@@ -228,7 +225,6 @@ def _stream(
     found: Mapping[str, Measured],
 ) -> None:
     import pyarrow.parquet as pq
-    from pyspark.sql import functions as f
 
     watched, made = folder / "watched", folder / "made"
     watched.mkdir()
@@ -236,17 +232,17 @@ def _stream(
     steps = list(feed.pushes(0, last_ms, (IRI["PO"],)))
     for end_ms, parts in steps:
         pq.write_table(_with_marks(parts.get(IRI["PO"]), end_ms - feed.step_ms, end_ms), made / f"{end_ms:09}.parquet")
-    seconds = f"{feed.range_ms} milliseconds", f"{feed.step_ms} milliseconds"
-    columns = [f.col(one) for one in _TRIPLE]
-    frame = (
+    posts = (
         spark.readStream.schema("subject string, predicate string, object string, time timestamp")
         .option("maxFilesPerTrigger", 1)
         .parquet(str(watched))
         .withWatermark("time", "0 seconds")
-        .where(f"({plan.condition}) OR subject = '{MARK}'")
-        .groupBy(f.window("time", *seconds), *columns)
-        .count()
-        .select(f.expr("unix_millis(window.end)").alias("end"), *columns)
+    )
+    posts.createOrReplaceTempView("posts")
+    triple = ", ".join(_TRIPLE)
+    frame = spark.sql(
+        f"SELECT unix_millis(window.end) AS end, {triple} FROM posts WHERE ({plan.condition}) OR subject = '{MARK}' "
+        f"GROUP BY window(time, '{feed.range_ms} milliseconds', '{feed.step_ms} milliseconds'), {triple}"
     )
     closed = _Closed()
     began: dict[int, float] = {}

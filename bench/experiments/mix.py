@@ -30,7 +30,7 @@ from wukongs.bench.record import say
 
 SELECTIVE = ("L1", "L2", "L3")
 LATENCY_MS = {"L1": 0.13, "L2": 0.10, "L3": 0.13, "L4": 1.19, "L5": 2.89, "L6": 2.14}
-"""Of the paper (Table 2): how often a class comes is the reciprocal."""
+"""Those of the paper (Table 2): how often a class comes is the reciprocal."""
 READ = 50
 """Queries of each class whose windows are timed, at most."""
 CHECKED = 5
@@ -43,7 +43,7 @@ _ACCOUNT = re.compile(rb"(?m)^<http://www\.ins\.cwi\.nl/sib/user/u(\d+)> <http:/
 
 @dataclass(slots=True)
 class _Reader:
-    """What one query's on_result was given: the last window, and when."""
+    """The last window that one query's on_result was given, and when."""
 
     query: BenchQuery
     user: str

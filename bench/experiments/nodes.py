@@ -54,7 +54,7 @@ QUICK = Sizes(days=1, repeats=2, stream_counts=(0, 1), control_s=0.2)
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What one engine answered and took."""
+    """The answers of one engine, and what they took."""
 
     one_shot: Runs
     windows: dict[str, Run]

@@ -7,8 +7,8 @@ after streams have come in steps of 100 ms, the newest `snapshots` of them kept 
 and what vectors would add, reckoned as the paper has them: keys x snapshots x streams x 8 bytes. A key is a subject, or
 an object, with a predicate. `merged`, of `bounded`, is the size once no snapshot is kept and all batches are merged.
 
-The same tuples come in each case: `streams` says to how many streams they are dealt. What streams only show in windows
-is not stored. Answers: each kept snapshot has the distinct triples that the data has up to its step.
+The same tuples come in each case: `streams` says to how many streams they are dealt. Those of timing streams are not
+stored. Answers: each kept snapshot has the distinct triples that the data has up to its step.
 """
 
 from __future__ import annotations

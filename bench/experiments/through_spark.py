@@ -2,8 +2,8 @@
 
 The run is one of `wukongs run` in a process of its own, case `through` spark. `latency` counts from the moment when the
 clock of the replay is at the end of a stream batch until the window is in on_result: reading, Spark's tasks, their way
-into the engine and its firing count. What comes while compilers and caches are cold does not count. In `latency` each
-query is alone; in `rate` all are registered, and `behind` and `tuples` are as with pushes. Peers have no part.
+into the engine and its firing count. Windows that come while compilers and caches are cold do not count. In `latency`
+each query is alone; in `rate` all are registered, and `behind` and `tuples` are as with pushes. Peers have no part.
 
 Answers: the newest windows of a run, of each query at least one, are compared with pyoxigraph's.
 """
@@ -11,6 +11,7 @@ Answers: the newest windows of a run, of each query at least one, are compared w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -86,14 +87,12 @@ def _run(feed: Feed, queries: Sequence[WindowQuery]) -> tuple[str, Run | None]:
     """Run it; return why it cannot be measured, empty if it can, and the run."""
     if feed.too_short:
         return feed.too_short, None
+    if find_spec("pyspark") is None:
+        return f"{MISSING}Spark: pip install 'wukongs[spark]'", None
     try:
-        import pyspark  # noqa: F401
-
         check_java()
         with TemporaryDirectory(prefix="wukongs-through-") as name:
             return "", run_file(_write_files(Path(name), feed, queries), "spark")
-    except ImportError:
-        return f"{MISSING}Spark: pip install 'wukongs[spark]'", None
     except SettingsError as error:
         return f"{MISSING}Spark: {error}", None
     except RuntimeError as error:

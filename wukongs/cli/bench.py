@@ -49,7 +49,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--queries", type=_names, default=(), metavar="Q,...", help="these only, as L1,L4 (default: all)"
     )
     parser.add_argument(
-        "--experiment", type=_names, default=(), metavar="E,...", help="these only, of those below (default: all)"
+        "--experiment",
+        type=_names,
+        default=(),
+        metavar="E,...",
+        help="these only, of those below (default: all but those with *)",
     )
     parser.add_argument(
         "--nodes", type=_counts, default=(), metavar="N,...", help="of lsbench, nodes: processes of each cluster"
