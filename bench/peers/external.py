@@ -32,6 +32,7 @@ class External:
     def __init__(self, name: str, command: str, answer_s: float = ANSWER_S) -> None:
         self.name = name
         self._answer_s = answer_s
+        self._ended = ""
         self._folder = tempfile.TemporaryDirectory(prefix="wukongs-peer-")
         self._errors = (Path(self._folder.name) / "stderr").open("w+b")
         try:
@@ -96,12 +97,18 @@ class External:
     def _ask(self, message: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send a message and return its answer. Raises PeerFailed, TooSlow."""
         doing = message["do"]
+        if self._ended:
+            raise PeerFailed(self._ended)
         try:
             self._send(json.dumps(message) + "\n", timeout_s)
             line = self._lines.get(timeout=timeout_s)
         except queue.Empty:
             self._kill()  # a late answer would be taken for that of the next question
+            self._ended = self._told_slow(doing, timeout_s)
             raise TooSlow from None
+        except TooSlow:
+            self._ended = self._told_slow(doing, timeout_s)
+            raise
         except (OSError, ValueError):
             line = None
         if line is None:
@@ -139,6 +146,9 @@ class External:
             raise
         finally:
             timer.cancel()
+
+    def _told_slow(self, doing: str, timeout_s: float) -> str:
+        return f"{self.name}: was ended at {doing!r}, which took more than {timeout_s:g} s"
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
