@@ -128,11 +128,16 @@ class Client:
                 host.submit(self.submitted, texts)
         return False
 
-    def _load(self) -> Change:
+    def _load(self) -> Change | None:
+        host = self.host
+        assert host is not None
+        read = host.node.exposed if host.control.rules else None
+        if host.control.rules and read is None:
+            return None
         come = tuple(
             sorted({random_edge(self.rng, self.world.terms, self.rng.random()) for _ in range(self.rng.randint(1, 3))})
         )
-        return Change(self.name, self.number, payload_of((), come), None, 0)
+        return Change(self.name, self.number, payload_of((), come), None, 0, read=read)
 
     def _update(self) -> Change | None:
         """Count one more than what the snapshot says, and delete something."""
@@ -145,7 +150,9 @@ class Client:
         others = [edge for edge in outs if edge[0] != "counter"]
         gone = (*old, *([self.rng.choice(others)] if others and self.rng.random() < 0.5 else []))
         payload = payload_of(gone, [("counter", "p0", f"n{value + 1}")])
-        change = Change(self.name, self.number, payload, self.read.after, 0)
+        assert self.host is not None
+        read = self.read.sn if self.host.control.rules else None
+        change = Change(self.name, self.number, payload, self.read.after, 0, read=read)
         self.read = None
         return change
 

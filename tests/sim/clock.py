@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sim.data import StreamData
-from wukongs.protocol.records import AdvanceGroup, BeginStream, DropStream, EndStream, LateJoin
+from wukongs.protocol.records import AdvanceGroup, BeginStream, Change, DropStream, EndStream, LateJoin
 
 NEVER = 1 << 62
 
@@ -39,6 +39,9 @@ class Clock:
     last_sn: Any = (0, 0)
     minors: Mapping[int, int] = field(default_factory=dict)
     """How many records are behind each tick."""
+    has_rules: bool = False
+    followed: Mapping[str, int] = field(default_factory=dict)
+    """The stream batch of each stream up to which changes have stored it, while there are rules."""
 
     def after(self, record: Any, sn: Any) -> Clock:
         """Return the clock behind one more record."""
@@ -62,6 +65,13 @@ class Clock:
                 return clock._with(key, gone_at=tuple(sn), last=batch)
             case EndStream(stream=key, last_batch=batch):
                 return clock._with(key, last=batch)
+            case Change(rules=rules, follows=follows):
+                followed = dict(self.followed)
+                if rules:
+                    for key, batch in clock.vts(tuple(sn)).items():
+                        followed[key] = max(batch, followed.get(key, 0))
+                has_rules = self.has_rules if rules is None else bool(rules)
+                return replace(clock, has_rules=has_rules, followed={**followed, **dict(follows)})
             case AdvanceGroup(group=group, tick=tick):
                 return replace(clock, advances=(*self.advances, (tuple(sn), group, tick)))
         return clock
@@ -117,7 +127,9 @@ class Clock:
         return found
 
     def newest(self, stable: Mapping[str, int]) -> Any:
-        """Return the newest SN that may be shown by a stable VTS."""
+        """Return the newest SN that may be shown by a stable VTS: with rules, as far as changes have stored it."""
+        if self.has_rules:
+            stable = {key: min(batch, self._stored_to(key, batch)) for key, batch in stable.items()}
         tick = self._tick(stable)
         sn = tick, self.minors.get(tick, 0)
         by_records = [(at, key, batch) for key, course in self.courses.items() for at, batch in course.brought]
@@ -133,6 +145,13 @@ class Clock:
             if self.course(key).gone_at is None and stable.get(key, 0) < batch and at <= sn
         ]
         return min(((tick, minor - 1) for tick, minor in missing), default=sn)
+
+    def _stored_to(self, key: str, batch: int) -> int:
+        """Return up to where a stream that has come up to a stream batch is stored; it has nothing before it counts."""
+        if self.streams[key].is_timing:
+            return batch
+        counts_after = self.course(key).counts_after
+        return max(self.followed.get(key, 0), 0 if counts_after == NEVER else self._ended_by(key, counts_after))
 
     def _tick(self, stable: Mapping[str, int]) -> int:
         """Return the last tick such that each stream that counts has all stream batches that end by it."""

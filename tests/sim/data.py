@@ -55,10 +55,13 @@ class StreamData:
     rows: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     out_of_order: set[str] = field(default_factory=set)
+    is_timing: bool = False
+    """Nothing of it is stored, as far as its options say: rules do not wait for it."""
 
     @property
     def options(self) -> str:
-        return f"{self.name} from {self.starts} on"
+        told = f"{self.name} from {self.starts} on"
+        return json.dumps({"timing": True, "of": told}) if self.is_timing else told
 
     @property
     def last(self) -> int:
@@ -82,8 +85,8 @@ def payload_of(gone: Iterable[Edge], come: Iterable[Edge]) -> str:
 
 
 def edges_of(payload: str) -> tuple[list[Edge], list[Edge]]:
-    """Return what a change deletes and inserts."""
-    gone, come = ([(s, p, o) for s, p, o in edges] for edges in json.loads(payload))
+    """Return what a change deletes and inserts; "" is one that stores nothing."""
+    gone, come = ([(s, p, o) for s, p, o in edges] for edges in json.loads(payload or "[[], []]"))
     return gone, come
 
 

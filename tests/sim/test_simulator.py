@@ -24,7 +24,7 @@ from tests.sim import (
 )
 from tests.sim.mutants import Changed, caught_by, loaded
 from tests.sim.traffic import measured, settled
-from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM
+from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM, RULED_FROM
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 from wukongs.protocol.gossip import GOSSIP_NODES
@@ -38,6 +38,7 @@ of one that was added; a stream batch is under way to the disk when a state is i
 take a drained node's place at the same time; a node that goes on from a control state shows nothing yet; a drained node
 loses its disk before it is taken out."""
 GROWING = [*range(GROWING_FROM, GROWING_FROM + 100, 20), *range(ADDING_FROM, ADDING_FROM + 60, 20)]
+RULED = range(RULED_FROM, RULED_FROM + 60, 20)
 LOG_SEEDS = 300
 BROKEN = re.compile(r"^(Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error", re.MULTILINE)
 """How a simulator ends whose parts do not fit together: that catches nothing."""
@@ -45,7 +46,7 @@ MUTANT_SEEDS = 30
 """At most; mutants name the first seed that caught them, so one or two are run until the simulator changes."""
 
 
-@pytest.mark.parametrize("first", first_and_slow([*range(0, SEEDS, 20), MIXED_FROM, MIXED_FROM + 20, *GROWING]))
+@pytest.mark.parametrize("first", first_and_slow([*range(0, SEEDS, 20), MIXED_FROM, MIXED_FROM + 20, *GROWING, *RULED]))
 def test_what_must_hold_holds(first: int) -> None:
     failed = {seed: failure for seed in range(first, first + 20) if (failure := run.failure(seed))}
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())

@@ -15,6 +15,7 @@ from tests.sim.clients import Client, Operator
 from tests.sim.data import StreamData, join, mix, random_stream, random_streams, random_terms
 from tests.sim.homes import NAME, TAKING
 from tests.sim.machine import Machine
+from tests.sim.ruled import Ruled
 from tests.sim.sources import LateSource, Source
 from wukongs.protocol.records import (
     LIVE,
@@ -38,6 +39,8 @@ GROWING_FROM = 2000
 """From this seed on there are spare nodes that take others' places."""
 ADDING_FROM = 4000
 """From this seed on some of these were not named at the beginning, and nodes that were drained may be taken off."""
+RULED_FROM = 1_000_000
+"""From this seed on there are rules at times."""
 """How long things may go wrong."""
 HEALING = 4000.0
 """How long a healed cluster has to agree, at most."""
@@ -101,6 +104,9 @@ class World:
         self.streams = random_streams(rng, self.terms, DURATION)
         dropping = self._dropping()
         self._mix()
+        ruling = random.Random(f"rules {seed}")
+        for stream in self.streams if seed >= RULED_FROM else ():
+            stream.is_timing = stream.group != LIVE or ruling.random() < 0.25
         self.checkers = Checkers(self.streams, self.hosts)
         self.hosts += [Machine(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
         self.checkers.start()
@@ -123,6 +129,9 @@ class World:
         hopes = self._hopes([record for _, record in drains])
         self.operator = Operator([*records, *drains, *self._adds()], self, self.agenda, rng, hopes, DURATION)
         self._plan_faults()
+        self.ruled: Ruled | None = None
+        if seed >= RULED_FROM:
+            self.ruled = Ruled(self.hosts, self.checkers.entries, self.agenda, ruling, DURATION)
 
     def _cluster(self, count: int) -> Cluster:
         """Return a random cluster. loses_nothing: no shard's only disk is lost, and with it what nobody sends again (a
@@ -279,6 +288,7 @@ class World:
     def _is_over(self) -> bool:
         if (
             self.operator.left
+            or (self.ruled is not None and self.ruled.left)
             or self.operator.is_removing
             or not all(done.is_done for done in (*self.clients, *self.sources))
         ):

@@ -661,6 +661,20 @@ MUTANTS = (
         first=3,
     ),
     Mutant(
+        "ticks are shown before what follows from their tuples is known",
+        "snapshots",
+        "return tick_due(control, group, followed_vts(control, vts))",
+        "return tick_due(control, group, vts)",
+        first=1_000_002,
+    ),
+    Mutant(
+        "where rules begin, streams go on from their first stream batch",
+        "control",
+        "begin = shown.get(key, 0)",
+        "begin = 0",
+        first=1_000_011,
+    ),
+    Mutant(
         "another node takes over what runs on a node that is in",
         "control",
         "if name in queries and synced.isdisjoint(queries[name].nodes):",

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ from wukongs.cluster.host import Applied, Dropped, Host
 from wukongs.cluster.members import VIEW, ask_members, check_joined, is_silent, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
-from wukongs.outcomes import Asked, asked
+from wukongs.outcomes import Asked, asked, asking
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control, Mark
 from wukongs.protocol.records import Change, Sn
@@ -94,21 +95,27 @@ class Changes:
         self,
         gone: Iterable[Encoded],
         come: Iterable[Encoded],
-        after: int,
+        after: int | None,
         read: Sn | None,
         operations: int,
         rules: str | None = None,
+        follows: Mapping[str, int] = MappingProxyType({}),
     ) -> Sn:
         """Let a change count that says all that changes with what follows by rules, if nothing was changed behind the
-        SN that was read (None: there are no rules). rules: those from then on, as the record has them; None: as before.
-        Raises as change."""
+        SN that was read (None: there are no rules). rules, follows: as the record has them. Raises as change."""
         with self._staged() as staged:
             for chunk in gone:
                 staged.send(chunk, goes=True, is_whole=True)
             for chunk in come:
                 staged.send(chunk, is_whole=True)
         payload = {"graph": None, "cleared": list[str](), "operations": operations, IS_WHOLE: True}
-        return self._submit(staged, payload, after, read, rules)
+        return self._submit(staged, payload, after, read, rules, follows)
+
+    def say(self, rules: str | None = None, follows: Mapping[str, int] = MappingProxyType({})) -> Sn:
+        """Let a change count that stores nothing (protocol/followed.py): there are rules from then on, or none, or
+        streams have brought nothing. Raises as change."""
+        with asking(None):
+            return self._agreed("", None, None, rules, follows)
 
     def known(self) -> Sn | None:
         """Return the SN of the client's change that this thread works for, if it was applied before. Raises StreamError
@@ -168,8 +175,19 @@ class Changes:
         after: int | None,
         read: Sn | None = None,
         rules: str | None = None,
+        follows: Mapping[str, int] = MappingProxyType({}),
     ) -> Sn:
-        text = json.dumps({"change": staged.name, **payload})
+        try:
+            return self._agreed(json.dumps({"change": staged.name, **payload}), after, read, rules, follows)
+        except Dropped:
+            staged.abandon()
+            if (known := self.known()) is not None:
+                return known
+            raise
+
+    def _agreed(
+        self, payload: str, after: int | None, read: Sn | None, rules: str | None, follows: Mapping[str, int]
+    ) -> Sn:
         by, own = asked(), list[int]()
 
         def numbered() -> ev.Submitted:
@@ -178,16 +196,12 @@ class Changes:
                 self._under_way.add(own[0])
             said = by or Asked(self._client, own[0], tuple(sorted(self._under_way)))
             view = self._host.node.control.view
-            return ev.Submitted(Change(said.client, said.number, text, after, view, said.needed, read, rules))
+            told = tuple(sorted(follows.items()))
+            return ev.Submitted(Change(said.client, said.number, payload, after, view, said.needed, read, rules, told))
 
         try:
             # After an error the record may come into the log later: then all nodes have to have what it is about.
             return self._shown(self._host.submit(numbered, current().within(TIMEOUT_S)))
-        except Dropped:
-            staged.abandon()
-            if (known := self.known()) is not None:
-                return known
-            raise
         finally:
             self._under_way.difference_update(own)
 

@@ -18,7 +18,7 @@ from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
 from wukongs.cluster.draining import drain
-from wukongs.cluster.following import Following, check_declared
+from wukongs.cluster.following import Following
 from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name, is_left_here
 from wukongs.cluster.host import Dropped, Host
@@ -29,6 +29,7 @@ from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushing import ClusterSink, Writers
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
+from wukongs.cluster.turns import Turns
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term
 from wukongs.errors import (
@@ -106,20 +107,19 @@ class ClusterBackend:
         settling: Settling,
         counting: Counting,
         backups: Backups,
+        turns: Turns,
         peers: Peers,
         traffic: Callable[[], Mapping[str, Any]],
     ) -> None:
         """traffic: what has gone over the node's sockets to the others."""
         self._core, self._injector = store.core, store.injector
-        self._sink = ClusterSink(
-            store.core, writers, lambda come, gone, graph: self._shown(changes.add([come], graph, [gone]))
-        )
+        self._sink = ClusterSink(store.core, writers, self._store_late)
         self._host, self._store, self._claims = host, store, claims
         self._changes, self._settling = changes, settling
         self._counting, self._backups, self._peers, self._traffic = counting, backups, peers, traffic
         self._distant: dict[str, DistantQuery] = {}
         self._first_addresses: tuple[str, ...] = ()
-        self._following = Following(host, store.core, changes, lambda sn: store.wait_for(sn, RECORD_S))
+        self.following = Following(host, store.core, changes, turns, lambda sn: store.wait_for(sn, RECORD_S))
         self.shares = GraphShares(host, store)
 
     @property
@@ -150,14 +150,24 @@ class ClusterBackend:
         return self._added(chunks, None)
 
     def _added(self, chunks: Iterable[Encoded], graph: Term | None) -> int:
-        if self._following.has_rules:
+        if self.following.has_rules:
             core = self._core
             into = core.default_graph if graph is None else ids_of(core).keep(graph.text)
-            return self._shown(self._following.load(chunks, into, current()))
+            return self._shown(self.following.load(chunks, into, current()))
         try:
             return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
         except Dropped as error:
             raise StreamError("nothing was loaded: rules were added meanwhile. Load it again") from error
+
+    def _store_late(self, come: Encoded, gone: Encoded, graph: str | None) -> int:
+        """Let late tuples of a stream join the stored graph, and others go."""
+        core = self._core
+        if (known := self._changes.known()) is not None:
+            return self._shown(known)
+        if self.following.has_rules:
+            into = core.default_graph if graph is None else ids_of(core).keep(f"<{graph}>")
+            return self._shown(self.following.store_late(come, gone, into, current()))
+        return self._shown(self._changes.add([come], graph, [gone]))
 
     def update(self, operations: Sequence[Change], limits: Limits) -> int:
         """A request is evaluated here, and again if another update came first."""
@@ -170,15 +180,15 @@ class ClusterBackend:
             with core.update_turn:
                 return self._evaluate_and_stage(operations, limits)
 
-        return self._shown(self._following.repeated(once, limits))
+        return self._shown(self.following.repeated(once, limits))
 
     def _evaluate_and_stage(self, operations: Sequence[Change], limits: Limits) -> Sn:
         """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""
         core = self._core
         with evaluated(core, operations, limits) as (_, read_sn, change):
-            if self._following.has_rules:
+            if self.following.has_rules:
                 with limits:
-                    return self._following.change(read_sn, change, len(operations))
+                    return self.following.change(read_sn, change, len(operations))
             with limits:
                 terms = terms_of(core)
                 gone, come = (with_texts(quads, terms.gather) for quads in (change.gone, change.come))
@@ -200,14 +210,12 @@ class ClusterBackend:
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         control = self._host.node.control
-        check_declared(control, name, options)
         before = control.keys.get(name, "")
         known = control.queries.get(name)
         if known is not None and maker(known.payload, name) is not None:
             raise StreamError(f"stream {name} is made by a query: declare it before that is registered")
         record = _declaration(name, options, before)
         if control.takes_in(before) or not self._submit(record):
-            check_declared(self._host.node.control, name, options)
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
         return self._stream(name, late)
 
@@ -520,14 +528,14 @@ class ClusterBackend:
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
         self._core.check_is_open()
-        return self._shown(self._following.change_rules(change, current()))
+        return self._shown(self.following.change_rules(change, current()))
 
     def rules(self) -> list[InstalledRule]:
-        return list(self._following.ruleset().rules.values())
+        return list(self.following.ruleset().rules.values())
 
     def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
         self._core.check_is_open()
-        return self._following.why(triple, graph, limits)
+        return self.following.why(triple, graph, limits)
 
     def drain(self, node: int, to: Sequence[int] | None, timeout_s: float | None) -> None:
         self._core.check_is_open()

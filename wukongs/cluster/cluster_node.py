@@ -50,7 +50,9 @@ from wukongs.cluster.relaying import OF_CLIENT, Keeping, client_handler, open_cl
 from wukongs.cluster.resuming import resume, scanned
 from wukongs.cluster.settling import CLOSED, SETTLE, Settling
 from wukongs.cluster.slices import SLICES, SlicePuller
+from wukongs.cluster.stream_following import TO_STORE, StreamFollowing
 from wukongs.cluster.times import packed, unpacked
+from wukongs.cluster.turns import HOLD, Turns
 from wukongs.engine import engine_over
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.embedded import stats_of
@@ -82,18 +84,19 @@ ELECTION_PULSES = 20
 
 WAITS = (
     (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, *owner.ANSWERED),
-    (PUSH, OF_QUERY),
+    (PUSH, OF_QUERY, HOLD),
     (SETTLE,),
     (OF_CLIENT,),
 )
 """Kinds of requests, from the lowest level that waits for others up.
 
-Feeding a node waits for its claims, and for the data that it takes over. Reading, staging and halting at an SN wait for
+Feeding a node waits for its claims, and for the data that it takes over. A turn waits for what the leader follows: that
+stages and reads. Reading, staging and halting at an SN wait for
 the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
 records. Settling waits for firings, which read, and whose callbacks may push. A client inside a node may ask for all of
 that, and waits for windows."""
 
-KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, STATE)
+KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, STATE, TO_STORE)
 """All kinds of requests that a node answers, but HELLO."""
 
 
@@ -229,8 +232,12 @@ class ClusterNode:
             host, store, network, network.is_connected, partial(stats_of, store.joined, prepared, disk), network.stats
         )
         backups = self.backups = Backups(host, store, network, self.checkpoints)
+        turns = Turns(host, network)
         self.backend = ClusterBackend(
-            host, store, claims, self._changes, writers, settling, counting, backups, network, network.stats
+            host, store, claims, self._changes, writers, settling, counting, backups, turns, network, network.stats
+        )
+        self._stream_following = StreamFollowing(
+            host, store, self.backend.following, self._changes, turns, network, placing.now
         )
         self._meeting = Meeting(network)
         self.keeping = Keeping(store.query)
@@ -250,6 +257,8 @@ class ClusterNode:
                 PUSH: writers.answer,
                 SLICES: self._puller.answer,
                 STAGE: self._changes.answer,
+                TO_STORE: self._stream_following.answer,
+                HOLD: turns.answer,
                 COUNTS: counting.answer,
                 PART: backups.answer_part,
                 CHECKPOINT: backups.answer_checkpoint,
@@ -273,7 +282,14 @@ class ClusterNode:
         self._meeting.begin(addresses, public_keys, self.host.node.control)
         self.store.start(self._reach, self.backend)
         self._puller.start()
-        on_pulse = [self._donor.pulse, self._changes.pulse, self.backups.pulse, self._meet]
+        self._stream_following.start()
+        on_pulse = [
+            self._donor.pulse,
+            self._changes.pulse,
+            self.backups.pulse,
+            self._meet,
+            self._stream_following.pulse,
+        ]
         if self.deliveries is not None:
             on_pulse.append(self.deliveries.pulse)
         self.host.delegate(self._joiner.begin, on_pulse=on_pulse)
@@ -355,6 +371,7 @@ class ClusterNode:
         self.host.close()
         self._joiner.close()
         self._puller.close()
+        self._stream_following.close()
         self.network.close()
         self.store.close()
         if self._disk is not None:

@@ -5,16 +5,17 @@ over the whole graph, and stages all of it. One record of the log makes it count
 log since the snapshot: then it is evaluated again. So a change and what follows have one SN, and nobody derives it
 anew: other nodes, replicas, restarts and joining nodes take what was staged.
 
-Only such records change the stored graph while there are rules. Streams that would are refused.
+Only such records change the stored graph while there are rules. The tuples of streams come by them as well: the leader
+follows them (stream_following.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,18 +23,18 @@ from wukongs.cluster.changes import Changes
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_payloads import ruleset_of
 from wukongs.cluster.times import packed, unpacked
-from wukongs.errors import BudgetExceeded, CompactedError, NodeUnavailable, RuleError, StreamError
+from wukongs.cluster.turns import Turns
+from wukongs.errors import BudgetExceeded, CompactedError, NodeUnavailable, WukongsError
 from wukongs.live.core import Core, columns_of
 from wukongs.live.reading import ids_of, open_snapshot, terms_of
 from wukongs.live.update import evaluated
-from wukongs.protocol.control import Control, DeclaredStream, storing_streams
-from wukongs.protocol.records import Sn
-from wukongs.protocol.state import Node
+from wukongs.protocol.control import Control, storing_streams
+from wukongs.protocol.records import NO_RULES, Sn
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import Read, gone_of
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import Inference, Ruleset
-from wukongs.store.batch import build_batch
+from wukongs.store.batch import Batch, build_batch
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.graph_change import GraphChange
@@ -54,8 +55,11 @@ class Following:
     """wait_for: returns once reads here see an SN. Changes are evaluated one after the other: with Core.update_turn
     held."""
 
-    def __init__(self, host: Host, core: Core, changes: Changes, wait_for: Callable[[Sn], object]) -> None:
-        self._host, self._core, self._changes, self._wait_for = host, core, changes, wait_for
+    def __init__(
+        self, host: Host, core: Core, changes: Changes, turns: Turns, wait_for: Callable[[Sn], object]
+    ) -> None:
+        self._host, self._core, self._changes = host, core, changes
+        self._turns, self._wait_for = turns, wait_for
         self._kept: tuple[str, Inference] | None = None
         """The rules by the log, and what has followed them, with its plans."""
 
@@ -74,18 +78,45 @@ class Following:
         Core.update_turn held. Raises Dropped (the snapshot is not the newest any more), CompactedError, and as
         Changes.add."""
         with self._read(read_sn) as (read, control):
+            come, gone = change.difference()
+            difference, rules = self._followed(read, control, come.triples(), gone, change.come)
+            return self._submit(difference, control, read_sn, control.last_update(unpacked(read_sn)), operations, rules)
+
+    def store(self, gone: Quads, come: Quads, follows: Mapping[str, int]) -> Sn:
+        """Let quads go if they are there, and others come, none of which does both, over the newest snapshot, as
+        `change` does. follows: as in records.Change."""
+        with self._core.lock:
+            read_sn = self._core.sn
+        with self._read(read_sn) as (read, control):
             with self._asking(control):
-                inference = self._inference(control.rules)
-                come, gone = change.difference()
-                new = come.triples()
-                new = taken(new, ~read.holds(new))
-                difference = inference.follow_over(read, Difference(build_batch(*new), gone), change.come)
-            rules = None
-            if inference.is_changed:  # one was paused
-                rules = _told(inference.ruleset)
-            else:
-                self._kept = control.rules, inference
-            return self._submit(difference, control, read_sn, operations, rules)
+                held = taken(gone, read.holds(gone))
+            tombstones = build_batch(*held) if len(held[0]) else None
+            difference, rules = self._followed(read, control, come, tombstones, come)
+            return self._submit(difference, control, read_sn, None, 0, rules, follows)
+
+    def store_late(self, come: Encoded, gone: Encoded, graph: int, limits: Limits) -> Sn:
+        """Do as `store` for late tuples of a stream, those without a graph of their own in `graph`."""
+        ids = ids_of(self._core)
+        quads = [columns_of([ids.confirm(part)[0]], graph) for part in (gone, come)]
+        return self.repeated(lambda: self._store_in_turn(quads[0], quads[1]), limits)
+
+    def _store_in_turn(self, gone: Quads, come: Quads) -> Sn:
+        with self._core.update_turn:
+            return self.store(gone, come, {})
+
+    def _followed(
+        self, read: Read, control: Control, come: Quads, gone: Batch | None, asserted: Quads
+    ) -> tuple[Difference, str | None]:
+        """Return a change with all that follows from it, and the rules, if one was paused. come: those that are there
+        are passed over; gone: these are there."""
+        with self._asking(control):
+            inference = self._inference(control.rules)
+            new = taken(come, ~read.holds(come))
+            difference = inference.follow_over(read, Difference(build_batch(*new), gone), asserted)
+        if inference.is_changed:
+            return difference, _told(inference.ruleset)
+        self._kept = control.rules, inference
+        return difference, None
 
     def load(self, chunks: Iterable[Encoded], graph: int, limits: Limits) -> Sn:
         """Add tuples, those without a graph of their own to `graph`: all of them are here at once. Raises as
@@ -113,7 +144,10 @@ class Following:
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset], limits: Limits) -> Sn:
         """Have other rules; return the SN from which on all that follows by them is there. Raises RuleError, and as
-        Changes.add; nothing has changed then."""
+        Changes.add; nothing has changed then.
+
+        Between the snapshot and the record nothing may be stored. So if there are streams that store, changes are to
+        store their tuples first, as if there were rules."""
 
         def once() -> Sn:
             with self._core.lock:
@@ -123,16 +157,23 @@ class Following:
                 after = change(before)
                 if after.rules == before.rules:
                     return unpacked(read_sn)
-                if after.rules:
-                    self._check_streams(control, unpacked(read_sn))
+                if after.rules and not control.rules and any(storing_streams(control, unpacked(read_sn))):
+                    self._changes.say(rules=NO_RULES)
+                    raise Dropped("the tuples of streams are stored by changes from now on")
                 with self._asking(control):
                     inference = self._new_inference(before)
                     inference.take(after)
                     difference = inference.derive(read)
-                return self._submit(difference, control, read_sn, 0, _told(after))
+                after_update = control.last_update(unpacked(read_sn))
+                return self._submit(difference, control, read_sn, after_update, 0, _told(after))
 
-        with self._core.update_turn:
-            return self.repeated(once, limits)
+        try:
+            with self._core.update_turn:
+                return self.repeated(once, limits)
+        finally:
+            if self._host.node.control.rules == NO_RULES:
+                with suppress(WukongsError):  # whoever changes rules next may say so as well
+                    self._changes.say(rules="")
 
     def why(self, triple: Sequence[str], graph: str | None, limits: Limits) -> Derivation | None:
         """Do the same as Inference.why, over the newest snapshot. From any thread."""
@@ -157,34 +198,19 @@ class Following:
 
     def _tried(self, once: Callable[[], Outcome], limits: Limits) -> Outcome:
         forgotten = 0
-        while True:
-            try:
-                return once()
-            except Dropped:
-                limits.check()
-                self._wait_for(self._host.node.control.changed)
-            except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
-                limits.check()
-                forgotten += 1
-                if forgotten == ATTEMPTS:
-                    raise
-
-    def _check_streams(self, control: Control, sn: Sn) -> None:
-        """Raise RuleError if tuples of a stream may join the stored graph; wait for what has come of dropped ones."""
-        for stream in storing_streams(control, sn):
-            if not stream.is_dropped:
-                raise RuleError(
-                    "streams whose tuples are all timing (timing=True)",
-                    f"stream {_name(stream)}, whose tuples join the stored graph",
-                    suggestion="drop it, or declare it anew with timing=True: the nodes of a cluster do not follow "
-                    "rules from what streams store yet",
-                )
-            what = f"the end of stream {_name(stream)}, which was dropped"
-            node = self._host.wait_until(partial(_has_gone, stream.key), CHANGE_S, what)
-            there = node.control.streams.get(stream.key)
-            if there is not None and there.gone is not None:
-                self._wait_for(there.gone)
-            raise Dropped(what)
+        with self._turns.asked() as ask:
+            while True:
+                ask()
+                try:
+                    return once()
+                except Dropped:
+                    limits.check()
+                    self._wait_for(self._host.node.control.changed)
+                except CompactedError:  # a node has merged beyond what was read: it has just joined, or this took long
+                    limits.check()
+                    forgotten += 1
+                    if forgotten == ATTEMPTS:
+                        raise
 
     # --- one evaluation -----------------------------------------------------------------------------------------------
 
@@ -233,11 +259,19 @@ class Following:
         found.take(ruleset)
         return found
 
-    def _submit(self, difference: Difference, control: Control, read_sn: int, operations: int, rules: str | None) -> Sn:
+    def _submit(
+        self,
+        difference: Difference,
+        control: Control,
+        read_sn: int,
+        after: int | None,
+        operations: int,
+        rules: str | None,
+        follows: Mapping[str, int] = MappingProxyType({}),
+    ) -> Sn:
         gone, come = self._encoded(gone_of(difference)), self._encoded(difference.additions.triples())
-        sn = unpacked(read_sn)
-        read = sn if control.rules or rules is not None else None
-        return self._changes.whole(gone, come, control.last_update(sn), read, operations, rules)
+        read = unpacked(read_sn) if control.rules or rules is not None else None
+        return self._changes.whole(gone, come, after, read, operations, rules, follows)
 
     def _encoded(self, quads: Quads) -> Iterator[Encoded]:
         """Yield quads with the texts of their terms, some at a time. Hidden graphs have the names of their views."""
@@ -257,23 +291,5 @@ class Following:
         return np.where(graphs < 0, ids[np.searchsorted(hidden, np.minimum(graphs, hidden[-1]))], graphs)
 
 
-def check_declared(control: Control, name: str, options: Mapping[str, Any]) -> None:
-    """Raise StreamError if a stream cannot be declared, because there are rules."""
-    if control.rules and options["timing"] is not True:
-        raise StreamError(
-            f"stream {name} would store its tuples, and this cluster follows rules: its nodes do not follow them from "
-            "what streams store yet. Declare it with timing=True (`--all-timing`), load what is to be stored, or drop "
-            "the rules"
-        )
-
-
 def _told(ruleset: Ruleset) -> str:
     return json.dumps(ruleset.as_json()) if ruleset.rules else ""
-
-
-def _has_gone(key: str, node: Node) -> bool:
-    return key not in node.control.streams or node.control.streams[key].gone is not None
-
-
-def _name(stream: DeclaredStream) -> str:
-    return stream.key.split(" ")[0]

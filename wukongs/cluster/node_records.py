@@ -260,6 +260,8 @@ class NodeRecords:
             self._exposure.add_due(Due(sn, lambda: self._try(index, run), is_ready))
             if isinstance(record, Change) and record.after is not None:
                 self._staging.forget_void(packed(sn))
+            if isinstance(record, Change):
+                self._note_followed(record, sn)
 
     def _try(self, index: int, run: Callable[[], None]) -> None:
         try:
@@ -313,7 +315,7 @@ class NodeRecords:
                 return self._alter_on_home(name, self._registered[name])
             case DropQuery(query=name):
                 return self._drop_query(name), _ready
-            case Change(payload=payload):
+            case Change(payload=payload) if payload:
                 return self._change(payload, sn)
         return _nothing, _ready
 
@@ -568,6 +570,16 @@ class NodeRecords:
                 self._core.release(stream.leave_home())
 
     # --- loads and updates --------------------------------------------------------------------------------------------
+
+    def _note_followed(self, record: Change, sn: Sn) -> None:
+        """Note of which streams changes store the tuples (protocol/followed.py)."""
+        if record.rules:
+            for stream in self.streams.values():
+                if stream.state.timing is not True:
+                    stream.begin_to_follow(sn.tick)
+        for key, batch in record.follows:
+            if key in self.streams:
+                self.streams[key].follow(batch)
 
     def _named(self, chunks: Sequence[Encoded], into: int) -> Quads:
         """Return quads of a change, those that views name in hidden graphs. into: the graph of those without one."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,7 @@ from wukongs.cluster.staging import Staging
 from wukongs.cluster.times import ms_of, packed, tick_at, unpacked
 from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError, DataError, NodeUnavailable, StreamError, WukongsError
+from wukongs.live.absorption import Timeless, settled
 from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.injector import Injector
@@ -51,8 +53,9 @@ from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.bulk import BulkPlan
 from wukongs.store.dtypes import BoolArray
 from wukongs.store.encoded import Encoded, TermTable
+from wukongs.store.quads import Quads
 from wukongs.store.trace import NOTHING_KEPT, Handle
-from wukongs.wire.assignment import SHARD_COUNT
+from wukongs.wire.assignment import SHARD_COUNT, shards_of
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import ShardMap
 
@@ -91,6 +94,15 @@ class StagedCopy:
     read: BatchSet
     cleared: Sequence[int]
     awaited: tuple[int, Sequence[str | None]] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToStore:
+    """Quads that go and that come at the ticks at which their stream batches end, in order. to: there may be more
+    behind that tick; None: this is all."""
+
+    changes: Mapping[int, tuple[Quads, Quads]]
+    to: int | None
 
 
 class NodeStore:
@@ -331,6 +343,28 @@ class NodeStore:
             else:
                 self.staging.drop_old()
 
+    def to_store(self, parts: Sequence[tuple[str, int, int]], shards: BoolArray, rows_max: int) -> ToStore:
+        """Return what is to be stored of stream batches first <= k <= last of some streams (key, first, last; the
+        protocol's numbers), of subjects in these shards. Raises StreamError (an unknown stream), NodeUnavailable (they
+        are not here)."""
+        by_tick: defaultdict[int, list[Timeless]] = defaultdict(list)
+        with self.core.lock:
+            for key, first, last in parts:
+                stream = self._stream(key)
+                if shards.any() and not self._mine.any() and last + stream.before > self._left_inserted.get(key, 0):
+                    raise NodeUnavailable(f"node {self.me} holds no shards any more: ask again, by the nodes of now")
+                for part in stream.timeless(first, last):
+                    rows = np.flatnonzero(shards[shards_of(part.quads[1])])
+                    if len(rows):
+                        by_tick[tick_at(part.end_ms)].append(part.take(rows))
+        found, count = dict[int, tuple[Quads, Quads]](), 0
+        for tick in sorted(by_tick):
+            if count >= rows_max:
+                return ToStore(found, tick - 1)
+            found[tick] = settled(by_tick[tick])
+            count += sum(len(quads[0]) for quads in found[tick])
+        return ToStore(found, None)
+
     # --- what the log and the stable vector timestamp say -------------------------------------------------------------
 
     def apply(self, index: int, record: Record, sn: Sn | None) -> None:
@@ -340,7 +374,7 @@ class NodeStore:
         RegisterQuery.payload, AlterQuery.payload: the fields of a QuerySource, "from_ms" and "is_paused".
         Change.payload: {"change": what it was staged as, "graph": that of quads without one (null: the default graph),
         "cleared": the graphs that are emptied first (null among them: the default graph), "operations": of an update,
-        0: it is a load}; graphs by their IRIs."""
+        0: it is a load}; graphs by their IRIs; "": it stores nothing."""
         with self.core.lock:
             self.records.apply(index, record, sn)
 

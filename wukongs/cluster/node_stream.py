@@ -24,7 +24,8 @@ import numpy as np
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
 from wukongs.cluster.times import batches_before, ms_of
-from wukongs.errors import DataError, StreamError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.absorption import Timeless
 from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, PUSH_PARTITION, StreamState, WholeSlice
@@ -68,6 +69,7 @@ _SHOWN = (
     "idle_ms",
     "late_count",
     "dropped_count",
+    "followed",
 )
 _EVERY_BATCH = 1 << 60
 
@@ -167,6 +169,31 @@ class NodeStream:
         """Note with which stream batch the stream ends by the log: the protocol's number."""
         self.last_batch = batch + self.before
 
+    def begin_to_follow(self, tick: int) -> None:
+        """Note that there are rules from a tick on: what it does not cover is stored by changes."""
+        covered, followed = self._brought_to(ms_of(tick)), self.state.followed
+        if not followed or covered > followed[-1][1]:
+            followed.append((covered, covered))
+
+    def follow(self, batch: int) -> None:
+        """Note up to which stream batch changes store what is to be stored: the protocol's number."""
+        followed = self.state.followed
+        after, to = followed.pop() if followed else (self.before, self.before)
+        followed.append((after, max(to, batch + self.before)))
+
+    def timeless(self, first: int, last: int) -> list[Timeless]:
+        """Return the timeless tuples of some stream batches (the protocol's numbers), which wait to be followed. Raises
+        NodeUnavailable (they are not inserted here)."""
+        if self.inserted_to is None or last + self.before > self.inserted_to:
+            raise NodeUnavailable(f"stream {self.state.iri}: stream batch {last + self.before} is not here yet")
+        return self.state.timeless(first + self.before, last + self.before)
+
+    def _brought_to(self, time_ms: int) -> int:
+        """Return the last stream batch that a time shows by the log."""
+        is_late = self.counts_ms is None or time_ms <= self.counts_ms
+        covered = self.brings if is_late else self.covered_to(time_ms)
+        return self.before if covered is None else covered
+
     def covered_to(self, time_ms: int) -> int | None:
         """Return the last stream batch that is visible at a time, None if there is none."""
         if self.counts_ms is None or time_ms <= self.counts_ms:
@@ -184,14 +211,15 @@ class NodeStream:
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
-        if standing.keys() != {*_STANDING, *_SHOWN, "opened"}:
+        if {"followed", *standing} != {*_STANDING, *_SHOWN, "opened"}:
             expected = ", ".join((*_STANDING, *_SHOWN))
             raise DataError(f"stream {self.state.iri}: expected {expected}, found {str(standing)[:200]}")
         for name in _STANDING:
             setattr(self, name, standing[name])
         for name in _SHOWN:
-            setattr(self.state, name, standing[name])
+            setattr(self.state, name, standing.get(name, []))  # a folder of before has nothing that is followed
         self.state.joins = [(to, sn) for to, sn in standing["joins"]]
+        self.state.followed = [(after, to) for after, to in standing["followed"]]
         self._opened = set(standing["opened"])
 
     def kept_pieces(self) -> list[Piece]:
@@ -448,8 +476,7 @@ class NodeStream:
 
     def cut(self, batch: int, time_ms: int) -> None:
         """Let a dropped stream end with a stream batch (the protocol's number) that a time covers."""
-        covered = self.brings if self.counts_ms is None or time_ms <= self.counts_ms else self.covered_to(time_ms)
-        self.last_batch = min(batch + self.before, self.before if covered is None else covered)
+        self.last_batch = min(batch + self.before, self._brought_to(time_ms))
 
     def forget(self) -> Int64Array:
         """Drop everything; return the references that were held."""

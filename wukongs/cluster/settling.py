@@ -13,6 +13,7 @@ from wukongs.cluster.intake import INSTALLED_S
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.errors import DataError, StreamError, WukongsError
+from wukongs.protocol.followed import to_follow
 from wukongs.protocol.records import Sn, Vts
 from wukongs.protocol.snapshots import late_batches, stable_sn, tick_for
 from wukongs.protocol.state import Node
@@ -58,8 +59,8 @@ class Settling:
         closed = [_vts(answer) for answer in answers.values()]
         self._host.wait_for_record(max(map(index_of, answers.values())), left_s(deadline))
         vts = {stream: min(one.get(stream, 0) for one in closed) for stream in self._host.node.control.streams}
-        what = "the record that shows what a late stream has brought"
-        node = self._host.wait_until(partial(_shows_late_streams, vts), left_s(deadline), what)
+        what = "the record that shows what a late stream has brought, or what follows by rules"
+        node = self._host.wait_until(partial(_shows_all, vts), left_s(deadline), what)
         sn = stable_sn(node.control, vts)
         while True:
             seconds = min(left_s(deadline), ASK_S)  # nobody is kept busy for somebody who may be gone by then
@@ -111,8 +112,9 @@ class Settling:
         return Packet(SETTLE)
 
 
-def _shows_late_streams(vts: Vts, node: Node) -> bool:
-    return not late_batches(node.control, vts, tick_for(node.control, vts))
+def _shows_all(vts: Vts, node: Node) -> bool:
+    control = node.control
+    return not late_batches(control, vts, tick_for(control, vts)) and not to_follow(control, vts)
 
 
 def _vts(answer: Packet) -> dict[str, int]:

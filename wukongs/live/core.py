@@ -421,8 +421,9 @@ class Core:
                 while (number := self._joins_next(state, clock_ms)) is not None:
                     if self._tick_end(number * state.batch_ms) != end_ms:
                         break
-                    timeless.append(state.take_timeless(number))
-                    count += len(timeless[-1].times)
+                    if (part := state.take_timeless(number)) is not None:
+                        timeless.append(part)
+                        count += len(part.times)
             next_ms = None if to_ms is None or count > SEALED_TOGETHER else self._next_tick_end()
             if next_ms is None or to_ms is None or next_ms > to_ms:
                 break
@@ -462,7 +463,8 @@ class Core:
         new snapshot number."""
         found = []
         while (number := state.next_join()) is not None and number <= to:
-            found.append(state.take_timeless(number))
+            if (part := state.take_timeless(number)) is not None:
+                found.append(part)
         state.joins.append((to, sn))
         if found:
             self.late_sn = max(sn, self.late_sn)

@@ -164,6 +164,9 @@ class StreamState:
     had passed them. None: those of all stream batches join when the clock passes them."""
     joins: list[tuple[int, int]] = field(default_factory=list)
     """These records, in order: the stream batch up to which each has brought the stream, and its SN."""
+    followed: list[tuple[int, int]] = field(default_factory=list)
+    """Stream batches after < k <= to whose timeless tuples changes of the log store, with what follows by rules: at a
+    node of a cluster."""
     whole: dict[int, WholeSlice] | None = None
     is_recovered: bool = False
     """It was found in the data folder, and nobody has asked for it yet."""
@@ -522,14 +525,24 @@ class StreamState:
         self._predicates[number] = len(fragments), found
         return found
 
-    def take_timeless(self, number: int) -> Timeless:
-        """Return the timeless tuples of the earliest stream batch that has some. They wait no more."""
+    def take_timeless(self, number: int) -> Timeless | None:
+        """Return the timeless tuples of the earliest stream batch that has some, None if changes store them. They wait
+        no more."""
         assert number == self._join_numbers[0], (number, self._join_numbers[0])
         heappop(self._join_numbers)
         self.waiting_bytes -= self._size(number)
         fragments = self._to_join.pop(number)
         self._predicates.pop(number, None)
         self.waiting_bytes += self._size(number)
+        if any(after < number <= to for after, to in self.followed):
+            return None
+        return self._timeless(number, fragments)
+
+    def timeless(self, first: int, last: int) -> list[Timeless]:
+        """Return the timeless tuples of stream batches first <= k <= last, which go on waiting."""
+        return [self._timeless(k, parts) for k, parts in sorted(self._to_join.items()) if first <= k <= last]
+
+    def _timeless(self, number: int, fragments: list[Fragment]) -> Timeless:
         tuples = Fragment.join(fragments)
         graphs = np.where(tuples.graphs == UNBOUND, self.into, tuples.graphs)
         partitions = sorted({fragment.partition for fragment in fragments})

@@ -7,11 +7,13 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from wukongs.outcomes import Asked, Outcomes
 from wukongs.protocol.records import (
     BEGINNING,
     LIVE,
+    NO_RULES,
     TICKED,
     AddNode,
     AdvanceGroup,
@@ -51,7 +53,8 @@ class DeclaredStream:
     counts: the tick behind which it counts, None while it has not begun or is late; joined: the last stream batch that
     a LateJoin has brought. last_batch: None while it is open. gone: for a dropped stream, the SN from which on no
     vector timestamp names it any more; its tuples up to last_batch stay. is_made: a query makes it, and it is late for
-    ever: ticks never wait for it."""
+    ever: ticks never wait for it. followed: stream batches after < k <= to whose tuples changes have stored, with what
+    follows by rules (followed.py)."""
 
     key: str
     partitions: tuple[str, ...]
@@ -66,6 +69,18 @@ class DeclaredStream:
     is_dropped: bool = False
     gone: Sn | None = None
     is_made: bool = False
+    followed: tuple[tuple[Int64, Int64], ...] = ()
+
+    @property
+    def stores(self) -> bool:
+        """Whether tuples of it may join the stored graph."""
+        return may_store(self.payload)
+
+    @property
+    def followed_to(self) -> int:
+        """The stream batch up to which all that is to be stored is stored by changes, while there are rules."""
+        known = self.followed[-1][1] if self.followed else 0
+        return known if self.counts is None else max(known, self.batch_before(self.counts))
 
     @property
     def is_late(self) -> bool:
@@ -159,7 +174,8 @@ class Control:
     life: the name of the cluster's life, "" before it is founded; keys: per name the key of the stream that was
     declared under it last. homeless: the queries of which no node is IN; moved: the index of the last MoveQuery.
     exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
-    "tick" and "minor" of its SN, and "index" of its record; rules: as in Change; changed: the SN of the last change;
+    "tick" and "minor" of its SN, and "index" of its record; rules: as in Change; changed: the SN of the last change
+    that has stored something, or begun or ended rules;
     view: the index of the last membership record; marks, updates, advances and joins are in order. floor: records
     before this SN may have been forgotten here (`forget`); the rest is the same on every node at one index."""
 
@@ -316,7 +332,7 @@ def is_news(control: Control, record: Record) -> bool:
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
-            is_sound = is_sound and not (control.rules and may_store(record.payload))
+            is_sound = is_sound and not (control.rules and record.group != LIVE and may_store(record.payload))
             return is_sound and " " not in name and before == record.replaces and not control.takes_in(before)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key] if control.takes_in(key) else None
@@ -363,13 +379,34 @@ def is_news(control: Control, record: Record) -> bool:
 
 def is_current(control: Control, change: Change) -> bool:
     """Whether a change is new and, if it is an update, has seen the last one; with rules, all that has changed."""
-    if change.read is None and (control.rules or change.rules is not None):
+    if any(not _may_follow(control, key, batch) for key, batch in change.follows):
         return False
-    if change.read is not None and (control.changed > change.read or any(storing_streams(control, change.read))):
+    if change.rules and any(stream.stores and stream.group != LIVE for stream in control.live_streams):
+        return False  # only ticks wait for what follows
+    if change.read is None:
+        if (control.rules or change.rules is not None) and not _says_nothing(control, change):
+            return False
+    elif control.changed > change.read:
         return False
+    elif not control.rules and any(storing_streams(control, change.read)):
+        return False  # what they may store behind that was not read
     return not control.outcomes.is_over(change.asked) and change.after in (None, control.last_update())
 
 
+def _may_follow(control: Control, key: str, batch: int) -> bool:
+    stream = control.streams.get(key)
+    is_there = stream is not None and stream.gone is None and stream.stores
+    return bool(control.rules) and is_there and batch > control.streams[key].followed_to
+
+
+def _says_nothing(control: Control, change: Change) -> bool:
+    """Whether a change stores nothing, and nothing follows from what it says."""
+    begins = not control.rules and change.rules == NO_RULES
+    is_over = control.rules == NO_RULES and change.rules == ""
+    return not change.payload and (begins or is_over or (bool(change.follows) and change.rules is None))
+
+
+@lru_cache(4096)
 def may_store(payload: str) -> bool:
     """Tell whether tuples of a stream may join the stored graph, by its options: "timing" is true where none does."""
     try:
@@ -381,7 +418,7 @@ def may_store(payload: str) -> bool:
 def storing_streams(control: Control, sn: Sn) -> Iterator[DeclaredStream]:
     """Yield the streams of which tuples may join the stored graph behind an SN."""
     for stream in control.streams.values():
-        if may_store(stream.payload) and (stream.gone is None or stream.gone > sn):
+        if stream.stores and (stream.gone is None or stream.gone > sn):
             yield stream
 
 
@@ -545,11 +582,34 @@ def _with(control: Control, record: Record) -> Control:
             updates = control.updates if after is None else (*control.updates, Mark(sn, index))
             found = {"tick": sn.tick, "minor": sn.minor, "index": index}
             rules = control.rules if record.rules is None else record.rules
-            control = replace(control, rules=rules, changed=sn)
+            if record.payload or not record.follows:
+                control = replace(control, changed=sn)
+            control = _followed(replace(control, rules=rules), record, sn)
             return replace(control, outcomes=control.outcomes.noted(record.asked, found, index), updates=updates)
         case ReEncode(text=text):
             return replace(control, exceptions={**control.exceptions, text: len(control.exceptions) + 1})
     return control
+
+
+def _followed(control: Control, change: Change, sn: Sn) -> Control:
+    """Note up to which stream batch changes store what is to be stored of streams: from the SN on at which there are
+    rules first, for those that are there then."""
+    follows = dict(change.follows)
+    if not follows and not change.rules:
+        return control
+    shown = control.vts_at(sn) if change.rules else {}
+    streams = dict(control.streams)
+    for key, stream in control.streams.items():
+        if stream.gone is not None or not stream.stores:
+            continue
+        if change.rules and not (stream.followed and shown.get(key, 0) <= stream.followed[-1][1]):
+            begin = shown.get(key, 0)
+            stream = replace(stream, followed=(*stream.followed, (begin, begin)))
+        if key in follows:
+            *before, (begin, _) = stream.followed or ((0, 0),)
+            stream = replace(stream, followed=(*before, (begin, follows[key])))
+        streams[key] = stream
+    return replace(control, streams=streams)
 
 
 def _with_homes(control: Control, names: Iterable[str]) -> Control:

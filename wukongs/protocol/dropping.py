@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wukongs.protocol.control import Control
+from wukongs.protocol.followed import to_follow
 from wukongs.protocol.log import Log
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import DropStream, EndStream, Role
@@ -41,6 +42,8 @@ def frozen(control: Control, intakes: Mapping[str, StreamIntake]) -> frozenset[s
 def cuts(held: Control, progress: Progress) -> list[EndStream]:
     """Return the ends of dropped streams that are known by now. held: the control state with the leader's whole log."""
     dropped = [stream.key for stream in held.live_streams if stream.is_dropped]
+    if dropped and to_follow(held, progress.stable):
+        return []  # what can be shown of them is to be stored first
     synced = sorted(held.with_role(Role.IN)) if dropped else []
     reports = [
         report

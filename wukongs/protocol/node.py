@@ -74,7 +74,7 @@ from wukongs.protocol.records import (
     Voters,
     record_key,
 )
-from wukongs.protocol.snapshots import stable_sn, tick_in
+from wukongs.protocol.snapshots import stable_sn, tick_due
 from wukongs.protocol.state import Node
 from wukongs.protocol.waiting import proposable, re_encodings, wanted
 
@@ -192,9 +192,9 @@ def _inserted(node: Node, event: Inserted) -> Outcome:
     if event.stream not in node.intakes:
         return node, []  # It is gone.
     intake = sealing.inserted(node.intakes[event.stream], event.batch)
-    tick = tick_in(node.control, LIVE, node.vts)
+    tick = tick_due(node.control, LIVE, node.vts)
     node = replace(node, intakes={**node.intakes, event.stream: intake})
-    if tick_in(node.control, LIVE, node.vts) == tick:
+    if tick_due(node.control, LIVE, node.vts) == tick:
         return node, []
     return _report(node, node.counter * 7919, gossip.early)
 

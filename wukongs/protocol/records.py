@@ -14,6 +14,8 @@ from msgspec import Meta, Struct
 
 from wukongs.outcomes import Asked
 
+NO_RULES = "[]"
+"""Change.rules while there are none yet, but changes store the tuples of streams as if there were."""
 LIVE = "live"
 """The clock group whose event time is the tick of the SN; others move by Advance records."""
 
@@ -267,7 +269,8 @@ class Change(Tagged, frozen=True):
 
     read: it says all that follows by the rules that hold at this SN, so nothing may have changed the stored graph since
     (decision 0096). None: it does not look at rules, and is void once there are some. rules: those that hold from its
-    own SN on, the host's, JSON, "" for none; None: as before."""
+    own SN on, the host's, JSON, "" for none; None: as before. follows: the streams of which it has the tuples that join
+    the stored graph, with what follows, up to these stream batches; without payload there are none (followed.py)."""
 
     client: str
     number: Int64
@@ -277,6 +280,7 @@ class Change(Tagged, frozen=True):
     needed: tuple[Int64, ...] = ()
     read: Sn | None = None
     rules: str | None = None
+    follows: tuple[tuple[str, Int64], ...] = ()
 
     @property
     def asked(self) -> Asked:

@@ -30,6 +30,10 @@ the snapshot of T has all of it that a tick T has, so ticks go on from there as 
 * A LateJoin names no more than some stable VTS has, so no node that is IN lacks it, and a cut of the stream when it is
   dropped (dropping.py) is not below it.
 
+*While there are rules* ticks wait for what follows, too. The tuples of a stream join the stored graph by changes
+(followed.py), and a VTS counts as far as these have come. Changes are ticked records, so the next paragraph holds word
+for word with such a VTS, both where a leader finds the tick of a record and where a node exposes one.
+
 Why two nodes never mean different things by one SN. Both know the same records up to it, since the tick after T(i) is
 exposed only where record i is known:
 
@@ -54,7 +58,21 @@ from wukongs.protocol.records import LIVE, Sn, Vts
 
 
 def tick_in(control: Control, group: str, vts: Vts) -> int:
-    """Return the last tick of a clock group that a VTS covers for all streams that count.
+    """Return the last tick of a clock group that a VTS covers for all streams that count, as far as what follows from
+    their tuples is known."""
+    return tick_due(control, group, followed_vts(control, vts))
+
+
+def followed_vts(control: Control, vts: Vts) -> Vts:
+    """Return a VTS as far as changes have stored what is to be stored of it, while there are rules."""
+    if not control.rules:
+        return vts
+    stored = {key: stream.followed_to for key, stream in control.streams.items() if stream.stores}
+    return {key: min(batch, stored.get(key, batch)) for key, batch in vts.items()}
+
+
+def tick_due(control: Control, group: str, vts: Vts) -> int:
+    """Return what tick_in does, though what follows may not be known.
 
     A stream that is complete holds nothing back; where all are, it is the greatest of their ends, and of those of what
     queries make, which come behind the streams that they read. It never falls when the VTS rises."""
@@ -85,7 +103,8 @@ def tick_for(control: Control, vts: Vts) -> int:
 def late_batches(control: Control, vts: Vts, tick: int) -> dict[str, int]:
     """Return what a VTS has of late streams that no record has brought yet, and that one behind a tick may bring."""
     late = (stream for stream in control.live_streams if stream.is_late)
-    found = {stream.key: min(vts.get(stream.key, 0), stream.batch_before(tick)) for stream in late}
+    known = followed_vts(control, vts)
+    found = {stream.key: min(known.get(stream.key, 0), stream.batch_before(tick)) for stream in late}
     return {key: batch for key, batch in found.items() if batch > control.streams[key].joined}
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from msgspec import structs
 
 from wukongs.protocol.control import Control, apply, forget, genesis, is_valid
 from wukongs.protocol.messages import Incarnation, Report
 from wukongs.protocol.progress import Progress, hear, oldest_held
 from wukongs.protocol.records import (
     BEGINNING,
+    NO_RULES,
     AdvanceGroup,
     AlterQuery,
     BeginStream,
@@ -287,6 +291,7 @@ def test_the_first_life_of_a_cluster_is_its_life() -> None:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 RULES = Change("me", 1, "", 0, 0, read=Sn(0, 0), rules="[1]")
+EACH_TICK = DeclareStream("s", ())
 TIMING = DeclareStream("timing", (), payload='{"timing": true}')
 
 
@@ -322,13 +327,56 @@ def test_with_rules_a_change_has_read_all_that_was_changed() -> None:
     assert not is_taken(genesis(3, 2, 3), Change("other", 1, "", 0, 0, rules="[1]")), "it says not what it has read"
 
 
-def test_rules_and_streams_that_store_exclude_each_other() -> None:
-    assert not is_taken(with_records(STREAM), RULES)
+def test_rules_do_not_come_at_once_where_streams_store() -> None:
+    """Between what was read and the record they may store: first changes have to store what is theirs."""
     assert is_taken(with_records(TIMING), RULES)
-    assert not is_taken(with_records(RULES), STREAM)
-    assert is_taken(with_records(RULES), TIMING)
     for payload in ("", "{", "[]", '{"timing": ["<p>"]}', '{"timing": false}'):
-        assert not is_taken(with_records(RULES), DeclareStream("t", (), payload=payload)), payload
+        control = with_records(DeclareStream("t", (), payload=payload))
+        assert not is_taken(control, RULES), payload
+        assert is_taken(control, Change("me", 1, "", None, 0, rules=NO_RULES))
+        control = with_records(DeclareStream("t", (), payload=payload), Change("me", 1, "", None, 0, rules=NO_RULES))
+        assert control.changed == control.last_sn, "what was derived before says nothing of what they have stored since"
+        assert not is_taken(control, Change("me", 2, "", 0, 0, read=Sn(4, 1), rules="[1]"))
+        assert is_taken(control, Change("me", 2, "", control.last_update(), 0, read=control.last_sn, rules="[1]"))
+        assert is_taken(control, Change("me", 2, "", None, 0, rules=""))
+        assert not is_taken(control, Change("me", 2, "", None, 0, rules=NO_RULES))
+    assert not is_taken(with_records(RULES), Change("me", 2, "", None, 0, rules=NO_RULES))
+    assert not is_taken(with_records(RULES), Change("me", 2, "", None, 0, rules=""))
+
+
+def test_changes_say_up_to_where_they_store_what_streams_bring() -> None:
+    def follow(batch: int, key: str = "s", **said: Any) -> Change:
+        return Change("me", batch, said.pop("payload", ""), None, 0, follows=((key, batch),), **said)
+
+    assert not is_taken(with_records(EACH_TICK, BeginStream("s", 4)), follow(5)), "there are no rules"
+    control = with_records(RULES, EACH_TICK, TIMING, BeginStream("s", 4))
+    assert control.streams["s"].followed_to == 4, "nothing of it comes before it begins"
+    assert not is_taken(control, follow(5, "timing")), "nothing of it is stored"
+    assert not is_taken(control, follow(5, "other"))
+    assert not is_taken(control, follow(4)), "it says nothing new"
+    assert not is_taken(control, follow(5, payload="x")), "it says not what it has read"
+    assert is_taken(control, follow(5))
+    control = apply(control, Entry(1, follow(6), 4, Voter(0, 0)))
+    assert control.streams["s"].followed == ((0, 6),)
+    assert control.changed < control.last_sn, "nothing was stored"
+    stores = follow(7, payload="x", read=control.changed)
+    control = apply(control, Entry(1, stores, 6, Voter(0, 0)))
+    assert control.streams["s"].followed_to == 7
+    assert control.changed == control.last_sn == Sn(6, 1)
+    assert not is_taken(control, follow(8, payload="x", read=Sn(6, 0))), "another change came first"
+
+
+def test_where_rules_begin_streams_go_on_from_what_is_shown() -> None:
+    """Those that changes have stored are known for ever."""
+    begins, ends = (Change("me", number, "", None, 0, rules=rules) for number, rules in ((1, NO_RULES), (3, "")))
+    control = with_records(EACH_TICK, BeginStream("s", 4))
+    control = apply(control, Entry(1, begins, 7, Voter(0, 0)))
+    assert control.streams["s"].followed == ((7, 7),)
+    control = apply(control, Entry(1, Change("me", 2, "", None, 0, follows=(("s", 9),)), 7, Voter(0, 0)))
+    control = apply(control, Entry(1, ends, 9, Voter(0, 0)))
+    control = apply(control, Entry(1, structs.replace(begins, number=4), 12, Voter(0, 0)))
+    assert control.streams["s"].followed == ((7, 9), (12, 12))
+    assert apply(control, Entry(1, DeclareStream("t", ()), 12, Voter(0, 0))).streams["t"].followed == ()
 
 
 def test_rules_come_behind_the_end_of_a_dropped_stream() -> None:
