@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from wukongs import Engine
 from wukongs.bench.harness import Report, WrongAnswer, repeat, summary
@@ -28,6 +29,8 @@ from wukongs.bench.rules.paths import bench_paths
 from wukongs.bench.rules.universities import RULES, Universities
 
 ROUND_S = 0.01
+BATCH_MS = 100
+SETTLE_S = 60.0
 SLICE = 500_000
 FROM_INFERRED = "FROM <urn:x-wukongs:inferred>"
 UNRELATED = f"RULE unrelated: CONSTRUCT {{ ?x <{EX}other> ?y }} WHERE {{ ?x <{EX}never> ?y }}"
@@ -378,7 +381,8 @@ def _owlrl(results: Report, sizes: Sizes) -> None:
 
 
 def _nodes(results: Report, sizes: Sizes, open_cluster: OpenBench) -> None:
-    """The closure of a forest, where one engine, one node and two nodes hold it: one change after the other."""
+    """The closure of a forest, where one engine, one node and two nodes hold it: one change after the other, by `apply`
+    and by a stream that stores them."""
     count = max(sizes.edges // 20, 40)
     for opened in (embedded(), open_cluster(1), open_cluster(2)):
         edges = Edges.forest(count, max(count // 10, sizes.changes))
@@ -393,17 +397,38 @@ def _nodes(results: Report, sizes: Sizes, open_cluster: OpenBench) -> None:
             began = time.perf_counter()
             engine.add_rules(CLOSURE)
             row: dict[str, Any] = {"nodes": bench.name, "edges": count, "closure s": time.perf_counter() - began}
-            for changes in sorted({2, sizes.changes}):
+            stream = engine.stream(f"{EX}edges", batch_ms=BATCH_MS)
+            stream.advance(time_ms := BATCH_MS)
+            engine.settle(SETTLE_S)
+            for by, changes in [(by, count) for by in ("apply", "stream") for count in sorted({2, sizes.changes})]:
                 before, took = bench.counters(), list[float]()
                 for come, gone in edges.changes(max(sizes.rounds // 20, 5), changes):
                     began = time.perf_counter()
-                    engine.apply(come, gone)
+                    if by == "apply":
+                        engine.apply(come, gone)
+                    else:
+                        stream.push_arrow(_signed(come, gone, time_ms + 1))
+                        stream.advance(time_ms := time_ms + BATCH_MS)
+                        engine.settle(SETTLE_S)
                     took.append((time.perf_counter() - began) * 1e3)
                 found, spent = summary(took), since(before, bench.counters())
                 results.check("closure after changes", edges.closure_count(), _count(engine, f"?x {EDGE} ?y"))
                 reads = spent["requests"] / len(took)
-                shown = {"changes": changes, "p50": found["median"], "p99": found["p99"], "reads of others": reads}
+                shown = {
+                    "by": by,
+                    "changes": changes,
+                    "p50": found["median"],
+                    "p99": found["p99"],
+                    "reads of others": reads,
+                }
                 results.add(NODES, {**row, **shown, "inferred": _inferred(engine)})
+
+
+def _signed(come: pa.Table, gone: pa.Table, time_ms: int) -> pa.Table:
+    """Return tuples and retractions of one time."""
+    signs = pa.array(["+"] * len(come) + ["-"] * len(gone))
+    both = pa.concat_tables([come, gone]).append_column("op", signs)
+    return both.append_column("timestamp_ms", pa.array([time_ms] * len(both)))
 
 
 def plot(samples: dict[str, list[float]], path: Path) -> None:

@@ -106,9 +106,10 @@ def test_sizes_are_counts(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nodes_are_asked_the_same(tmp_path: Path) -> None:
     assert run.main(tmp_path, True, ["nodes"], open_cluster=in_process) == 0
     rows = json.loads((tmp_path / "rules.json").read_text(encoding="utf-8"))["tables"][run.NODES]
-    assert [row["nodes"] for row in rows] == ["embedded", "embedded", "1", "1", "2", "2"]
-    assert [row["inferred"] for row in rows[:2]] == [row["inferred"] for row in rows[-2:]]
-    assert rows[-1]["reads of others"] > rows[0]["reads of others"] == 0
+    assert [row["nodes"] for row in rows] == ["embedded"] * 4 + ["1"] * 4 + ["2"] * 4
+    assert [row["by"] for row in rows] == ["apply", "apply", "stream", "stream"] * 3
+    assert [row["inferred"] for row in rows[:4]] == [row["inferred"] for row in rows[-4:]]
+    assert rows[-3]["reads of others"] > rows[0]["reads of others"] == 0
 
 
 @pytest.mark.slow
