@@ -102,8 +102,8 @@ MUTANTS = (
     Mutant(
         "a leader brings what ends later of a late stream",
         "snapshots",
-        "min(vts.get(stream.key, 0), stream.batch_before(tick))",
-        "vts.get(stream.key, 0)",
+        "min(known.get(stream.key, 0), stream.batch_before(tick))",
+        "known.get(stream.key, 0)",
         first=3,
     ),
     Mutant(
