@@ -234,8 +234,11 @@ class Propagation:
 
     def _search(self, number: int, front: Quads) -> FactSearch | None:
         """Return what follows few triples of a stratum, if it can."""
-        is_small = len(front[0]) <= FACTS_MAX and self._before.divided is None
-        return self._strata[number].search if is_small else None
+        stratum = self._strata[number]
+        if stratum.search is None or len(front[0]) > FACTS_MAX or self._before.divided is not None:
+            return None
+        self.at_work = stratum.plans[0].rule
+        return stratum.search
 
     def _paused(self, rule: Rule) -> None:
         self.at_work = rule
