@@ -236,12 +236,14 @@ class Support:
 
 @dataclass(frozen=True)
 class Tree:
-    """A derivation. rule is None: the triple is explicit, and there are no premises."""
+    """A derivation. rule is None: the triple is explicit, and there are no premises. left_out: how many more there
+    are."""
 
     graph: str
     triple: Triple
     rule: str | None = None
     premises: tuple[Tree, ...] = ()
+    left_out: int = 0
 
 
 @dataclass
@@ -293,9 +295,13 @@ class Program:
             return not tree.premises and tree.triple in closure.explicit.get(tree.graph, ())
         premises = frozenset((one.graph, one.triple) for one in tree.premises)
         is_step = any(
-            unit.rule.name == tree.rule and unit.into == tree.graph and found == (tree.triple, premises)
+            unit.rule.name == tree.rule
+            and unit.into == tree.graph
+            and triple == tree.triple
+            and premises <= support.premises
+            and len(support.premises - premises) == tree.left_out
             for unit in chain.from_iterable(self._levels)
-            for found in ((triple, support.premises) for triple, support in _conclusions(unit, closure))
+            for triple, support in _conclusions(unit, closure)
         )
         return is_step and all(self._holds(closure, one, above | {key}) for one in tree.premises)
 

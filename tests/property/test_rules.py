@@ -341,7 +341,7 @@ class RulesMachine(RuleBasedStateMachine):
 
 def tree_of(found: Any) -> Tree:
     graph = "" if found.graph is None else f"<{found.graph}>"
-    return Tree(graph, found.triple, found.rule, tuple(map(tree_of, found.parts)))
+    return Tree(graph, found.triple, found.rule, tuple(map(tree_of, found.parts)), found.more)
 
 
 def _difference(found: Views, expected: Views, installed: list[tuple[str, Rule]]) -> str:
