@@ -15,11 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import bytewax.operators as op
-import bytewax.operators.windowing as windowing
-from bytewax.dataflow import Dataflow
-from bytewax.testing import TestingSink, TestingSource, run_main
-
 from wukongs.bench.peers import CannotSay, Rows
 from wukongs.bench.peers.lines import answer_lines, split_triple
 from wukongs.csparql import algebra
@@ -116,6 +111,10 @@ def _graph(pattern: TriplePattern) -> str:
 
 def count(lines: list[str], asked: Counting) -> Rows:
     """Run one window through a dataflow."""
+    import bytewax.operators as op
+    import bytewax.operators.windowing as windowing
+    from bytewax.dataflow import Dataflow
+    from bytewax.testing import TestingSink, TestingSource, run_main
 
     def add(found: set[Any], triple: tuple[str, ...]) -> set[Any]:
         found.add(triple[asked.counted] if asked.is_distinct else triple)

@@ -170,6 +170,7 @@ def test_rows_are_those_of_the_definitions(number: int) -> None:
     assert life.moved > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(2 if TIER == "fast" else scaled(15)))
 def test_the_smallest_rooms_and_the_shortest_calls_change_nothing(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "ENTRIES_FIRST", 1)

@@ -368,6 +368,7 @@ def test_windows_alone(life: Life) -> None:
         Told(engine).run(life)
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 @fuzzed(60)
 @given(lives(reads_stored=True))

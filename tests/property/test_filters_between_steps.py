@@ -56,6 +56,7 @@ def filtered_queries(draw: st.DrawFn) -> Query:
     return draw(make.plain(ast.Group(tuple(elements))))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @fuzzed(20)
 @given(make.quads(), st.lists(filtered_queries(), min_size=4, max_size=10))
 def test_answers_are_those_of_the_definition(data: Data, queries: list[Query]) -> None:

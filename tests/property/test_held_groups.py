@@ -99,6 +99,7 @@ def test_groups_are_those_of_the_rows() -> None:
         assert compared > 100
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
 def test_sums_are_exact_beyond_the_digits_of_a_call() -> None:
     """Each call has few digits; all of them together have more than Python's decimals by default."""

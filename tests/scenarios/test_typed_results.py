@@ -29,6 +29,7 @@ def filled(engine: Any) -> Any:
     return engine
 
 
+@pytest.mark.slow
 def test_columns_of_values_and_of_ids(filled: Any) -> None:
     result = filled.query(
         "SELECT ?s ?n ?half ?label ?odd ?none { ?s <http://e/p> ?n ; <http://e/label> ?label ; <http://e/odd> ?odd "

@@ -256,6 +256,7 @@ def test_a_peer_with_no_part_in_a_query_is_not_made_for_it(tmp_path: Path, ran: 
     assert line["skipped"] == "it has continuous queries over windows only"
 
 
+@pytest.mark.slow
 def test_a_peer_that_cannot_say_a_query_is_not_measured(tmp_path: Path, ran: Ran) -> None:
     arguments = ("bench", "lsbench", "--quick", "--queries", "L1,L2", "--experiment", "latency")
     assert ran(*arguments, "--peers", f"mine={stub('cannot')}", "--report", str(tmp_path))[0] == 0

@@ -248,6 +248,7 @@ def test_many_queries_are_drawn_checked_and_told_by_their_classes(
     assert {line["case"]["registered"] for line in right} == {80}, "the other number is measured"
 
 
+@pytest.mark.slow
 def test_scalar_snapshots_are_measured_beside_what_vectors_would_add(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +468,7 @@ def test_an_engine_that_is_wrong_or_dies_is_reported_and_others_are_measured(
     assert len(of_engine(lines, "wukongs")) == 2
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_missing_is_told_and_asked_again_when_the_run_goes_on(tmp_path: Path) -> None:
     arguments = ("lsbench", "--queries", "L2", "--experiment", "latency", "--report", str(tmp_path), "--peers")
     assert bench(*arguments, "stub=/nowhere/engine") == 0

@@ -70,6 +70,7 @@ def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, sta
         assert engine.query("ASK { ?s ?p ?o }")
 
 
+@pytest.mark.slow
 def test_a_node_serves_http_if_its_file_says_so(tmp_path: Path) -> None:
     """Its tokens are those of other clients, and are read again with them."""
     tokens, file = tmp_path / "tokens", tmp_path / "node.toml"

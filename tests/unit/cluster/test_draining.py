@@ -179,6 +179,7 @@ def test_a_store_knows_the_shards_of_the_state_that_its_disk_has() -> None:
     store.close()
 
 
+@pytest.mark.slow
 def test_nodes_with_data_folders_know_who_holds_what(tmp_path: Path) -> None:
     text = "SELECT ?s ?p ?o { ?s ?p ?o }"
     with wukongs.Engine() as engine:

@@ -219,6 +219,7 @@ def test_what_streams_store_is_followed_at_each_sn(seed: int) -> None:
     assert watcher.read > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_checkpoints", [False, True])
 def test_nodes_with_data_folders_go_on_with_what_streams_store(tmp_path: Path, has_checkpoints: bool) -> None:
     """The power fails with stream batches that nobody has seen yet."""
@@ -298,6 +299,7 @@ class Rush:
             self.read += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(scaled(3)))
 def test_nobody_reads_a_tuple_without_what_follows_while_all_goes_on(seed: int) -> None:
     story = StreamStory(seed)

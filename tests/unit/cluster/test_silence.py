@@ -57,6 +57,7 @@ def test_silent_nodes_are_not_said_to_be_in(rest: ClusterNode) -> None:
     assert stats["silent_nodes"] == [1, 2]
 
 
+@pytest.mark.slow
 def test_what_needs_the_log_names_the_silent_nodes_and_says_what_to_do(rest: ClusterNode) -> None:
     said = "nothing is heard of nodes 1, 2, and the rest is no majority: start enough of them again"
     with pytest.raises(NodeUnavailable, match=said):

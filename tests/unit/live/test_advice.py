@@ -70,6 +70,7 @@ def test_no_warning_with_the_stored_graph_in_the_clause(engine: wukongs.Engine) 
     assert "warning" not in query.explain()
 
 
+@pytest.mark.slow
 def test_a_run_shows_them_on_standard_error(tmp_path: Path) -> None:
     (tmp_path / "s.nt").write_text("")
     (tmp_path / "run.toml").write_text(

@@ -261,6 +261,7 @@ def test_bounds_hold_between_two_ends_in_whatever_graph() -> None:
     assert ask(engine, where, "?x") == [], "of many pairs, few have a subject that the graph knows"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["{1,4}", "{,3}", "+", slow("*"), "?", "{2,3}"])
 def test_many_pairs_at_once(path: str) -> None:
     """All pairs of some nodes, and pairs of all nodes, asked together and one by one."""
