@@ -10,6 +10,7 @@ from wukongs.bench.report.document import Document
 from wukongs.bench.report.groups import groups_of
 from wukongs.bench.report.pictures import HOW_TO_GET, can_draw, draw
 from wukongs.bench.report.reading import read_results
+from wukongs.bench.report.reckoning import reckon
 
 PICTURES = "report-pictures"
 
@@ -33,6 +34,7 @@ def write_report(folder: Path) -> None:
         sections.tabulate(document, group, sources)
         for picture in draw(group) if can_draw() else ():
             document.picture(picture)
+    reckon(document, results)
     sections.name_sources(document, sources)
     sections.list_aims(document, results, groups)
     sections.list_unmeasured(document, results, groups)

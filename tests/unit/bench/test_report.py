@@ -420,3 +420,36 @@ def test_a_line_without_a_metric_is_named(tmp_path: Path) -> None:
     (folder / "results.jsonl").write_text(json.dumps(line) + "\n[1]\n")
     with pytest.raises(ResultsError, match="line 1: 'metric' is missing"):
         read_results(folder)
+
+
+# --- reckoned beyond one machine --------------------------------------------------------------------------------------
+
+
+def test_work_of_many_nodes_is_reckoned_from_that_of_few(tmp_path: Path, without_pictures: None) -> None:
+    """Made by the laws that are assumed, so that they are found again; what falls is taken as flat."""
+
+    def line(query: str, metric: str, nodes: int, value: float, **case: int) -> dict[str, Any]:
+        case = {"users": 1000, "nodes": nodes, **case}
+        return measured(query, "wukongs", [value], experiment="nodes", metric=metric, unit="ms", case=case)
+
+    lines = []
+    for nodes in (1, 2, 4):
+        lines.append(line("tuples", "CPU", nodes, 0.004 + 0.008 * (nodes - 1) / nodes))
+        lines.append(line("tuples", "all moved", nodes, 60.0 - nodes))
+        lines.append(line("protocol", "messages", nodes, 10.0 + 30 * (nodes - 1), streams=5))
+        lines.append(line("protocol", "messages", nodes, 1e6, streams=20))
+        lines += [line(query, "CPU", nodes, 2.0 + 0.5 * (nodes - 1)) for query in ("L1", "L4")]
+    _, page = reported(write_folder(tmp_path / "run", lines))
+    table = page.rows[next(at for at, row in enumerate(page.rows) if "tuple: CPU, us" in row) :]
+    rows = [dict(zip(table[0], row, strict=True)) for row in table[1:9]]
+    assert [row["nodes"] for row in rows] == ["1", "2", "4", "8", "16", "32", "64", "100"]
+    last = rows[-1]
+    assert float(last["tuple: CPU, us"]) == pytest.approx(11.92, abs=0.1)
+    assert float(last["cores busy with tuples"]) == pytest.approx(133_000 * 11.92e-6, rel=0.01)
+    assert float(last["of a node, %"]) == pytest.approx(1.585, rel=0.01)
+    assert [float(row["tuple: bytes"]) for row in rows] == pytest.approx([57.7] * 8, abs=0.1)
+    assert float(last["protocol of a node: messages/s"].replace(",", "")) == pytest.approx(2980, rel=0.01)
+    assert float(last["firing: CPU of all, ms"]) == pytest.approx(51.5, rel=0.01)
+    assert "firing: KB" not in last
+    only_one = reported(write_folder(tmp_path / "one", [line("tuples", "CPU", 1, 0.004)]))[0]
+    assert "reckoned" not in only_one
