@@ -219,7 +219,7 @@ class NodeStream:
         for name in _SHOWN:
             setattr(self.state, name, standing.get(name, []))  # a folder of before has nothing that is followed
         self.state.joins = [(to, sn) for to, sn in standing["joins"]]
-        self.state.followed = [(after, to) for after, to in standing["followed"]]
+        self.state.followed = [(after, to) for after, to in standing.get("followed", [])]
         self._opened = set(standing["opened"])
 
     def kept_pieces(self) -> list[Piece]:

@@ -62,6 +62,14 @@ def broker(port: int, **listener: Any) -> Iterator[Broker]:
         return Broker(config)  # type: ignore[arg-type]
 
     async def end() -> None:
+        await shut_down()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=3)
+
+    async def shut_down() -> None:
         with suppress(asyncio.TimeoutError):  # it waits for ever, now and then, for a message that nobody confirms
             await asyncio.wait_for(made.shutdown(), 3)
             return
