@@ -1,4 +1,4 @@
-"""Beyond one machine: the work of clusters of up to 100 nodes, reckoned from what the experiment `nodes` has counted.
+"""Reckoning: the work of clusters of up to 100 nodes, from what the experiment `nodes` has counted on one machine.
 
 Nodes that share the cores of one machine tell what work there is. What a tuple or a firing costs grows with the share
 of data that lies elsewhere, (N - 1) / N; what the protocol says, and how many nodes a query may ask, with the other

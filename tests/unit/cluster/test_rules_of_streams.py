@@ -475,7 +475,7 @@ def test_rules_that_are_not_added_leave_streams_as_they_were() -> None:
             other.settle(SETTLE_S)
             with pytest.raises(errors.RuleError, match="growing"):
                 other.add_rules(growing)
-            assert wires.nodes[0].host.node.control.rules == ""
+            assert wires.nodes[1].host.node.control.rules == ""
             assert pairs(other, "p") == [f"a{before} b" for before in range(at + 1)]
         assert other.rules() == []
 
