@@ -1,8 +1,8 @@
 """Reckoning: the work of clusters of up to 100 nodes, from what the experiment `nodes` has counted on one machine.
 
-Nodes that share the cores of one machine tell what work there is. What a tuple or a firing costs grows with the share
-of data that lies elsewhere, (N - 1) / N; what the protocol says, and how many nodes a query may ask, with the other
-nodes, N - 1. So a figure at N nodes is a + b (N - 1) / N or a + b (N - 1), by least squares over the sizes that were
+Nodes that share the cores of one machine tell what work there is. The cost of a tuple grows with the share of data
+that lies elsewhere, (N - 1) / N; that of the protocol, and of a firing, which may ask all nodes, with the other nodes,
+N - 1. So a figure at N nodes is a + b (N - 1) / N or a + b (N - 1), by least squares over the sizes that were
 measured, b not below 0. No figure of time is reckoned: it would be that of another network.
 """
 
