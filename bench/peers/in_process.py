@@ -6,11 +6,16 @@ import importlib.metadata
 import io
 import logging
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 import wukongs
-from wukongs.bench.peers import WUKONGS, PeerMissing, Rows, as_ntriples
+from wukongs.bench.peers import WUKONGS, PeerMissing, Rows
+from wukongs.query.output.row_formats import ntriples_terms
 from wukongs.query.terms.rdf_terms import canonical_of, to_ntriples
+from wukongs.store.dtypes import UNBOUND, Int64Array
 
 OXIGRAPH, RDFLIB = "pyoxigraph", "rdflib"
 RDFLIB_PATIENCE_S, RDFLIB_LOAD_S = 5.0, 120.0
@@ -33,7 +38,11 @@ class Wukongs:
         raise AssertionError("windows of wukongs are made of streams")
 
     def select(self, text: str) -> Rows:
-        return as_ntriples(self.engine.query(text).texts())
+        found = self.engine.query(text)
+        rows: Rows = []
+        for columns, _ in found.id_chunks():
+            rows += zip(*[_terms(ids, found.reader) for ids in columns], strict=True)
+        return rows
 
     def close(self) -> None:
         self.engine.close()
@@ -110,6 +119,20 @@ class Rdflib:
 
     def close(self) -> None:
         self._dataset = self._of.Dataset()
+
+
+def _terms(ids: Int64Array, reader: Any) -> list[str | None]:
+    """Return the terms of a column as the engine writes N-Triples."""
+    bound = np.flatnonzero(ids != UNBOUND)
+    text, offsets = ntriples_terms(ids[bound], reader)
+    whole, ends = text.tobytes(), offsets.tolist()
+    written = [whole[start:end].decode() for start, end in pairwise(ends)]
+    if len(bound) == len(ids):
+        return list(written)
+    terms: list[str | None] = [None] * len(ids)
+    for place, term in zip(bound.tolist(), written, strict=True):
+        terms[place] = term
+    return terms
 
 
 def _written(term: Any) -> str:
