@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +114,8 @@ def find_folder(given: Path | None) -> Path | None:
     return shared if shared.is_dir() else None
 
 
-def query_texts() -> dict[str, str]:
+@cache
+def query_texts() -> Mapping[str, str]:
     """Return the queries by name, in order."""
     names = (*C_QUERIES, *Q_QUERIES)
     return {name: (QUERY_FOLDER / f"{name}.rq").read_text(encoding="utf-8") for name in names}

@@ -91,10 +91,9 @@ WAITS = (
 """Kinds of requests, from the lowest level that waits for others up.
 
 Feeding a node waits for its claims, and for the data that it takes over. A turn waits for what the leader follows: that
-stages and reads. Reading, staging and halting at an SN wait for
-the slices that the node needs. A push waits for the feeds. A call of another node's query waits for its reads and
-records. Settling waits for firings, which read, and whose callbacks may push. A client inside a node may ask for all of
-that, and waits for windows."""
+stages and reads. Reading, staging and halting at an SN wait for the slices that the node needs. A push waits for the
+feeds. A call of another node's query waits for its reads and records. Settling waits for firings, which read, and whose
+callbacks may push. A client inside a node may ask for all of that, and waits for windows."""
 
 KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, STATE, TO_STORE)
 """All kinds of requests that a node answers, but HELLO."""

@@ -211,15 +211,16 @@ class NodeStream:
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
-        if {"followed", *standing} != {*_STANDING, *_SHOWN, "opened"}:
+        standing = {"followed": [], **standing}  # a folder of before has nothing that is followed
+        if set(standing) != {*_STANDING, *_SHOWN, "opened"}:
             expected = ", ".join((*_STANDING, *_SHOWN))
             raise DataError(f"stream {self.state.iri}: expected {expected}, found {str(standing)[:200]}")
         for name in _STANDING:
             setattr(self, name, standing[name])
         for name in _SHOWN:
-            setattr(self.state, name, standing.get(name, []))  # a folder of before has nothing that is followed
+            setattr(self.state, name, standing[name])
         self.state.joins = [(to, sn) for to, sn in standing["joins"]]
-        self.state.followed = [(after, to) for after, to in standing.get("followed", [])]
+        self.state.followed = [(after, to) for after, to in standing["followed"]]
         self._opened = set(standing["opened"])
 
     def kept_pieces(self) -> list[Piece]:
