@@ -211,17 +211,17 @@ class NodeStream:
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
-        standing = {"followed": [], **standing}  # a folder of before has nothing that is followed
-        if set(standing) != {*_STANDING, *_SHOWN, "opened"}:
+        known = {"followed": [], **standing}  # a folder of before has nothing that is followed
+        if set(known) != {*_STANDING, *_SHOWN, "opened"}:
             expected = ", ".join((*_STANDING, *_SHOWN))
             raise DataError(f"stream {self.state.iri}: expected {expected}, found {str(standing)[:200]}")
         for name in _STANDING:
-            setattr(self, name, standing[name])
+            setattr(self, name, known[name])
         for name in _SHOWN:
-            setattr(self.state, name, standing[name])
-        self.state.joins = [(to, sn) for to, sn in standing["joins"]]
-        self.state.followed = [(after, to) for after, to in standing["followed"]]
-        self._opened = set(standing["opened"])
+            setattr(self.state, name, known[name])
+        self.state.joins = [(to, sn) for to, sn in known["joins"]]
+        self.state.followed = [(after, to) for after, to in known["followed"]]
+        self._opened = set(known["opened"])
 
     def kept_pieces(self) -> list[Piece]:
         """Return the pieces of stream batches that are not exposed yet, as they have come, inserted or not."""
