@@ -202,7 +202,7 @@ class OracleQuery:
     every_ms: int | None = None
     doubtful: dict[str, int] = field(default_factory=dict)
     """Per stream: of so many first tuples nobody knows whether they were still held when this query came, since it
-    reaches further back than those that had counted them before."""
+    reaches further back than those that had counted them before, or they have fired already."""
 
     @property
     def step_ms(self) -> int | None:
@@ -259,6 +259,8 @@ class StreamOracle:
                 stream.widened.append((stream.kept, len(stream.tuples)))
             # Those that came later find no more than the first of them has found.
             found = [count for kept, count in stream.widened if reach > kept]
+            if stream.kept:  # Those that counted before may have fired already, and drop what they do not need.
+                found.append(stream.arrived(stream.closed_ms) - stream.kept)
             doubtful[stream.iri] = max([doubtful.get(stream.iri, 0), *found])
         for window in clause.windows:
             stream = self.streams[window.stream]
