@@ -24,7 +24,7 @@ import numpy as np
 from wukongs.bench.harness import Row, bootstrap_medians, commit, interval, machine, markdown_table, versions
 from wukongs.errors import WukongsError
 
-SAMPLES_MAX = 2000
+SAMPLES_MAX = 1000
 MISSING = "missing: "
 """How the reason begins why an engine that is not there was not measured."""
 Case = Mapping[str, Any]

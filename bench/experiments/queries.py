@@ -40,7 +40,7 @@ TEXT = (
     f"REGISTER QUERY g AS SELECT ?u ?p FROM STREAM <{STREAM}> [RANGE 1s STEP {BATCH_MS}ms] "
     "WHERE { ?u <http://e/posts> ?p }"
 )
-BATCH_ROWS, WINDOWS = 1000, 40
+BATCH_ROWS, WINDOWS = 1000, 100
 READ = 1000
 WINDOW_BATCHES = 1000 // BATCH_MS
 Figures = dict[str, tuple[str, list[float]]]
