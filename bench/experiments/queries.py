@@ -21,7 +21,7 @@ import wukongs
 from wukongs import WindowResult
 from wukongs.bench.experiments.session import Session
 from wukongs.bench.harness import WrongAnswer
-from wukongs.bench.memory import resident_bytes
+from wukongs.bench.memory import kept_bytes
 from wukongs.bench.peers import WUKONGS
 from wukongs.bench.store.injection import BATCH_MS
 from wukongs.live.stream import Stream
@@ -90,11 +90,10 @@ def _from_table(count: int, batch_rows: int, window_count: int) -> Figures:
     with wukongs.Engine() as engine:
         stream = _begin(engine)
         engine.register(TEXT, bindings=_users(2)).close()  # compiles the kernels
-        gc.collect()
-        before, began = resident_bytes(), time.perf_counter()
+        before, began = kept_bytes(), time.perf_counter()
         group = engine.register(TEXT, read, bindings=users)
         register_s = time.perf_counter() - began
-        size = max(0, resident_bytes() - before) / count
+        size = max(0, kept_bytes() - before) / count
         for took_ms, began, posted in _ticks(engine, stream, users, batch_rows, window_count):
             chosen = posted
             tick_ms.append(took_ms)
@@ -120,14 +119,13 @@ def _one_by_one(count: int, batch_rows: int, window_count: int) -> Figures:
         stream = _begin(engine)
         for user in range(20):
             engine.register(_text(f"first{user}", user)).close()
-        gc.collect()
         reads: dict[int, _Read] = {}
-        before, began, queries = resident_bytes(), time.perf_counter(), []
+        before, began, queries = kept_bytes(), time.perf_counter(), []
         for user in range(count):
             reader = reads.setdefault(user, _Read()) if user % READ == 0 else None
             queries.append(engine.register(_text(f"q{user}", user), reader))
         register_s = time.perf_counter() - began
-        size = max(0, resident_bytes() - before) / count
+        size = max(0, kept_bytes() - before) / count
         tick_ms = []
         for took_ms, _, posted in _ticks(engine, stream, users, batch_rows, window_count):
             chosen = posted

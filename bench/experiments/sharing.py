@@ -29,7 +29,7 @@ from wukongs import WindowResult
 from wukongs.bench.experiments.session import Session
 from wukongs.bench.harness import WrongAnswer
 from wukongs.bench.interactive.graph import TO, RandomGraph, numbers_of
-from wukongs.bench.memory import resident_bytes
+from wukongs.bench.memory import kept_bytes
 from wukongs.bench.peers import WUKONGS
 from wukongs.bench.record import say
 from wukongs.csparql import parse_query
@@ -172,7 +172,7 @@ def _with_queries(graph: RandomGraph, way: str, count: int, is_quick: bool) -> t
     """Return the milliseconds of each stream batch, the engines' MB, the MB that the process holds more, and the rows
     of the last windows of all queries."""
     gc.collect()
-    before = resident_bytes()
+    before = kept_bytes()
     changes, arrived = Changes(graph, 30 if is_quick else CHANGES), Arrived(count)
     with _engines(1 if way == SHARED else count) as engines:
         for engine in engines:
@@ -193,7 +193,7 @@ def _with_queries(graph: RandomGraph, way: str, count: int, is_quick: bool) -> t
                 arrived.wait()
         _check(changes, arrived)
         memory = sum(map(_bytes_of, engines))
-        return latency_ms, memory / 1e6, (resident_bytes() - before) / 1e6, sum(map(len, arrived.windows.values()))
+        return latency_ms, memory / 1e6, (kept_bytes() - before) / 1e6, sum(map(len, arrived.windows.values()))
 
 
 @contextmanager
