@@ -1,8 +1,8 @@
 """`python -m tests.sim.traffic NODES:STREAMS ...`: what nodes say to each other while all is well, per node and pulse.
 
 Every stream brings one stream batch a pulse to every node, nothing is lost, no new terms, no updates. Bytes are those
-of the wire format's JSON (wukongs/wire/protocol_codec.py); lag: by how many stream batches the stable VTS of the node
-that is furthest behind trails.
+of the wire format's JSON (wukongs/wire/protocol_codec.py); CPU: of writing, reading and taking in what is told; lag:
+by how many stream batches the stable VTS of the node that is furthest behind trails.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import time
 from collections import Counter
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ from wukongs.protocol.messages import Gossip, Incarnation, Message
 from wukongs.protocol.node import step
 from wukongs.protocol.records import DeclareStream
 from wukongs.protocol.state import Cluster, Kept, boot
-from wukongs.wire.protocol_codec import encode, message_packet
+from wukongs.wire.codec import TELL, packet_of, read_packet_header, to_frames
+from wukongs.wire.protocol_codec import encode, message_in, message_packet
 
 WARM_UP = 8
 
@@ -30,6 +32,7 @@ class Traffic(NamedTuple):
     messages: float
     gossips: float
     size_bytes: float
+    cpu_ms: float
     report_bytes: int
     lag_batches: float
 
@@ -62,8 +65,12 @@ class Quiet:
     def _send(self, action: Send, message: Message) -> None:
         kind = type(action.body).__name__
         self.messages[kind] += 1
-        self.sizes[kind] += len(json.dumps(message_packet(message).fields, separators=(",", ":")))
-        self.waiting.append((action.node, Received(message)))
+        frames = to_frames(
+            message_packet(message), TELL, 1, (message.sender.node, message.sender.disk, message.sender.boot)
+        )
+        self.sizes[kind] += sum(map(len, frames))
+        heard = message_in(packet_of(read_packet_header(frames), frames))
+        self.waiting.append((action.node, Received(heard)))
         if isinstance(action.body, Gossip):
             self.reported += [len(report.vts) for report in action.body.reports]
 
@@ -106,9 +113,11 @@ def measured(node_count: int, stream_count: int, pulses: int) -> Traffic:
         quiet.all_bring(batch)
     quiet.messages.clear()
     quiet.sizes.clear()
-    lags = []
+    lags, cpu_s = [], 0.0
     for batch in range(WARM_UP, WARM_UP + pulses):
+        began_s = time.process_time()
         quiet.all_bring(batch)
+        cpu_s += time.process_time() - began_s
         lags.append(quiet.lag(batch))
     share = 1 / (pulses * node_count)
     report = encode(quiet.nodes[0].progress.latest[0])
@@ -116,6 +125,7 @@ def measured(node_count: int, stream_count: int, pulses: int) -> Traffic:
         sum(quiet.messages.values()) * share,
         quiet.messages["Gossip"] * share,
         sum(quiet.sizes.values()) * share,
+        1e3 * cpu_s * share,
         len(json.dumps(report, separators=(",", ":"))),
         sum(lags) / len(lags),
     )
@@ -126,14 +136,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("sizes", nargs="*", default=["4:1", "4:10", "10:1", "10:10", "30:1", "30:10", "100:1"])
     parser.add_argument("--pulses", type=int, default=10)
     options = parser.parse_args(arguments)
-    print("| nodes | streams | messages | of them gossip | bytes | bytes of a report | lag, stream batches |")
-    print("|---|---|---|---|---|---|---|")
+    print("| nodes | streams | messages | of them gossip | bytes | CPU, ms | bytes of a report | lag, stream batches |")
+    print("|---|---|---|---|---|---|---|---|")
     for size in options.sizes:
         nodes, streams = map(int, size.split(":"))
         found = measured(nodes, streams, options.pulses)
         print(
             f"| {nodes} | {streams} | {found.messages:.1f} | {found.gossips:.1f} | {found.size_bytes:,.0f} | "
-            f"{found.report_bytes} | {found.lag_batches:.1f} |",
+            f"{found.cpu_ms:.2f} | {found.report_bytes} | {found.lag_batches:.1f} |",
             flush=True,
         )
 
