@@ -26,7 +26,7 @@ help:
 	@echo 'make lint        ruff and mypy'
 	@echo 'make docs        the documentation as a site, in build/site'
 	@echo 'make wheel       the wheel, in dist/; make wheel-clean also installs it with all its packages, and tries it'
-	@echo 'make bench       LSBench: L1-L6, S1-S6, rates and loading'
+	@echo 'make bench       all usual experiments of LSBench (bench/README.md)'
 	@echo 'make bench-small all runs of `wukongs bench` at a tiny size, with their reports in build/bench-small/'
 	@echo 'make bench-continuous  what a firing of L1-L3 takes, part by part; many queries at once; registration'
 	@echo 'make bench-paced from tuple to answer at the rates of the paper'

@@ -167,7 +167,7 @@ def run(session: Session, data: LsbenchData, feed: Feed) -> None:
 def _start() -> tuple[Any, str]:
     """Start Spark; where it is not there, return why."""
     if find_spec("pyspark") is None:
-        return None, f"{MISSING}Spark: pip install 'wukongs[spark]'"
+        return None, f"{MISSING}Spark: pip install pyspark"
     from wukongs.adapters.spark.session import start_session
 
     try:

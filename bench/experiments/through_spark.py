@@ -88,7 +88,7 @@ def _run(feed: Feed, queries: Sequence[WindowQuery]) -> tuple[str, Run | None]:
     if feed.too_short:
         return feed.too_short, None
     if find_spec("pyspark") is None:
-        return f"{MISSING}Spark: pip install 'wukongs[spark]'", None
+        return f"{MISSING}Spark: pip install pyspark", None
     try:
         check_java()
         with TemporaryDirectory(prefix="wukongs-through-") as name:

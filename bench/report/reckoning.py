@@ -71,9 +71,9 @@ def reckon(document: Document, results: Results) -> None:
         "report. Without the protocol of their stream batches, and never below what it is on the fewest nodes: tuples, "
         "CPU and bytes a + b (N - 1) / N; their messages, and firings, a + b (N - 1); by least squares, where nothing "
         f"falls. There are {RATE:,} tuples a second in {STREAMS} streams, and {TRIPLES:,} triples at {TRIPLE_BYTES} "
-        "bytes, terms apart, without replicas. CPU is that of this machine's cores. A firing is the mean of L1 to L6 "
-        "as they were measured: with N times the data on N nodes those of L4 to L6 have N times the rows. What is not "
-        "in it: time, and nodes that are busier than others."
+        "bytes, terms apart, without replicas, each at the node of its subject and at that of its object. CPU is that "
+        "of this machine's cores. A firing is the mean of L1 to L6 as they were measured: with N times the data on N "
+        "nodes those of L4 to L6 have N times the rows. What is not in it: time, and nodes that are busier than others."
     )
     document.table(
         (
@@ -122,7 +122,7 @@ def _row(
         at(protocol["CPU"], 0.1),
         "" if not firings else number(float(np.mean([fit(count) for fit in firings]))),
         "" if not moved else number(float(np.mean([fit(count) for fit in moved])) / 1e3),
-        number(TRIPLES * TRIPLE_BYTES / count / 1e9),
+        number(TRIPLES * TRIPLE_BYTES * (2 - 1 / count) / count / 1e9),
     ]
 
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "close": "end registered queries of a running node",
     "queries": "list, close, pause or resume the registered queries of a running node",
     "stats": "print counts and sizes of a running node",
-    "rules": "check rule files",
+    "rules": "check rule files, add and drop rules, ask why a triple is there",
     "backup": "write what a running node or cluster has to a data folder",
     "restore": "fill an empty node or cluster from a data folder",
     "keys": "make a key pair for a node or a client",

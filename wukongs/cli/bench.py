@@ -53,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
         type=_names,
         default=(),
         metavar="E,...",
-        help="these only, of those below (default: all but those with *)",
+        help="these only, of those below (default: all but those behind `if named`)",
     )
     parser.add_argument(
         "--nodes", type=_counts, default=(), metavar="N,...", help="of lsbench, nodes: processes of each cluster"

@@ -429,6 +429,7 @@ def test_all_run_what_can_be_run_each_in_a_folder_of_its_own(
 # --- wrong answers, and engines that are not there --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_has_no_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("lsbench", "--queries", "L2,L3", "--experiment", "latency", "--report", str(tmp_path))
     with wrong_oxigraph(monkeypatch, 0):
@@ -450,6 +451,7 @@ def test_a_wrong_answer_to_a_one_shot_query_has_no_times(tmp_path: Path, monkeyp
     assert "values" not in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "told"),
     [
@@ -517,6 +519,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(
     assert f"going on in {tmp_path}, which has 2 results" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_folder_with_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("lsbench", "--queries", "S1", "--experiment", "one-shot", "--report", str(tmp_path))
     assert bench(*arguments) == 0
