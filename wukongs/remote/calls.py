@@ -285,8 +285,7 @@ class Calls:
         descriptor, name = tempfile.mkstemp(prefix="wukongs-dump-", suffix=".nt")
         try:
             count = self._engine.dump(name, args.get("graph"))
-            with session.lock:
-                number = session.files.add(os.open(name, os.O_RDONLY))
+            number = session.keep_file(os.open(name, os.O_RDONLY))
         finally:
             os.close(descriptor)
             Path(name).unlink()
@@ -352,7 +351,7 @@ class Calls:
     def _handle(self, session: Session, stream: Stream) -> Packet:
         """Return how the client is to call a stream."""
         with session.lock:
-            handle = session.streams.add(stream)
+            handle = session.streams.number_of(lambda one: one is stream) or session.streams.add(stream)
         return _value({"stream": handle, "iri": stream.iri, "batch_ms": stream.batch_ms})
 
     def _declare(self, name: str, options: dict[str, Any], *, is_shared: bool) -> Stream:

@@ -145,8 +145,10 @@ class Session:
         with self.lock:
             if self.is_ended:
                 return Packet(LOST)
-            self._done = max(self._done, done)
-            self._finished = {one for one in self._finished.union(finished) if one >= self._done}
+            self._finished.update(finished)
+            if done > self._done:
+                self._done = done
+                self._finished = {one for one in self._finished if one >= done}
             for old in [one for one in self.calls if one < self._done or one in self._finished]:
                 del self.calls[old]
             known = self.calls.get(number)
@@ -170,6 +172,18 @@ class Session:
         call.canceller.cancel()
         if call.upload is not None:
             call.upload.cancel(NodeUnavailable(f"{call.upload.name}: the client has cancelled the load"))
+
+    def keep_file(self, descriptor: int) -> int:
+        """Keep a file for the client; return its number. Raises NodeUnavailable (the client has left), BudgetExceeded;
+        the file is closed then."""
+        try:
+            with self.lock:
+                if self.is_ended:
+                    raise NodeUnavailable("the client has left")
+                return self.files.add(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def release_file(self, number: object) -> None:
         descriptor = self.files.remove(number)

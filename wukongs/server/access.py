@@ -52,7 +52,8 @@ class Named:
                 LISTENING.to.requested(told_of)
             if log.isEnabledFor(logging.INFO):
                 method = scope.get("method", "WEBSOCKET")
-                told = {"request": name, "method": method, "path": scope["path"], "status": status or 500}
+                path = scope.get("raw_path", b"").decode("latin-1") or scope["path"]  # no line ends in it
+                told = {"request": name, "method": method, "path": path, "status": status or 500}
                 told |= {"client": (scope.get("client") or ("",))[0]}
                 told["ms"] = round((time.perf_counter() - began_s) * 1000, 1)
-                log.info("%s %s %d", method, scope["path"], told["status"], extra=told)
+                log.info("%s %s %d", method, path, told["status"], extra=told)

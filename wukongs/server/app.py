@@ -150,7 +150,7 @@ def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
         return ()
     names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID")
     methods = ("GET", "POST", "PUT", "DELETE")
-    shown = (SNAPSHOT, WARNING, REQUEST_ID, "Location")
+    shown = (SNAPSHOT, WARNING, REQUEST_ID, queries.WINDOW, "Location")
     return (
         Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown

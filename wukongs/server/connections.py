@@ -9,15 +9,23 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wukongs.wire.descriptors import make_room
 
+HEAD_BYTES_MAX = 1 << 18
+"""Of a head, and of what is sent behind it that is no body, such as trailers."""
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
 
 def bounded(connections_max: int, header_s: float) -> type[HttpToolsProtocol]:
     """Return uvicorn's protocol with bounds: it knows none, so one client could have all descriptors.
 
     connections_max: those beyond are ended at once; header_s: from when a connection, or a request on it, has begun
-    until its head is here. Between two requests uvicorn's own timeout holds."""
+    until its head is here; also behind an answer, if something comes that is no new request. Between two requests
+    uvicorn's own timeout holds. A head is bounded by HEAD_BYTES_MAX: the parser copies what it has of a header each
+    time that more of it comes."""
 
     class Bounded(HttpToolsProtocol):
         _overdue: asyncio.TimerHandle | None = None
+        _untold = 0
+        """Bytes since the last part of a request was told."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -35,13 +43,35 @@ def bounded(connections_max: int, header_s: float) -> type[HttpToolsProtocol]:
                 self._overdue.cancel()
                 self._overdue = None
 
+        def data_received(self, data: bytes) -> None:
+            if self._untold > HEAD_BYTES_MAX:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+                return
+            self._untold += len(data)
+            super().data_received(data)
+            is_answered = self.cycle is None or self.cycle.response_complete
+            is_upgraded = self not in self.connections
+            if is_answered and not (is_upgraded or self.pipeline or self.timeout_keep_alive_task):
+                self._await_head()
+
         def on_message_begin(self) -> None:
+            self._has_head()
             self._await_head()
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
+            self._untold = 0
             self._has_head()
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._untold = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._untold = 0
+            super().on_message_complete()
 
         def connection_lost(self, error: Exception | None) -> None:
             self._has_head()

@@ -25,7 +25,7 @@ from typing import Any, Literal
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
 from wukongs.live.declarations import parse_continuous
-from wukongs.live.window_log import Cursor
+from wukongs.live.window_log import LAST_MS, Cursor
 from wukongs.live.windows import firing_step
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.row_formats import json_term
@@ -168,6 +168,8 @@ class Feed:
         """The id of the last event that is not kept any more."""
         self._is_from_begin = is_from_begin
         self._before: Counter[Row] | None = None
+        self._read_to_ms = 0
+        """The end of the last window or gap that was read."""
         self._arrived, self._changed = asyncio.Event(), asyncio.get_running_loop().create_future()
         self._reading = asyncio.ensure_future(self._read(asyncio.get_running_loop()))
 
@@ -222,7 +224,7 @@ class Feed:
 
     def _event(self, end_ms: int, item: WindowResult | WukongsError) -> Event:
         if isinstance(item, WindowResult):
-            changes = None
+            self._read_to_ms, changes = end_ms, None
             if self.wants_changes:
                 rows, before = Counter(item.texts()), self._before
                 self._before = rows
@@ -231,8 +233,11 @@ class Feed:
             return Event.of("window", end_ms, window_json(item), item, changes)
         told = details_of(item)
         if isinstance(item, GapError):
+            self._read_to_ms = item.to_ms
             told |= {"query": item.query, "from_ms": item.from_ms, "to_ms": item.to_ms, "count": item.count}
             return Event.of("gap", item.to_ms, json.dumps(told))
+        if end_ms == LAST_MS:  # it has ended the query: windows of one that is registered anew come behind it
+            end_ms = self._read_to_ms + 1
         return Event.of("error", end_ms, json.dumps({**told, "end_ms": end_ms}))
 
     def _add(self, event: Event) -> None:

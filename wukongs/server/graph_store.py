@@ -21,7 +21,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wukongs.engine import Engine
-from wukongs.errors import DataError
+from wukongs.errors import CompactedError, DataError
+from wukongs.query.output.results import Result
 from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import Face, address_of, face_of
 from wukongs.server.media import (
@@ -50,6 +51,9 @@ _MARK = b"\xef\xbb\xbf"
 """How a text in UTF-8 may begin."""
 _ONE = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }"
 _NAMED = "CONSTRUCT { ?s ?p ?o } WHERE { GRAPH ?g { ?s ?p ?o } }"
+SNAPSHOTS_TRIED = 5
+_Graphs = list[tuple[str | None, Result]]
+"""The triples of graphs, each with the graph's name; None: the default graph."""
 
 
 async def store(request: Request) -> Response:
@@ -97,18 +101,30 @@ async def _all(request: Request, face: Face) -> Response:
     media = choose(accept, DATASETS)
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {' or '.join(one.types[0] for one in DATASETS)} for all graphs")
-    at = (await face.workers.do(request, partial(face.engine.query, "ASK {}"))).snapshot
-    chunks = _dataset_chunks(face.engine, media, at, _timeout_s(request, face))
+    at, graphs = await face.workers.do(request, partial(_graphs_at, face.engine, _timeout_s(request, face)))
+    chunks = _dataset_chunks(graphs, media)
     return await face.workers.stream(request, chunks, media.content_type, {SNAPSHOT: str(at), "Vary": "Accept"})
 
 
-def _dataset_chunks(engine: Engine, media: Media, at: int, timeout_s: float | None) -> Iterator[bytes]:
-    named_then = engine.query("SELECT ?g { GRAPH ?g {} }", timeout_s=timeout_s, at=at).texts()
-    for name in (None, *sorted(str(graph) for (graph,) in named_then)):
-        text, bindings = (_ONE, {}) if name is None else (_NAMED, {"g": name})
-        result = engine.query(text, bindings, timeout_s=timeout_s, at=at)
-        if not len(result):
-            continue
+def _graphs_at(engine: Engine, timeout_s: float | None) -> tuple[int, _Graphs]:
+    """Return a snapshot, and its graphs that have triples. Nothing holds the snapshot while they are read: so another
+    one is tried if it is gone meanwhile, and nothing is sent before all are there. Raises CompactedError."""
+    for attempt in range(SNAPSHOTS_TRIED):
+        at = engine.query("ASK {}").snapshot
+        try:
+            named_then = engine.query("SELECT ?g { GRAPH ?g {} }", timeout_s=timeout_s, at=at).texts()
+            graphs: _Graphs = [(None, engine.query(_ONE, timeout_s=timeout_s, at=at))]
+            for name in sorted(str(graph) for (graph,) in named_then):
+                graphs.append((name, engine.query(_NAMED, {"g": name}, timeout_s=timeout_s, at=at)))
+            return at, [(name, result) for name, result in graphs if len(result)]
+        except CompactedError:
+            if attempt == SNAPSHOTS_TRIED - 1:
+                raise
+    raise AssertionError
+
+
+def _dataset_chunks(graphs: _Graphs, media: Media) -> Iterator[bytes]:
+    for name, result in graphs:
         if name is None:
             yield from written(result, media)
         elif media is TRIG:

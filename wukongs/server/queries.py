@@ -41,6 +41,8 @@ from wukongs.server.requests import (
 
 EVENTS = Media("events", ("text/event-stream",), "")
 POLL = Media("json", ("application/json",), "")
+WINDOW = "Wukongs-Window"
+"""The header with the end of the window that is answered as Arrow."""
 ALIVE_S = 15.0
 """A stream of events says so often that it is alive, if nothing else is to be said."""
 RETRY_MS = 1000
@@ -66,7 +68,7 @@ async def queries(request: Request) -> Response:
     """Answer GET /queries with all registered queries, with `brief` without texts and warnings, for which the data are
     looked through; POST /queries registers one."""
     face = face_of(request)
-    if request.method == "GET":
+    if request.method in ("GET", "HEAD"):
         told_of = _named_only if "brief" in query_fields(request) else _described
         return JSONResponse(await face.workers.do(request, lambda: [told_of(one) for one in face.engine.queries()]))
     text, options = await _text_of(request, face, (*_OPTIONS,))
@@ -211,7 +213,7 @@ async def windows(request: Request) -> Response:
     telling = Telling(wish)
     told = b",\n".join([await telling.message(event) for event in found])
     last = found[-1].id if found else wish.after
-    is_over = feed.is_ended and not found
+    is_over = feed.is_ended and not (feed.is_cut or found)
     head = json.dumps({"after": last, "ended": is_over}).encode()
     return Response(head[:-1] + b', "events": [' + told + b"]}\n", media_type="application/json")
 
@@ -293,7 +295,7 @@ async def _one_as_arrow(face: Face, request: Request, feed: Feed, wish: Wish, ti
     if event.window is None:
         return Response(event.text, 410, media_type="application/problem+json")
     body = await face.workers.do(request, partial(arrow_bytes, event.window))
-    return Response(body, headers={"Wukongs-Window": str(event.id)}, media_type=ARROW.types[0])
+    return Response(body, headers={WINDOW: str(event.id)}, media_type=ARROW.types[0])
 
 
 def arrow_bytes(window: WindowResult) -> bytes:

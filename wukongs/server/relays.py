@@ -56,7 +56,7 @@ class Relay:
             case GapError():
                 self.log.put(item.to_ms, item)
             case _:
-                self.log.put(self.query.taken_ms or 0, item)
+                self.log.put((self.query.taken_ms or 0) + 1, item)  # behind what was read
 
     def note_come(self) -> None:
         if not self.has_come:

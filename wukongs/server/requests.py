@@ -12,7 +12,7 @@ import logging
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Send
 
 from wukongs.errors import (
     BudgetExceeded,
@@ -59,6 +60,8 @@ LIGHT_BYTES = 1 << 16
 """A longer text is not read in the event loop."""
 PART_BYTES = 1 << 16
 """An answer is written in parts of this size, or a little more."""
+TAKEN_S = 60.0
+"""A client takes a part within this time, or its answer is cut: until then its result is held."""
 _PLACE = ("line", "column", "expected", "found", "suggestion", "excerpt", "feature", "advice", "file")
 """Fields of errors that say where, and what was expected."""
 Fields: TypeAlias = ImmutableMultiDict[str, str]
@@ -189,6 +192,8 @@ async def chunks_of(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
         except TimeoutError:
             packed = None
         packed_length += len(packed or b"")
+        if packed_length > bytes_max:
+            raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
         if packed is None or time.monotonic() - began_s > PAUSE_S + packed_length / SLOWEST_BYTES_PER_S:
             raise Refused(408, "the body comes too slowly: send it again", {"Connection": "close"})
         parts = iter((packed,)) if unpacker is None else unpacker.unpack(packed)
@@ -320,11 +325,17 @@ class Workers:
     async def do(self, request: Request, work: Callable[[], Answer], *, may_cancel: bool = False) -> Answer:
         """Call a function in a thread; return what it returns. may_cancel: the body has been read; if the client goes,
         its queries are ended and ClientGone is raised. Raises what it raises; Refused (too much at once)."""
-        client = request.client.host if request.client is not None else ""
+        client = _client_of(request)
         if self._busy[client] >= self._per_client_max:
             raise Refused(429, f"{self._busy[client]} requests of this client run: wait for some", {"Retry-After": "1"})
         if self._busy.total() >= self._waiting_max:
             raise Refused(503, f"{self._busy.total()} requests run or wait: try again later")
+        return await self._do(request, client, work, may_cancel=may_cancel)
+
+    async def _do(
+        self, request: Request, client: str, work: Callable[[], Answer], *, may_cancel: bool = False
+    ) -> Answer:
+        """Do as `do`, for a client that may ask for more."""
         self._busy[client] += 1
         try:
             await self._turn(client)
@@ -397,19 +408,45 @@ class Workers:
         self, request: Request, chunks: Iterator[bytes], media_type: str, headers: Mapping[str, str]
     ) -> Response:
         """Answer with chunks, made in a thread as the client takes them: some at a time, the first ones at once. So an
-        error in them is told, and an answer that is short goes in one piece."""
+        error in them is told, and an answer that is short goes in one piece. An answer that has begun counts as a
+        request that runs, and its later parts are not refused."""
         some = partial(_some_of, chunks)
         first = await self.do(request, some)
         if len(first) < PART_BYTES:
             return Response(first, headers=dict(headers), media_type=media_type)
 
-        async def body() -> AsyncIterator[bytes]:
+        client = _client_of(request)
+
+        async def body() -> AsyncGenerator[bytes]:
             part = first
             while part:
-                yield part
-                part = await self.do(request, some)
+                self._busy[client] += 1
+                try:
+                    yield part
+                finally:
+                    _count_down(self._busy, client)
+                part = await self._do(request, client, some)
 
-        return StreamingResponse(body(), headers=dict(headers), media_type=media_type)
+        return _Parts(body(), headers=dict(headers), media_type=media_type)
+
+
+class _Parts(StreamingResponse):
+    """An answer in parts, which is cut if its client does not take them."""
+
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            await asyncio.wait_for(send(message), TAKEN_S)
+
+        try:
+            await super().stream_response(send_in_time)
+        except TimeoutError:
+            log.info("an answer is cut: its client has taken nothing of it for %g s", TAKEN_S)
+        finally:
+            await self.body_iterator.aclose()  # type: ignore[attr-defined]
+
+
+def _client_of(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
 
 
 def _some_of(chunks: Iterator[bytes]) -> bytes:

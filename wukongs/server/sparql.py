@@ -53,12 +53,14 @@ from wukongs.settings import Settings
 SNAPSHOT = "Wukongs-Snapshot"
 """The header with the SN that a query has read, or that an update has made."""
 WARNING = "Wukongs-Warning"
-"""The header with likely mistakes of a query."""
+"""The header with likely mistakes of a query: WARNING_MAX characters, and what says that there are more."""
+WARNING_MAX = 2000
 FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-query", "application/sparql-update"
 _EXPLAINED = ("plan", "analyze")
 _OFFERED = (*ROWS, *GRAPHS)
 _DESCRIBED = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD)
-_LOAD = re.compile(r"\bLOAD\b", re.IGNORECASE)
+_MAY_LOAD = re.compile(r"LOAD|\\u", re.IGNORECASE)
+"""The word may be written with escapes: what a text means is known once it is parsed."""
 _FORMATS = "http://www.w3.org/ns/formats/"
 
 
@@ -156,8 +158,13 @@ async def answer(
         raise _not_acceptable(accept, offered)
     headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
     if warnings:
-        headers[WARNING] = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
+        headers[WARNING] = _shortened("; ".join(warnings).encode("ascii", "backslashreplace").decode())
     return await face.workers.stream(request, written(result, media), media.content_type, headers)
+
+
+def _shortened(text: str) -> str:
+    """Proxies and clients refuse answers with long headers."""
+    return text if len(text) <= WARNING_MAX else f"{text[:WARNING_MAX]} ... (and more)"
 
 
 async def _update(request: Request, face: Face, operation: Operation) -> Response:
@@ -180,7 +187,7 @@ async def _update(request: Request, face: Face, operation: Operation) -> Respons
 
 def _check_loads(text: str, base: str, settings: Settings) -> None:
     """Raise Refused if an update loads a file of this machine, which is not for clients over HTTP."""
-    if _LOAD.search(text) is None:
+    if _MAY_LOAD.search(text) is None:
         return
     for operation in parse_update(text, base).operations:
         if isinstance(operation, Load) and not is_allowed(operation.document, settings.load_from):

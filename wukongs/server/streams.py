@@ -47,7 +47,7 @@ _LINE = (
 async def streams(request: Request) -> Response:
     """Answer GET /streams with all streams and their counts, POST /streams declares one."""
     face = face_of(request)
-    if request.method == "GET":
+    if request.method in ("GET", "HEAD"):
         found = await face.workers.do(request, face.engine.stats)
         return JSONResponse([{"iri": iri, **facts} for iri, facts in found["streams"].items()])
     told = await json_of(request, face.bounds.body_bytes_max)

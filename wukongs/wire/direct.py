@@ -112,7 +112,9 @@ class Way:
     def give_up(self) -> None:
         """Ask for an offer again later."""
         self.offer, self.failures = None, self.failures + 1
-        self._offered_again_s = time.monotonic() + min(OFFERED_AGAIN_S * 2 ** (self.failures - 1), OFFERED_AGAIN_MAX_S)
+        self._offered_again_s = time.monotonic() + min(
+            OFFERED_AGAIN_S * 2 ** min(self.failures - 1, 30), OFFERED_AGAIN_MAX_S
+        )
 
     def needs_offer(self) -> bool:
         """Tell whether it is time to ask for an offer, since the last one was of no use."""

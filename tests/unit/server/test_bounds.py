@@ -105,6 +105,51 @@ def test_a_request_that_is_not_told_in_time_is_cut(engine: wukongs.Engine) -> No
                 assert time.monotonic() - began < 5
 
 
+def test_bytes_behind_an_answer_that_are_no_request_are_cut(engine: wukongs.Engine) -> None:
+    """A body that nobody reads any more, and a line end: without a timer the connection would stay for ever."""
+    refused = b"POST /none HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
+    with served(engine, Bounds(header_s=0.3)) as client:
+        for sent, more in ((refused, b"a"), (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\r\n")):
+            with opened(client, sent) as connection:
+                assert connection.recv(1000).startswith(b"HTTP/1.1 ")
+                time.sleep(0.05)
+                connection.sendall(more)
+                began = time.monotonic()
+                while connection.recv(1000):
+                    pass
+                assert time.monotonic() - began < 4
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
+        b"POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n3\r\nASK\r\n0\r\nX: ",
+    ],
+    ids=["a header", "a trailer"],
+)
+def test_a_head_without_end_is_refused(engine: wukongs.Engine, sent: bytes) -> None:
+    with served(engine) as client, opened(client, sent) as connection:
+        told = b""
+        with contextlib.suppress(OSError):
+            for _ in range(400):  # 26 MB
+                connection.sendall(b"a" * 65_536)
+        with contextlib.suppress(OSError):
+            told = connection.recv(1000)
+        assert not told or b" 431 " in told or b" 400 " in told
+        assert client.get("ASK {}").status == 200
+        until(lambda: _is_cut(connection))
+
+
+def _is_cut(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b"a")
+    except OSError:
+        return True
+    return False
+
+
 def test_connections_beyond_the_bound_are_cut(engine: wukongs.Engine) -> None:
     with served(engine, Bounds(connections_max=20)) as client, contextlib.ExitStack() as stack:
         idle = [stack.enter_context(opened(client, b"")) for _ in range(20)]
@@ -200,7 +245,13 @@ def test_files_of_the_server_are_not_for_clients(client: Client, engine: wukongs
     answer = client.ask("POST", "/streams", body=told, content_type=JSON)
     assert (answer.status, mine.exists(), engine.streams()) == (400, False, [])
     mine.write_text("<http://ex/a> <http://ex/p> 'secret' .")
-    for text in (f"LOAD <{mine.as_uri()}>", f"load silent <{mine}>", f"CLEAR ALL; LOAD <{mine.name}> INTO GRAPH <{S}>"):
+    for text in (
+        f"LOAD <{mine.as_uri()}>",
+        f"load silent <{mine}>",
+        f"CLEAR ALL; LOAD <{mine.name}> INTO GRAPH <{S}>",
+        f"LO\\u0041D <{mine.as_uri()}>",
+        f"\\U0000004cOAD <{mine.as_uri()}>",
+    ):
         answer = client.update(text)
         assert (answer.status, "send the document to /store" in answer.text) == (403, True), answer.text
     assert not engine.query("ASK { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }")

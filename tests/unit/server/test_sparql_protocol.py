@@ -872,6 +872,9 @@ def test_likely_mistakes_are_told_beside_the_answer(filled: Client) -> None:
     assert (answer.status, len(answer.json["results"]["bindings"])) == (200, 1)
     assert answer.headers["Wukongs-Warning"] == "?nme is selected, but nothing binds it: did you mean ?name?"
     assert "Wukongs-Warning" not in filled.get("SELECT ?name { ?x ?p ?name }").headers
+    unbound = " ".join(f"?unbound{number}" for number in range(500))
+    told = filled.get(f"SELECT {unbound} {{ ?x ?p ?o }}").headers["Wukongs-Warning"]
+    assert (len(told) < 2100, told.endswith("... (and more)")) == (True, True)  # proxies refuse long headers
     assert filled.get("SELECT ?ñ { ?x ?p ?o }").headers["Wukongs-Warning"].startswith("?\\xf1 is selected")
     graph = ("default-graph-uri", "http://ex/nothing")
     beside = filled.get("SELECT ?name { ?x ?p ?name }", graph).headers["Wukongs-Warning"]
