@@ -286,7 +286,7 @@ class Trace:
     def touches(self, after_sn: int, predicate: int | None, graph: int) -> bool:
         """Tell whether a triple of a graph, with a predicate (None: any), may have come or gone behind an SN."""
         if after_sn + 1 >= self._sealed_from:
-            sealed = takewhile(lambda entry: entry.lower > after_sn, reversed(self._sealed))
+            sealed = takewhile(lambda entry: entry.upper > after_sn + 1, reversed(self._sealed))
             return any(entry.has_row(predicate, graph) for entry in sealed)
         behind = takewhile(lambda entry: entry.upper > after_sn + 1, reversed(self._entries))
         # An entry that was merged over the SN may have had triples that came before it and have gone since.

@@ -119,7 +119,8 @@ def story(seed: int) -> list[tuple[Any, ...]]:
     rng = random.Random(seed)
     lateness_ms = rng.choice([0, 0, 0, 150])
     values = rng.choice([VALUES, VALUES[:4], VALUES[:11], VALUES[:12], NODES])
-    timing = rng.choice([True, False])
+    some = [[f"http://e/{name}" for name in names] for names in (PREDICATES[:1], PREDICATES[1:3], ["v"])]
+    timing = {stream: rng.choice([True, False, *some]) for stream in (S, T)}
     done: list[tuple[Any, ...]] = [("streams", timing, lateness_ms)]
     done += [("register", text_of(rng, f"q{number}")) for number in range(3)]
     times = {S: 0, T: 0}
@@ -131,7 +132,7 @@ def story(seed: int) -> list[tuple[Any, ...]]:
         if what == "push":
             triples = [tuple_of(rng, values) for _ in range(rng.randint(1, 8))]
             at_ms = [times[stream] + 1 + rng.choice([0, 50, 99, 150, 250]) for _ in triples]
-            signs = ["-" if not timing and rng.random() < 0.2 else "+" for _ in triples]
+            signs = ["-" if not timing[stream] and rng.random() < 0.2 else "+" for _ in triples]
             done.append((what, stream, sorted(zip(at_ms, triples, signs, strict=True))))
             times[stream] = max(at_ms) if lateness_ms == 0 else times[stream] + 50
         elif what == "advance":
@@ -164,7 +165,7 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]
                 timing, lateness_ms = rest
                 for stream in (S, T):
                     streams[stream] = engine.stream(
-                        stream, timing=timing, batch_ms=100, lateness_ms=lateness_ms, on_late="count"
+                        stream, timing=timing[stream], batch_ms=100, lateness_ms=lateness_ms, on_late="count"
                     )
             elif what == "register":
                 query = engine.register(rest[0])
@@ -216,6 +217,76 @@ def test_windows_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         grouped += groups
     assert ran > 0
     assert grouped > 0
+
+
+def told(*rows: tuple[str, str, str, int]) -> list[tuple[str, str, str, int]]:
+    return [(f"<http://e/{s}>", f"<http://e/{p}>", o if o[0] == '"' else f"<http://e/{o}>", t) for s, p, o, t in rows]
+
+
+def registered(engine: wukongs.Engine, head: str, clause: str, where: str) -> Any:
+    """A query over S whose matches are kept."""
+    return engine.register(f"PREFIX : <http://e/> REGISTER QUERY q AS SELECT {head} {clause} WHERE {{ {where} }}")
+
+
+def test_what_is_sealed_behind_a_firing_with_its_tick_is_seen_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query fires before the tuples of its tick join, which then join together with those of the next."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    with wukongs.Engine() as engine:
+        stream = engine.stream(S, timing=["http://e/likes"], batch_ms=100)
+        where = f"GRAPH <{S}> {{ ?u :likes ?p }} ?p :creator ?c"
+        query = registered(engine, "?u ?c", f"{STORED} FROM NAMED STREAM <{S}> [RANGE 3s STEP 1s]", where)
+        stream.push(told(("a", "r", "b", 5000)))
+        for end_ms in (6000, 7000, 8000):
+            stream.advance(end_ms)
+            engine.settle(60)
+        stream.push(told(("u", "likes", "p1", 8900)))
+        stream.advance(9000)
+        engine.settle(60)
+        stream.push(told(("x", "r", "y", 9950), ("p1", "creator", "c1", 10_050)))
+        for end_ms in (10_300, 11_300):
+            stream.advance(end_ms)
+            engine.settle(60)
+        rows = {window.end_ms: len(window) for window in query.results(timeout_s=0)}
+    assert (rows[10_000], rows[11_000]) == (0, 1)
+
+
+def test_a_match_is_held_once_where_its_stored_part_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns are matched in the window and in the stored graph, of which a firing before its tick hears nothing."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    with wukongs.Engine() as engine:
+        stream = engine.stream(S, timing=["http://e/q"], batch_ms=100)
+        query = registered(engine, "*", f"{STORED} FROM STREAM <{S}> [RANGE 1s STEP 100ms]", "?a :p ?b . ?b :q ?c")
+        stream.push(told(("m", "p", "n", 50), ("n", "q", "o", 50)))
+        for end_ms in (100, 200, 300, 400):
+            stream.advance(end_ms)
+            engine.settle(60)
+        stream.push(told(("a", "p", "b", 450)))
+        stream.advance(500)
+        engine.settle(60)
+        stream.push(told(("b", "q", "c", 560), ("x", "r", "y", 570)))
+        for end_ms in (600, 700):
+            stream.advance(end_ms)
+            engine.settle(60)
+        rows = {window.end_ms: len(window) for window in query.results(timeout_s=0)}
+    assert rows == {100: 1, 200: 1, 300: 1, 400: 1, 500: 1, 600: 2, 700: 2}
+
+
+def test_sums_of_very_small_numbers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    charge = f'"0.0000000000000000001602"^^<{XSD}decimal>'
+    with wukongs.Engine() as engine:
+        stream = engine.stream(S, timing=True, batch_ms=1000)
+        clause = f"FROM STREAM <{S}> [RANGE 10s STEP 1s]"
+        query = engine.register(
+            f"PREFIX : <http://e/> REGISTER QUERY q AS SELECT ?s (SUM(?v) AS ?x) {clause} WHERE {{ ?s :charge ?v }} "
+            "GROUP BY ?s"
+        )
+        for second in (1, 2, 3):
+            stream.push(told(("s", "charge", charge, 1000 * second - 10)))
+            stream.advance(1000 * second)
+            engine.settle(60)
+        found = [[str(row[1]) for row in window] for window in query.results(timeout_s=0)]
+    assert found == [["0.0000000000000000001602"]] * 3  # a window is a set
 
 
 def test_a_window_that_lacks_slices_is_evaluated_anew(monkeypatch: pytest.MonkeyPatch) -> None:

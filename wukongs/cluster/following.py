@@ -185,7 +185,7 @@ class Following:
                 inference = self._new_inference(ruleset_of(control.rules))
                 return inference.why(inference.plans(), read, read_sn, triple, graph, limits)
 
-        return self._tried(once, limits)
+        return self._tried(once, limits, changes=False)
 
     def repeated(self, once: Callable[[], Sn], limits: Limits) -> Sn:
         """Make a change again as often as another one comes first, unless it was made by then."""
@@ -196,11 +196,13 @@ class Following:
 
         return self._tried(unless_known, limits)
 
-    def _tried(self, once: Callable[[], Outcome], limits: Limits) -> Outcome:
+    def _tried(self, once: Callable[[], Outcome], limits: Limits, *, changes: bool = True) -> Outcome:
+        """changes: it has to come between what is followed of streams."""
         forgotten = 0
         with self._turns.asked() as ask:
             while True:
-                ask()
+                if changes:
+                    ask()
                 try:
                     return once()
                 except Dropped:

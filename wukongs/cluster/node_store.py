@@ -348,22 +348,26 @@ class NodeStore:
         protocol's numbers), of subjects in these shards. Raises StreamError (an unknown stream), NodeUnavailable (they
         are not here)."""
         by_tick: defaultdict[int, list[Timeless]] = defaultdict(list)
+        to = None
         with self.core.lock:
+            waiting = list[tuple[int, int, StreamState, int]]()
             for key, first, last in parts:
                 stream = self._stream(key)
                 if shards.any() and not self._mine.any() and last + stream.before > self._left_inserted.get(key, 0):
                     raise NodeUnavailable(f"node {self.me} holds no shards any more: ask again, by the nodes of now")
-                for part in stream.timeless(first, last):
-                    rows = np.flatnonzero(shards[shards_of(part.quads[1])])
-                    if len(rows):
-                        by_tick[tick_at(part.end_ms)].append(part.take(rows))
-        found, count = dict[int, tuple[Quads, Quads]](), 0
-        for tick in sorted(by_tick):
-            if count >= rows_max:
-                return ToStore(found, tick - 1)
-            found[tick] = settled(by_tick[tick])
-            count += sum(len(quads[0]) for quads in found[tick])
-        return ToStore(found, None)
+                for number, size in stream.to_follow(first, last):
+                    waiting.append((tick_at(number * stream.state.batch_ms), number, stream.state, size))
+            count, before = 0, None
+            for tick, number, state, size in sorted(waiting, key=lambda one: one[:2]):
+                if tick != before and count >= rows_max:  # the rest is not looked at, however much waits
+                    to = tick - 1
+                    break
+                count, before = count + size, tick
+                part = state.timeless(number)
+                rows = np.flatnonzero(shards[shards_of(part.quads[1])])
+                if len(rows):
+                    by_tick[tick].append(part.take(rows))
+        return ToStore({tick: settled(found) for tick, found in by_tick.items()}, to)
 
     # --- what the log and the stable vector timestamp say -------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
 from wukongs.cluster.times import batches_before, ms_of
 from wukongs.errors import DataError, NodeUnavailable, StreamError
-from wukongs.live.absorption import Timeless
 from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, PUSH_PARTITION, StreamState, WholeSlice
@@ -181,12 +180,12 @@ class NodeStream:
         after, to = followed.pop() if followed else (self.before, self.before)
         followed.append((after, max(to, batch + self.before)))
 
-    def timeless(self, first: int, last: int) -> list[Timeless]:
-        """Return the timeless tuples of some stream batches (the protocol's numbers), which wait to be followed. Raises
-        NodeUnavailable (they are not inserted here)."""
+    def to_follow(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the numbers of those of some stream batches (the protocol's numbers) that wait to be followed, and how
+        many tuples each has. Raises NodeUnavailable (they are not inserted here)."""
         if self.inserted_to is None or last + self.before > self.inserted_to:
             raise NodeUnavailable(f"stream {self.state.iri}: stream batch {last + self.before} is not here yet")
-        return self.state.timeless(first + self.before, last + self.before)
+        return self.state.waiting_sizes(first + self.before, last + self.before)
 
     def _brought_to(self, time_ms: int) -> int:
         """Return the last stream batch that a time shows by the log."""
@@ -207,7 +206,10 @@ class NodeStream:
     def standing(self) -> dict[str, Any]:
         """Return, as JSON, how far the stream is by the log and by what is exposed: what `restore` takes."""
         own = {name: getattr(self, name) for name in _STANDING}
-        return {**own, **{name: getattr(self.state, name) for name in _SHOWN}, "opened": sorted(self._opened)}
+        shown = {name: getattr(self.state, name) for name in _SHOWN}
+        if not self.state.followed:  # nodes before version 0.1.0 with rules over streams do not know it
+            del shown["followed"]
+        return {**own, **shown, "opened": sorted(self._opened)}
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""

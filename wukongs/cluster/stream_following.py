@@ -15,6 +15,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -63,11 +64,10 @@ class StreamFollowing:
         self._host, self._store = host, store
         self._following, self._changes, self._turns = following, changes, turns
         self._peers, self._assignment = peers, assignment
-        self._ranges: dict[str, tuple[int, int]] = {}
-        """Stream batches after < k <= to that were asked for, by the keys of their streams."""
-        self._found: dict[int, tuple[Quads, Quads]] = {}
-        """Quads that go and that come with them, by the ticks at which they end."""
-        self._complete_to = 0
+        self._known: dict[bool, _Known] = {}
+        """What was asked for, of late streams and of others."""
+        self._was_late = False
+        """Whether late streams were followed last: then others come first."""
         self._closed, self._has_rules = threading.Event(), threading.Event()
         self._warned_s = float("-inf")
         self._thread = threading.Thread(target=self._run, name="wukongs-following", daemon=True)
@@ -149,47 +149,56 @@ class StreamFollowing:
             log.warning("streams wait for what follows by rules: %s", error)
 
     def _forget(self) -> None:
-        self._ranges, self._found = {}, {}
+        self._known = {}
 
     def _step(self) -> None:
         """Follow what comes next. Raises Dropped (another change came first), and as Following.store."""
         node = self._host.node
-        control, due = node.control, to_follow(node.control, node.progress.stable)
+        control = node.control
+        due = to_follow(control, node.progress.stable, late_first=not self._was_late)
         if not due:
             return
+        is_late = due[0].is_late
         to = self._known_to(control, node, due)
         if to is None:
-            self._ask(due)
+            self._known[is_late] = self._ask(due)
             to = self._known_to(control, node, due)
             assert to is not None, due
-        gone, come, limit = self._next(due, to)
+        known = self._known[is_late]
+        gone, come, limit = _next(known, due, to)
         follows = {}
         for one in due:
-            batch = min(one.to, self._ranges[one.stream.key][1], one.stream.batch_before(limit))
+            batch = min(one.to, known.ranges[one.stream.key][1], one.stream.batch_before(limit))
             if batch > one.after:
                 follows[one.stream.key] = batch
         with self._store.core.update_turn, self._turns.step() as is_free:
             if not is_free:
-                self._closed.wait(RETRY_S)
+                pass
             elif len(gone[0]) or len(come[0]):
                 self._following.store(gone, come, follows)
             else:
                 self._changes.say(follows=follows)
-        if is_free:
-            self._found = {tick: quads for tick, quads in self._found.items() if tick > limit}
+        if not is_free:
+            self._closed.wait(RETRY_S)
+            return
+        known.found = {tick: quads for tick, quads in known.found.items() if tick > limit}
+        self._was_late = is_late
 
     def _known_to(self, control: Control, node: Node, due: Sequence[Due]) -> int | None:
         """Return the tick up to which it is known what is to be stored, None if it has to be asked for first."""
-        to = min(self._complete_to, tick_due(control, LIVE, node.progress.stable) if not due[0].is_late else FOREVER)
+        known = self._known.get(due[0].is_late)
+        if known is None:
+            return None
+        to = min(known.complete_to, tick_due(control, LIVE, node.progress.stable) if not due[0].is_late else FOREVER)
         for one in due:
-            after, last = self._ranges.get(one.stream.key, (0, 0))
+            after, last = known.ranges.get(one.stream.key, (0, 0))
             if last <= one.after or after > one.after:
                 return None
             if last < one.to:
                 to = min(to, one.stream.cover_of(last))
         return None if to < _first_end(due) else to
 
-    def _ask(self, due: Sequence[Due]) -> None:
+    def _ask(self, due: Sequence[Due]) -> _Known:
         """Ask the nodes for what is to be stored. Raises NodeUnavailable."""
         assignment = self._assignment()
         parts = [(one.stream.key, one.after + 1, one.to) for one in due]
@@ -201,28 +210,43 @@ class StreamFollowing:
         for answer in answers:
             for tick, change in answer.changes.items():
                 changes[tick].append(change)
-        self._complete_to = min((one.to for one in answers if one.to is not None), default=FOREVER)
-        self._ranges = {one.stream.key: (one.after, one.to) for one in due}
-        self._found = {
-            tick: (joined([gone for gone, _ in found]), joined([come for _, come in found]))
-            for tick, found in sorted(changes.items())
-            if tick <= self._complete_to
-        }
+        complete_to = min((one.to for one in answers if one.to is not None), default=FOREVER)
+        return _Known(
+            {one.stream.key: (one.after, one.to) for one in due},
+            {
+                tick: (joined([gone for gone, _ in found]), joined([come for _, come in found]))
+                for tick, found in sorted(changes.items())
+                if tick <= complete_to
+            },
+            complete_to,
+        )
 
-    def _next(self, due: Sequence[Due], to: int) -> tuple[Quads, Quads, int]:
-        """Return what goes and what comes by the next record, and the tick up to which that is all."""
-        ticks = [tick for tick in self._found if tick <= to]
-        if not ticks:
-            return NO_QUADS, NO_QUADS, to
-        if not due[0].is_late and _first_end(due) < ticks[0]:
-            return NO_QUADS, NO_QUADS, ticks[0] - 1
-        count = 1
-        if due[0].is_late:  # all at one SN, but for retractions: of a triple the last sign counts
-            signed = [at for at, tick in enumerate(ticks) if len(self._found[tick][0][0])]
-            count = max(1, min([*signed, len(ticks)]))
-        parts = [self._found[tick] for tick in ticks[:count]]
-        limit = ticks[count] - 1 if count < len(ticks) else to
-        return joined([gone for gone, _ in parts]), joined([come for _, come in parts]), limit
+
+@dataclass(slots=True)
+class _Known:
+    """What nodes have said. ranges: stream batches after < k <= to that were asked for, by the keys of their streams;
+    found: quads that go and that come with them, by the ticks at which they end; complete_to: the tick up to which that
+    is all."""
+
+    ranges: dict[str, tuple[int, int]]
+    found: dict[int, tuple[Quads, Quads]]
+    complete_to: int
+
+
+def _next(known: _Known, due: Sequence[Due], to: int) -> tuple[Quads, Quads, int]:
+    """Return what goes and what comes by the next record, and the tick up to which that is all."""
+    ticks = [tick for tick in known.found if tick <= to]
+    if not ticks:
+        return NO_QUADS, NO_QUADS, to
+    if not due[0].is_late and _first_end(due) < ticks[0]:
+        return NO_QUADS, NO_QUADS, ticks[0] - 1
+    count = 1
+    if due[0].is_late:  # all at one SN, but for retractions: of a triple the last sign counts
+        signed = [at for at, tick in enumerate(ticks) if len(known.found[tick][0][0])]
+        count = max(1, min([*signed, len(ticks)]))
+    parts = [known.found[tick] for tick in ticks[:count]]
+    limit = ticks[count] - 1 if count < len(ticks) else to
+    return joined([gone for gone, _ in parts]), joined([come for _, come in parts]), limit
 
 
 def _first_end(due: Sequence[Due]) -> int:

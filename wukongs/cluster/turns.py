@@ -33,6 +33,8 @@ class Turns:
         """Held while something is followed here."""
         self._held: dict[tuple[int, str], float] = {}
         """A node and its name for a change -> until when nothing is followed."""
+        self._first: set[tuple[int, str]] | None = None
+        """Those that the next step waits for; others come behind it. None: no step waits."""
 
     @contextmanager
     def asked(self) -> Iterator[Callable[[], None]]:
@@ -77,13 +79,18 @@ class Turns:
 
     @contextmanager
     def step(self) -> Iterator[bool]:
-        """Give whether something may be followed here now: nobody waits for a turn."""
+        """Give whether something may be followed here now: nobody waits for a turn, but for those that have come since
+        it waits itself. So a step and changes take turns, however many changes there are."""
         with self._at_work:
             now_s = time.monotonic()
             for who, until_s in list(self._held.items()):
                 if until_s <= now_s:
                     self._held.pop(who, None)
-            yield not self._held
+            self._first = set(self._held) if self._first is None else self._first & self._held.keys()
+            is_free = not self._first
+            if is_free:
+                self._first = None
+            yield is_free
 
     def _tell(self, leader: int, name: str, waits: bool) -> None:
         me = self._host.me.node

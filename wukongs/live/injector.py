@@ -342,7 +342,8 @@ class Injector:
             if is_ticked and (first := self._due_first(end_ms, upper)) is not None:
                 core.open_ms = end_ms
                 return self._picked(*first, upper), False
-            core.seal(end_ms, self._unread_to_ms(upper))
+            was_fired = core.open_ms == end_ms  # so queries know its SN, and what comes behind it is another entry
+            core.seal(end_ms, None if was_fired else self._unread_to_ms(upper))
             self._seals += 1
             if self._seals % SEALS_BETWEEN_DROPS == 0:
                 self._drop_slices()

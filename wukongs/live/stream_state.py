@@ -538,9 +538,15 @@ class StreamState:
             return None
         return self._timeless(number, fragments)
 
-    def timeless(self, first: int, last: int) -> list[Timeless]:
-        """Return the timeless tuples of stream batches first <= k <= last, which go on waiting."""
-        return [self._timeless(k, parts) for k, parts in sorted(self._to_join.items()) if first <= k <= last]
+    def waiting_sizes(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the stream batches first <= k <= last that wait to join, and how many tuples each has."""
+        return [
+            (k, sum(len(one.subjects) for one in parts)) for k, parts in self._to_join.items() if first <= k <= last
+        ]
+
+    def timeless(self, number: int) -> Timeless:
+        """Return the timeless tuples of a stream batch that waits to join, and goes on waiting."""
+        return self._timeless(number, self._to_join[number])
 
     def _timeless(self, number: int, fragments: list[Fragment]) -> Timeless:
         tuples = Fragment.join(fragments)

@@ -78,9 +78,9 @@ class DeclaredStream:
 
     @property
     def followed_to(self) -> int:
-        """The stream batch up to which all that is to be stored is stored by changes, while there are rules."""
-        known = self.followed[-1][1] if self.followed else 0
-        return known if self.counts is None else max(known, self.batch_before(self.counts))
+        """The stream batch up to which all that is to be stored is stored by changes, while there are rules. One of its
+        partitions may bring something of before the stream has begun, which another one has made known."""
+        return self.followed[-1][1] if self.followed else 0
 
     @property
     def is_late(self) -> bool:

@@ -34,20 +34,19 @@ class Due(NamedTuple):
     is_late: bool
 
 
-def to_follow(control: Control, vts: Vts) -> list[Due]:
-    """Return what is to be followed next of what a stable VTS has: late streams come first."""
+def to_follow(control: Control, vts: Vts, *, late_first: bool = True) -> list[Due]:
+    """Return what is to be followed next of what a stable VTS has: late streams come first, or last."""
     if not control.rules:
         return []
     storing = [stream for stream in control.live_streams if stream.stores and stream.group == LIVE]
     now = max(control.last_sn.tick, tick_in(control, LIVE, vts))
-    if late := _due(((one, one.batch_before(now)) for one in storing if one.is_late), vts, is_late=True):
-        return late
+    late = _due(((one, one.batch_before(now)) for one in storing if one.is_late), vts, is_late=True)
     tick = tick_due(control, LIVE, vts)
-    if tick <= now:
-        return []
+    if tick <= now or (late and late_first):
+        return late
     counting = ((one, one.batch_before(tick)) for one in storing if one.counts is not None)
     made = ((one, one.batch_before(tick)) for one in storing if one.is_made)
-    return _due(counting, vts, is_late=False) or _due(made, vts, is_late=False)
+    return _due(counting, vts, is_late=False) or _due(made, vts, is_late=False) or late
 
 
 def _due(streams: Iterable[tuple[DeclaredStream, int]], vts: Vts, *, is_late: bool) -> list[Due]:

@@ -19,6 +19,8 @@ from wukongs.store.dtypes import Int64Array
 from wukongs.store.quads import Quads
 
 _FILLED_MAX = 0.6
+_ROOM = 1.5
+"""More than is needed, so that it is long until all are moved again."""
 _SLOTS_MIN = 1 << 10
 
 
@@ -39,9 +41,12 @@ class Ranks:
         """Give triples that a round has derived ranks above all others, one to each."""
         needed = self._filled + len(quads[0])
         if needed > _FILLED_MAX * len(self._ranks):
-            count = 1 << int(np.ceil(np.log2(needed / _FILLED_MAX)))
+            live = self._ranks > 0  # those that were forgotten are left behind
+            self._filled = int(np.count_nonzero(live))
+            needed = max(_SLOTS_MIN, self._filled + len(quads[0]))
+            count = 1 << int(np.ceil(np.log2(_ROOM * needed / _FILLED_MAX)))
             slots, ranks = np.zeros((count, 4), np.int64), np.zeros(count, np.int64)
-            move_ranks(self._slots, self._ranks, slots, ranks)
+            move_ranks(self._slots[live], self._ranks[live], slots, ranks)
             self._slots, self._ranks = slots, ranks
         self._filled += int(put_ranks(self._slots, self._ranks, *quads, self._next))
         self._next += len(quads[0])

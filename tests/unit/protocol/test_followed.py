@@ -95,8 +95,22 @@ def test_a_stream_that_ends_before_it_counts_holds_nothing_back() -> None:
     control = behind(
         genesis(3, 2, 3), 9, DeclareStream("s", (), 4), BEGIN, BeginStream("s", 2), EndStream("s", 2, partition_count=0)
     )
+    assert dues(control, {"s": 2}) == {"s": (0, 2)}, "it has begun with what one of its partitions has told"
+    assert stable_sn(control, {"s": 2}).tick == 9
+    control = behind(control, 9, followed(2, s=2))
     assert dues(control, {"s": 2}) == {}
     assert stable_sn(control, {"s": 2}).tick == tick_due(control, "live", {"s": 2}) == 10
+
+
+def test_what_another_partition_brings_of_before_the_beginning_is_followed() -> None:
+    """Partition a begins the stream with stream batch 10; b brings something of 5, before that is sealed."""
+    control = behind(genesis(3, 2, 3), 8, DeclareStream("s", ("a", "b")), BEGIN, BeginStream("s", 9))
+    assert control.streams["s"].counts == 8
+    assert stable_sn(control, {"s": 10}).tick == 8
+    assert dues(control, {"s": 10}) == {"s": (0, 10)}
+    control = behind(control, 8, followed(2, s=10))
+    assert control.streams["s"].followed == ((0, 10),)
+    assert stable_sn(control, {"s": 10}).tick == 10
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -118,7 +132,9 @@ def test_following_ends_where_ticks_are_without_rules(seed: int) -> None:
         control = behind(control, tick, EndStream(name, vts[name], partition_count=0))
     while due := to_follow(control, vts):
         tick = tick_for(control, vts)
-        assert tick < min(one.stream.end_of(one.after + 1) for one in due) or due[0].is_late
+        for one in due:
+            is_of_before = one.stream.counts is not None and one.after < one.stream.batch_before(one.stream.counts)
+            assert one.is_late or is_of_before or tick < one.stream.end_of(one.after + 1)
         assert all(one.stream.end_of(one.to) <= tick_due(control, "live", vts) for one in due)
         end = min(one.stream.end_of(one.after + 1) for one in due) + random.randrange(3)
         follows = {one.stream.key: min(one.to, one.stream.batch_before(end)) for one in due}

@@ -38,6 +38,8 @@ from wukongs.store.value_kernels import KIND_DECIMAL, KIND_DOUBLE, KIND_FLOAT, K
 
 Columns = tuple[int, ...]
 _SUM_MAX = 2.0**62
+_SCALES_MAX = 18
+"""A greater power of ten is no int64."""
 _DECIMAL = computed(Kind.DECIMAL, 0).datatype
 _BEST = ("MIN", "MAX", "SAMPLE")
 _QUOTE, _BRACKET = ord('"'), ord(">")
@@ -82,7 +84,7 @@ class _Sums:
         kernels.count_kinds(kinds, weights, slots, self.decimals, self.errors)
         scale = max(self.scale, int(scale))
         size = self._size * 10.0 ** (scale - self.scale) + kernels.sum_size(numerators, scales, scale)
-        if size > _SUM_MAX and self.is_short:
+        if self.is_short and (size > _SUM_MAX or scale - self.scale > _SCALES_MAX):
             self.totals = self.totals.astype(object)
         if scale > self.scale:
             self.totals *= 10 ** (scale - self.scale)

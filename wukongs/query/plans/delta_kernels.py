@@ -60,11 +60,12 @@ def object_of(member, rows, r):
 def end_ms(members, rows, r, plan, before_ms):
     """Return the first closing at which a match has ended: the least over the patterns, of the latest over the windows
     of a pattern. NEVER for a match that the delta plan of a pattern has found although it is there already: all of its
-    tuples were there at the firing before, or the plan of an earlier pattern has found it, too.
+    tuples were there at the firing before, or the plan of an earlier pattern has found it, too, or that of this one is
+    not new (what came to the stored graph may stand as it was at an earlier firing).
 
     plan: NO_PLAN if it is not asked whether the match is there already."""
     least = ALWAYS
-    was_there = True
+    was_there, is_own = True, False
     m = 0
     while m < members.shape[0]:
         pattern = members[m, MEMBER_PATTERN]
@@ -76,23 +77,26 @@ def end_ms(members, rows, r, plan, before_ms):
             newest, before = member[MEMBER_NEWEST], member[MEMBER_BEFORE]
             m += 1
             if member[MEMBER_HEAD] == 0:
-                if pattern < plan and newest > before:
-                    return NEVER
+                is_new = newest > before
+            else:
+                epoch = int64_array(member[MEMBER_HEAD], MEMBERSHIP_WIDTH)[MEMBERSHIP_EPOCH]
+                # One that has come and gone in between is not among what is new, and may be stored since long ago.
+                is_new = newest > epoch and _left_ms(member, newest) > member[MEMBER_AT_MS]
+            if is_new and pattern < plan:
+                return NEVER
+            is_own = is_own or (is_new and pattern == plan)
+            if member[MEMBER_HEAD] == 0:
                 if newest == 1:
                     latest = ALWAYS
                 was_held = was_held or before == 1
                 continue
-            epoch = int64_array(member[MEMBER_HEAD], MEMBERSHIP_WIDTH)[MEMBERSHIP_EPOCH]
-            # One that has come and gone in between is not among what is new, and may be stored since long ago.
-            if pattern < plan and newest > epoch and _left_ms(member, newest) > member[MEMBER_AT_MS]:
-                return NEVER
             if newest != NEVER:
                 latest = max(latest, _left_ms(member, newest))
             if before != NEVER and _left_ms(member, before) > before_ms:
                 was_held = True
         was_there = was_there and was_held
         least = min(least, latest)
-    return NEVER if plan != NO_PLAN and was_there else least
+    return NEVER if plan != NO_PLAN and (was_there or not is_own) else least
 
 
 @njit_uncounted
