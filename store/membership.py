@@ -62,7 +62,7 @@ class Membership:
         """The stream batch at which it stood before this time. None: nobody has moved it on yet."""
         self.to: int | None = None
         self._count = 0
-        self._is_too_large = False
+        self.is_too_large = False
         self._reach = 0
         """The widest window that was asked for, in stream batches."""
         self._again: Int64Array = np.zeros((2, AGAIN_WORDS), np.int64)
@@ -78,7 +78,7 @@ class Membership:
         """Know the stream batches after < k <= to of a stream; return whether it does. It goes on from where it stood,
         or begins anew; it never goes back, since others are ahead."""
         self._reach = max(self._reach, to - after)
-        if self._is_too_large or (self.to is not None and to < self.to):
+        if self.is_too_large or (self.to is not None and to < self.to):
             return False
         if self.to is not None and self.since <= after:
             if to == self.to:
@@ -97,7 +97,7 @@ class Membership:
         if self.epoch is None or len(self._waiting) > WAITING_MAX or count < WAITING_TUPLES_MIN:
             self._note()
         self._write_head()
-        return not self._is_too_large
+        return not self.is_too_large
 
     def note(self) -> None:
         """Note the slices that wait."""
@@ -112,7 +112,7 @@ class Membership:
             self._again[1], self._again[0], self._again_since = self._again[0], 0, self.to
         for number, batch, count in self._waiting:
             if not self._make_room(count, epoch - self._reach):
-                self._is_too_large = True
+                self.is_too_large = True
                 self._take(_free(ENTRIES_MIN))
                 break
             self._count += note_slice(self.table, self._again[0], batch.descriptor, self.predicate, number, epoch)

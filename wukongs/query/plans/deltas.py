@@ -283,7 +283,8 @@ class Deltas:
         in another way. Raises as CompiledQuery.run."""
         goes_on, self._held_ms, self._is_moved = self._goes_on and self._is_known, None, True
         self.moves, self._move_count = None, self._move_count + 1
-        if not self._is_known:
+        is_known = self._is_known and not any(table.is_too_large for table, _ in self._tables)  # another reader's stand
+        if not is_known:
             self.forget()
             return None
         self._is_known = False
