@@ -65,7 +65,7 @@ class StreamFollowing:
         self._following, self._changes, self._turns = following, changes, turns
         self._peers, self._assignment = peers, assignment
         self._known: dict[bool, _Known] = {}
-        """What was asked for, of late streams and of others."""
+        """The answers of nodes about late streams, and about others."""
         self._was_late = False
         """Whether late streams were followed last: then others come first."""
         self._closed, self._has_rules = threading.Event(), threading.Event()
@@ -224,7 +224,7 @@ class StreamFollowing:
 
 @dataclass(slots=True)
 class _Known:
-    """What nodes have said. ranges: stream batches after < k <= to that were asked for, by the keys of their streams;
+    """The answers of nodes. ranges: stream batches after < k <= to that were asked for, by the keys of their streams;
     found: quads that go and that come with them, by the ticks at which they end; complete_to: the tick up to which that
     is all."""
 

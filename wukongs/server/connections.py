@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from wukongs.wire.descriptors import make_room
 
 HEAD_BYTES_MAX = 1 << 18
-"""Of a head, and of what is sent behind it that is no body, such as trailers."""
+"""The most of a head, and of trailers or anything else behind it that is no body."""
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
