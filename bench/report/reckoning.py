@@ -3,8 +3,8 @@
 Nodes that share the cores of one machine tell what work there is:
 
 * *The protocol of a node*: as measured, with lines between. With more nodes than were measured a node says no more, as
-  it tells three others at a pulse (docs/decisions/0021): at most TOLD_MAX messages a stream batch. A message tells of all
-  nodes, so bytes and CPU grow with these: CPU by what a message and a report cost.
+  it tells three others at a pulse (docs/decisions/0021): at most TOLD_MAX messages a stream batch. A message tells of
+  all nodes, so bytes and CPU grow with these: CPU by what a message and a report cost.
 * *A tuple*: what was measured without the protocol of its stream batches. CPU and bytes grow with the share of data
   that lies elsewhere, (N - 1) / N; messages, one of its writer to each other node, with N - 1.
 * *A firing*, which may ask all nodes, without the protocol of its stream batch: with N - 1.
