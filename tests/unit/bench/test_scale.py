@@ -52,7 +52,7 @@ def test_a_small_scale_run_answers_as_the_rules_say(tmp_path: Path) -> None:
         found = {(line["query"], line["metric"]): line for line in lines if line["case"] == {"users": users}}
         queries = [f"S{number}" for number in range(1, 7)]
         assert set(found) == {
-            *(("graph", metric) for metric in ("load", "reopen", "size", "disk", "peak")),
+            *(("graph", metric) for metric in ("load", "reopen", "reopen, cold", "size", "disk", "peak")),
             *((query, metric) for query in queries for metric in ("first", "execution")),
         }
         assert found["graph", "load"]["rows"] > 100

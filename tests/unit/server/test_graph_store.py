@@ -9,6 +9,7 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import pyoxigraph
 import pytest
@@ -16,8 +17,9 @@ import pytest
 import wukongs
 from tests.unit.server.asking import Answer, Client, served
 from tests.unit.server.conftest import FILLED
+from wukongs.errors import CompactedError
 from wukongs.server.face import Bounds
-from wukongs.server.graph_store import _dataset_chunks
+from wukongs.server.graph_store import SNAPSHOTS_TRIED, _dataset_chunks, _graphs_at
 from wukongs.server.media import N_QUADS as AS_N_QUADS
 
 pytestmark = pytest.mark.slow
@@ -545,8 +547,34 @@ def test_trig_is_the_default_for_all_graphs(filled: Client) -> None:
 
 
 def test_all_graphs_are_those_of_one_snapshot(engine: wukongs.Engine) -> None:
-    """A graph goes between the choice of the snapshot and the first byte, as it may while others write."""
-    at = engine.update(FILLED)
-    chunks = _dataset_chunks(engine, AS_N_QUADS, at, None)
+    """A graph goes before the first byte is told, as it may while others write."""
+    sn = engine.update(FILLED)
+    at, graphs = _graphs_at(engine, None)
     engine.update("DROP GRAPH <http://ex/g1>")
-    assert b"".join(chunks).count(b"\n") == 4
+    assert (at, b"".join(_dataset_chunks(graphs, AS_N_QUADS)).count(b"\n")) == (sn, 4)
+
+
+@pytest.mark.parametrize("gone_max", [2, SNAPSHOTS_TRIED])
+def test_all_graphs_are_read_at_another_snapshot_if_one_is_gone(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, gone_max: int
+) -> None:
+    """It is merged away after the first graph was read: what was read of it is not told."""
+    engine.update(FILLED)
+    query, read = engine.query, list[int]()
+
+    def asked(text: str, bindings: Any = None, at: int | None = None, **options: Any) -> Any:
+        if at is not None and "?s" in text:
+            read.append(at)
+            if len(read) % 2 == 0 and len(read) <= 2 * gone_max:
+                engine.update("INSERT DATA { <http://ex/more> <http://ex/p> 1 }")
+                raise CompactedError(f"SN {at} is gone")
+        return query(text, bindings, at=at, **options)
+
+    monkeypatch.setattr(engine, "query", asked)
+    if gone_max == SNAPSHOTS_TRIED:
+        with pytest.raises(CompactedError):
+            _graphs_at(engine, None)
+        return
+    at, graphs = _graphs_at(engine, None)
+    assert at == read[-1] > read[0]
+    assert b"".join(_dataset_chunks(graphs, AS_N_QUADS)).count(b"\n") == 5
