@@ -13,7 +13,6 @@ an engine, loading the graph into it, and registering. Answers are compared with
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections import defaultdict
@@ -171,7 +170,6 @@ def run_sharing(session: Session) -> None:
 def _with_queries(graph: RandomGraph, way: str, count: int, is_quick: bool) -> tuple[list[float], float, float, int]:
     """Return the milliseconds of each stream batch, the engines' MB, the MB that the process holds more, and the rows
     of the last windows of all queries."""
-    gc.collect()
     before = kept_bytes()
     changes, arrived = Changes(graph, 30 if is_quick else CHANGES), Arrived(count)
     with _engines(1 if way == SHARED else count) as engines:

@@ -223,9 +223,16 @@ def told(*rows: tuple[str, str, str, int]) -> list[tuple[str, str, str, int]]:
     return [(f"<http://e/{s}>", f"<http://e/{p}>", o if o[0] == '"' else f"<http://e/{o}>", t) for s, p, o, t in rows]
 
 
-def registered(engine: wukongs.Engine, head: str, clause: str, where: str) -> Any:
+def registered(engine: wukongs.Engine, head: str, clause: str, where: str, tail: str = "") -> Any:
     """A query over S whose matches are kept."""
-    return engine.register(f"PREFIX : <http://e/> REGISTER QUERY q AS SELECT {head} {clause} WHERE {{ {where} }}")
+    text = f"SELECT {head} {clause} WHERE {{ {where} }} {tail}"
+    return engine.register(f"PREFIX : <http://e/> REGISTER QUERY q AS {text}")
+
+
+def advance(engine: wukongs.Engine, stream: wukongs.Stream, *ends_ms: int) -> None:
+    for end_ms in ends_ms:
+        stream.advance(end_ms)
+        engine.settle(60)
 
 
 def test_what_is_sealed_behind_a_firing_with_its_tick_is_seen_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,16 +243,11 @@ def test_what_is_sealed_behind_a_firing_with_its_tick_is_seen_by_the_next(monkey
         where = f"GRAPH <{S}> {{ ?u :likes ?p }} ?p :creator ?c"
         query = registered(engine, "?u ?c", f"{STORED} FROM NAMED STREAM <{S}> [RANGE 3s STEP 1s]", where)
         stream.push(told(("a", "r", "b", 5000)))
-        for end_ms in (6000, 7000, 8000):
-            stream.advance(end_ms)
-            engine.settle(60)
+        advance(engine, stream, 6000, 7000, 8000)
         stream.push(told(("u", "likes", "p1", 8900)))
-        stream.advance(9000)
-        engine.settle(60)
+        advance(engine, stream, 9000)
         stream.push(told(("x", "r", "y", 9950), ("p1", "creator", "c1", 10_050)))
-        for end_ms in (10_300, 11_300):
-            stream.advance(end_ms)
-            engine.settle(60)
+        advance(engine, stream, 10_300, 11_300)
         rows = {window.end_ms: len(window) for window in query.results(timeout_s=0)}
     assert (rows[10_000], rows[11_000]) == (0, 1)
 
@@ -257,16 +259,11 @@ def test_a_match_is_held_once_where_its_stored_part_came_before(monkeypatch: pyt
         stream = engine.stream(S, timing=["http://e/q"], batch_ms=100)
         query = registered(engine, "*", f"{STORED} FROM STREAM <{S}> [RANGE 1s STEP 100ms]", "?a :p ?b . ?b :q ?c")
         stream.push(told(("m", "p", "n", 50), ("n", "q", "o", 50)))
-        for end_ms in (100, 200, 300, 400):
-            stream.advance(end_ms)
-            engine.settle(60)
+        advance(engine, stream, 100, 200, 300, 400)
         stream.push(told(("a", "p", "b", 450)))
-        stream.advance(500)
-        engine.settle(60)
+        advance(engine, stream, 500)
         stream.push(told(("b", "q", "c", 560), ("x", "r", "y", 570)))
-        for end_ms in (600, 700):
-            stream.advance(end_ms)
-            engine.settle(60)
+        advance(engine, stream, 600, 700)
         rows = {window.end_ms: len(window) for window in query.results(timeout_s=0)}
     assert rows == {100: 1, 200: 1, 300: 1, 400: 1, 500: 1, 600: 2, 700: 2}
 
@@ -277,14 +274,10 @@ def test_sums_of_very_small_numbers_are_kept(monkeypatch: pytest.MonkeyPatch) ->
     with wukongs.Engine() as engine:
         stream = engine.stream(S, timing=True, batch_ms=1000)
         clause = f"FROM STREAM <{S}> [RANGE 10s STEP 1s]"
-        query = engine.register(
-            f"PREFIX : <http://e/> REGISTER QUERY q AS SELECT ?s (SUM(?v) AS ?x) {clause} WHERE {{ ?s :charge ?v }} "
-            "GROUP BY ?s"
-        )
+        query = registered(engine, "?s (SUM(?v) AS ?x)", clause, "?s :charge ?v", "GROUP BY ?s")
         for second in (1, 2, 3):
             stream.push(told(("s", "charge", charge, 1000 * second - 10)))
-            stream.advance(1000 * second)
-            engine.settle(60)
+            advance(engine, stream, 1000 * second)
         found = [[str(row[1]) for row in window] for window in query.results(timeout_s=0)]
     assert found == [["0.0000000000000000001602"]] * 3  # a window is a set
 

@@ -207,7 +207,7 @@ class NodeStream:
         """Return, as JSON, how far the stream is by the log and by what is exposed: what `restore` takes."""
         own = {name: getattr(self, name) for name in _STANDING}
         shown = {name: getattr(self.state, name) for name in _SHOWN}
-        if not self.state.followed:  # nodes before version 0.1.0 with rules over streams do not know it
+        if not self.state.followed:  # nodes of an earlier release do not know it
             del shown["followed"]
         return {**own, **shown, "opened": sorted(self._opened)}
 

@@ -109,7 +109,8 @@ async def _all(request: Request, face: Face) -> Response:
 def _graphs_at(engine: Engine, timeout_s: float | None) -> tuple[int, _Graphs]:
     """Return a snapshot, and its graphs that have triples. Nothing holds the snapshot while they are read: so another
     one is tried if it is gone meanwhile, and nothing is sent before all are there. Raises CompactedError."""
-    for attempt in range(SNAPSHOTS_TRIED):
+    gone = 0
+    while True:
         at = engine.query("ASK {}").snapshot
         try:
             named_then = engine.query("SELECT ?g { GRAPH ?g {} }", timeout_s=timeout_s, at=at).texts()
@@ -118,9 +119,9 @@ def _graphs_at(engine: Engine, timeout_s: float | None) -> tuple[int, _Graphs]:
                 graphs.append((name, engine.query(_NAMED, {"g": name}, timeout_s=timeout_s, at=at)))
             return at, [(name, result) for name, result in graphs if len(result)]
         except CompactedError:
-            if attempt == SNAPSHOTS_TRIED - 1:
+            gone += 1
+            if gone == SNAPSHOTS_TRIED:
                 raise
-    raise AssertionError
 
 
 def _dataset_chunks(graphs: _Graphs, media: Media) -> Iterator[bytes]:

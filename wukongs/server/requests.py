@@ -176,6 +176,10 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         raise Refused(400, f"parameters: {error}") from None
 
 
+def _too_long(bytes_max: int) -> Refused:
+    return Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
+
+
 async def chunks_of(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
     """Iterate over the body, unpacked if it is gzip. Raises Refused (it is longer, packed or not; it is malformed)."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
@@ -193,14 +197,14 @@ async def chunks_of(request: Request, bytes_max: int) -> AsyncIterator[bytes]:
             packed = None
         packed_length += len(packed or b"")
         if packed_length > bytes_max:
-            raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
+            raise _too_long(bytes_max)
         if packed is None or time.monotonic() - began_s > PAUSE_S + packed_length / SLOWEST_BYTES_PER_S:
             raise Refused(408, "the body comes too slowly: send it again", {"Connection": "close"})
         parts = iter((packed,)) if unpacker is None else unpacker.unpack(packed)
         while (part := await _next_of(parts, is_long=unpacker is not None)) is not None:
             length += len(part)
             if length > bytes_max:
-                raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
+                raise _too_long(bytes_max)
             yield part
     if unpacker is not None:
         unpacker.end()
@@ -236,7 +240,7 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
     """Return the whole body. Raises as chunks_of."""
     with suppress(ValueError):
         if int(request.headers.get("content-length", "0")) > bytes_max:
-            raise Refused(413, f"the body is longer than {bytes_max} bytes: send less at a time")
+            raise _too_long(bytes_max)
     held: HeldBytes = request.app.state.face.held
     parts = list[bytes]()
     async for part in chunks_of(request, bytes_max):
