@@ -15,7 +15,7 @@ from tests.clusters import PATIENT, cluster
 from tests.unit.cluster.wires import EX, Wires, wired
 from wukongs.cluster import cluster_backend
 from wukongs.cluster.changes import STAGE, Changes
-from wukongs.errors import BudgetExceeded, CompactedError, QueryTimeout, UpdateError, WukongsError
+from wukongs.errors import BudgetExceeded, CompactedError, OutcomeUnknown, QueryTimeout, UpdateError, WukongsError
 from wukongs.live import update as update_module
 from wukongs.live.stream import Stream
 from wukongs.settings import Settings
@@ -86,7 +86,7 @@ def test_an_update_that_is_overtaken_is_evaluated_again_within_its_time(monkeypa
             found = sorted(int(row[0]) for row in node.engine.query(f"SELECT ?n {{ <{EX}y> <{EX}n> ?n }}"))
             assert found == [1, 2], "it has read what overtook it"
         turns[0] = -1 << 20
-        with pytest.raises(QueryTimeout):
+        with pytest.raises((QueryTimeout, OutcomeUnknown)):  # the time may end while its record, a void one, is agreed on
             engine.update(f"INSERT {{ <{EX}z> <{EX}n> ?n }} WHERE {{ <{EX}x> <{EX}n> ?n }}", timeout_s=1.0)
         assert len(engine.query(f"SELECT ?n {{ <{EX}z> <{EX}n> ?n }}")) == 0
 
