@@ -444,10 +444,11 @@ class NodeStream:
             state.record_to = None
 
     def begun(self, core: Core, to: int, sn: int, *, counts: bool) -> None:
-        """Let readers see that the stream has begun: it has nothing up to a stream batch, and counts or is late."""
+        """Let readers see that the stream has begun: it has nothing up to a stream batch, and counts or is late. What
+        another partition has brought of before that may be here by now, or not."""
         self.state.counts = counts
         self.state.record_to = to if counts else _EVERY_BATCH
-        core.join(self.state, to, sn)
+        core.join(self.state, to, sn, is_empty=True)
 
     def join(self, core: Core, batch: int, sn: int, *, counts: bool) -> None:
         """Show what a record brings of a late stream, and let its timeless tuples join the stored graph at its SN.

@@ -458,11 +458,11 @@ class Core:
         to_ms = NOT_YET_MS if clock_ms is None or joined_ms is None else min(clock_ms, joined_ms)
         return max(to_ms, ahead_ms.get(state.iri, to_ms))
 
-    def join(self, state: StreamState, to: int, sn: int) -> None:
+    def join(self, state: StreamState, to: int, sn: int, *, is_empty: bool = False) -> None:
         """Let the stream batches of a stream up to number `to`, which the clock has passed, join the stored graph at a
-        new snapshot number."""
+        new snapshot number. is_empty: that stands for none of them; what there is by now joins with the next tick."""
         found = []
-        while (number := state.next_join()) is not None and number <= to:
+        while not is_empty and (number := state.next_join()) is not None and number <= to:
             if (part := state.take_timeless(number)) is not None:
                 found.append(part)
         state.joins.append((to, sn))

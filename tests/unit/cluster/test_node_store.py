@@ -346,8 +346,10 @@ def test_what_is_exposed_waits_for_what_is_not_inserted_here() -> None:
     store.close()
 
 
-def test_what_a_second_partition_brings_of_before_the_beginning_joins_with_the_next_tick() -> None:
-    """The first one began behind the clock's tick, so the stream counts at once."""
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_what_a_second_partition_brings_of_before_the_beginning_joins_with_the_next_tick(is_behind: bool) -> None:
+    """The first one began behind the clock's tick, so the stream counts at once. A node that is behind has the tuples
+    before it shows the beginning."""
     store = NodeStore(Settings(), 0, ShardMap.even(1))
     store.start()
     options = stream_options(Settings(), (), 1000, None, None, None, "all")
@@ -356,14 +358,21 @@ def test_what_a_second_partition_brings_of_before_the_beginning_joins_with_the_n
     store.apply(1, declared, Sn(0, 1))
     first, second = (store.protocol_batch(stream, number) for number in (1, 2))
     store.apply(2, BeginStream(stream, first), Sn(tick, 1))
-    store.expose(Sn(tick, 1), {})
-    store.wait_for(Sn(tick, 1), 10)
-    for number, partition in ((1, "q"), (2, "p")):
-        piece = make_piece([(node(partition), node("p"), node("o"))], number=number, time=number * 1000)
-        store.take(replace(piece, partition=partition))
-    store.seal(SealBatch(stream, 0, second, {}))
-    store.stable({stream: second})
-    store.injector.settle(10)
+
+    def begins() -> None:
+        store.expose(Sn(tick, 1), {})
+        store.wait_for(Sn(tick, 1), 10)
+
+    def come() -> None:
+        for number, partition in ((1, "q"), (2, "p")):
+            piece = make_piece([(node(partition), node("p"), node("o"))], number=number, time=number * 1000)
+            store.take(replace(piece, partition=partition))
+        store.seal(SealBatch(stream, 0, second, {}))
+        store.stable({stream: second})
+        store.injector.settle(10)
+
+    for step in (come, begins) if is_behind else (begins, come):
+        step()
     assert store.stats()["triples"] == 0
     store.expose(Sn(tick + 1, 0), {stream: second})
     store.wait_for(Sn(tick + 1, 0), 10)
