@@ -370,9 +370,9 @@ class ClusterNode:
         self.host.close()
         self._joiner.close()
         self._puller.close()
-        self._stream_following.close()
         self.network.close()
         self.store.close()
+        self._stream_following.close()
         if self._disk is not None:
             self._disk.close()
 

@@ -76,7 +76,7 @@ class StreamFollowing:
         self._thread.start()
 
     def close(self) -> None:
-        """Call it behind the end of the host, for which it may wait."""
+        """Call it behind the end of the host, the network and the store, for each of which it may wait."""
         self._closed.set()
         self._has_rules.set()
         if self._thread.is_alive():
@@ -122,6 +122,8 @@ class StreamFollowing:
                     self._forget()
                     self._closed.wait(RETRY_S)
                 except Exception:  # the nodes go on, and it is known again once the rules are others
+                    if self._is_over():
+                        return
                     log.exception("node %d: what follows from streams cannot be derived", self._peers.me)
                     self._forget()
                     self._closed.wait(WARN_S)

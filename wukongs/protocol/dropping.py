@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from wukongs.protocol.control import Control
-from wukongs.protocol.followed import to_follow
+from wukongs.protocol.followed import all_due
 from wukongs.protocol.log import Log
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import DropStream, EndStream, Role
@@ -42,8 +42,9 @@ def frozen(control: Control, intakes: Mapping[str, StreamIntake]) -> frozenset[s
 def cuts(held: Control, progress: Progress) -> list[EndStream]:
     """Return the ends of dropped streams that are known by now. held: the control state with the leader's whole log."""
     dropped = [stream.key for stream in held.live_streams if stream.is_dropped]
-    if dropped and to_follow(held, progress.stable):
-        return []  # what can be shown of them is to be stored first
+    if dropped:  # what can be shown of them is to be stored first
+        due = {one.stream.key for group in all_due(held, progress.stable) for one in group}
+        dropped = [key for key in dropped if key not in due]
     synced = sorted(held.with_role(Role.IN)) if dropped else []
     reports = [
         report

@@ -36,17 +36,23 @@ class Due(NamedTuple):
 
 def to_follow(control: Control, vts: Vts, *, late_first: bool = True) -> list[Due]:
     """Return what is to be followed next of what a stable VTS has: late streams come first, or last."""
+    late, counting, made = all_due(control, vts)
+    return (late_first and late) or counting or made or late
+
+
+def all_due(control: Control, vts: Vts) -> tuple[list[Due], list[Due], list[Due]]:
+    """Return what is to be followed of late streams, of those that count, and of those that queries make."""
     if not control.rules:
-        return []
+        return [], [], []
     storing = [stream for stream in control.live_streams if stream.stores and stream.group == LIVE]
     now = max(control.last_sn.tick, tick_in(control, LIVE, vts))
     late = _due(((one, one.batch_before(now)) for one in storing if one.is_late), vts, is_late=True)
     tick = tick_due(control, LIVE, vts)
-    if tick <= now or (late and late_first):
-        return late
+    if tick <= now:
+        return late, [], []
     counting = ((one, one.batch_before(tick)) for one in storing if one.counts is not None)
     made = ((one, one.batch_before(tick)) for one in storing if one.is_made)
-    return _due(counting, vts, is_late=False) or _due(made, vts, is_late=False) or late
+    return late, _due(counting, vts, is_late=False), _due(made, vts, is_late=False)
 
 
 def _due(streams: Iterable[tuple[DeclaredStream, int]], vts: Vts, *, is_late: bool) -> list[Due]:

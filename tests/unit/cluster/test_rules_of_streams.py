@@ -446,6 +446,29 @@ def test_the_leader_asks_again_for_what_it_did_not_get(monkeypatch: pytest.Monke
             assert len(pairs(node.engine, "p")) == len(pairs(node.engine, "q")) == 20
 
 
+def test_a_node_ends_while_it_waits_to_see_what_it_has_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, ended = threading.Event(), list[str]()
+
+    def step(following: stream_following.StreamFollowing) -> None:
+        waits.set()
+        try:
+            following._store.wait_for(Sn(1 << 50, 0), 600)
+        except errors.WukongsError as error:
+            ended.append(str(error))
+            raise
+
+    monkeypatch.setattr(stream_following.StreamFollowing, "_step", step)
+    with wired(1) as wires:
+        engine = wires.nodes[0].engine
+        engine.add_rules(COPY)
+        stream = engine.stream(EX + "s", batch_ms=BATCH_MS)
+        stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", BEGIN_MS)])
+        stream.advance(BEGIN_MS + 1000)
+        assert waits.wait(SETTLE_S)
+    assert len(ended) == 1
+    assert "closed" in ended[0]
+
+
 def test_without_rules_nothing_is_asked_or_recorded() -> None:
     with wired(2) as wires:
         engine, other = (node.engine for node in wires.nodes)

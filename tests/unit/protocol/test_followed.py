@@ -91,6 +91,17 @@ def test_what_can_be_stored_of_a_dropped_stream_is_stored_before_it_is_cut() -> 
     assert behind(control, 4, EndStream("s", 4, is_cut=True)).streams["s"].last_batch == 4
 
 
+def test_a_dropped_stream_is_cut_though_others_have_always_something_to_follow() -> None:
+    control = behind(genesis(1, 1, 1), 0, DeclareStream("s", ()), DeclareStream("busy", ()), BEGIN)
+    control = behind(control, 0, BeginStream("s"), BeginStream("busy"), DropStream("s"))
+    report = Report(Incarnation(0, 0, 0), 1, {"s": 4, "busy": 9}, control.position, frozen=frozenset({"s"}))
+    progress = settle(hear(Progress(), [report]), control)
+    assert cuts(control, progress) == []
+    control = behind(control, 0, followed(2, s=4))
+    assert dues(control, progress.stable) == {"busy": (0, 4)}
+    assert cuts(control, settle(progress, control)) == [EndStream("s", 4, is_cut=True)]
+
+
 def test_a_stream_that_ends_before_it_counts_holds_nothing_back() -> None:
     control = behind(
         genesis(3, 2, 3), 9, DeclareStream("s", (), 4), BEGIN, BeginStream("s", 2), EndStream("s", 2, partition_count=0)
