@@ -103,6 +103,19 @@ def test_random_groups_with_bind(number: int) -> None:
     assert tally.not_empty >= QUERIES // 4
 
 
+@pytest.mark.parametrize(("asked", "rows"), [(":q 1", 5), (":q 2", 0)])
+def test_bind_makes_what_a_subquery_beside_it_names_and_never_binds(asked: str, rows: int) -> None:
+    """It is explored from the subquery on, which has the fewest matches."""
+    lines = "".join(f"<http://e/n{n % 2}> <http://e/p> <http://e/n{n}> .\n" for n in range(9))
+    lines += "<http://e/n0> <http://e/q> 1 .\n"
+    where = (
+        f"VALUES ?x {{ :n0 :n3 }} {{ SELECT ?x {{ {{ SELECT ?y {{ ?k {asked} }} }} {{ ?x :p ?d BIND(?x AS ?y) }} }} }}"
+    )
+    with wukongs.Engine() as engine:
+        engine.load(io.BytesIO(lines.encode()), format="turtle")
+        assert len(engine.query(f"PREFIX : <http://e/> SELECT * {{ {where} }}")) == rows
+
+
 def test_a_subquery_that_shares_nothing_is_evaluated_once() -> None:
     """Explored from each of 2,000 rows it would be a product of four million, and then filtered."""
     lines = "".join(f"<http://e/n{n}> <http://e/p> {n} .\n" for n in range(2000))

@@ -45,7 +45,7 @@ class Life:
         self.end_ms = 6000  # a multiple of all steps
         self.tuples: list[Tuple] = []
         self.paused: list[tuple[int, int]] = []
-        self.closed_ms = 0
+        self.closed_ms = self.noise_ms = 0
         self.found: dict[str, dict[int, set[Row]]] = {MADE: {}, "read": {}}
         self.was_killed = False
         self.engine = rng.choice(nodes).engine if nodes else wukongs.Engine(folder, settings=SETTINGS)
@@ -82,7 +82,9 @@ class Life:
         self.tuples += rows
         self.closed_ms = max(self.closed_ms, rows[-1][2] - 1) if rows else self.closed_ms
         if rng.random() < 0.7:
-            self.noise.push([(node(f"x{rng.randrange(1 << 30)}"), node("noise"), node("o"), at_ms) for _ in range(9)])
+            self.noise_ms = max(self.noise_ms, min(at_ms, self.end_ms - 500))
+            names = [node(f"x{rng.randrange(1 << 30)}") for _ in range(9)]
+            self.noise.push([(name, node("noise"), node("o"), self.noise_ms) for name in names])
 
     def advance(self) -> None:
         if self.tuples:

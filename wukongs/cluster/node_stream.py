@@ -444,8 +444,9 @@ class NodeStream:
             state.record_to = None
 
     def begun(self, core: Core, to: int, sn: int, *, counts: bool) -> None:
-        """Let readers see that the stream has begun: it has nothing up to a stream batch, and counts or is late. What
-        another partition has brought of before that may be here by now, or not."""
+        """Let readers see that the stream has begun: it has nothing up to a stream batch, and counts or is late.
+
+        There may be something of before by now, which another partition has brought."""
         self.state.counts = counts
         self.state.record_to = to if counts else _EVERY_BATCH
         core.join(self.state, to, sn, is_empty=True)

@@ -26,6 +26,7 @@ from wukongs.live.windows import check_clause, check_window, firing_period, firi
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import graph_term, positive, written_graph
 from wukongs.settings import Settings
+from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 
 log = logging.getLogger("wukongs")
 
@@ -84,7 +85,7 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
         core.settings,
         options["slice_bytes_max"],
         SliceFilter() if options["index"] == "matching" else None,
-        lateness_ms=options.get("lateness_ms", 0),
+        lateness_ms=min(options.get("lateness_ms", 0), TICK_MAX_MS - TICK_MIN_MS),  # with more, nothing is late either
         sorts="lateness_ms" in options or "on_late" in options,
         idle_timeout_ms=options.get("idle_timeout_ms"),
         active_s=core.now_s(),
