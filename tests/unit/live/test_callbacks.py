@@ -108,6 +108,7 @@ def test_idle_is_told_once_all_is_done() -> None:
 
 def test_work_has_begun_when_the_caller_goes_on(callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BEGIN_S", 60.0)
+    monkeypatch.setattr(module, "PATIENCE_S", 60.0)  # no other thread begins the second one
     begun, goes_on = list[int](), threading.Event()
 
     def note(number: int) -> None:

@@ -414,6 +414,7 @@ def test_too_much_waiting_is_refused_and_nothing_is_applied() -> None:
         a, b = engine.stream(A), engine.stream(B)
         b.advance(0)
         a.push([at(f"x{i}", 150) for i in range(20)])
+        engine.settle(timeout_s=60)
         before = engine.stats()
         with pytest.raises(StreamError, match=r"streamA: .* queued_bytes_max = 1024"):
             a.push([at(f"y{i}", 250) for i in range(20)])

@@ -333,7 +333,7 @@ def test_readers_are_told_that_the_engine_has_failed(windows: int, monkeypatch: 
     monkeypatch.setattr(engine._core, "seal", failing)
     stream.push([("<http://ex/u1>", "<http://ex/posts>", "<http://ex/p>", windows * 100 + 50)])
     stream.advance(1000)
-    results = query.results(timeout_s=20)
+    results = query.results(timeout_s=60)
     assert [len(next(results)) for _ in range(windows)] == [0] * windows
     with pytest.raises(wukongs.WukongsError, match="broken"):
         next(results)
@@ -354,6 +354,14 @@ def test_a_query_is_paused_while_the_engine_closes(monkeypatch: pytest.MonkeyPat
         run(self, *arguments)
 
     monkeypatch.setattr(continuous.ContinuousQuery, "_run", slow)
+    is_waiting = threading.Event()
+    wait_for_firing = continuous.ContinuousQuery.wait_for_firing
+
+    def waits(self: Any) -> None:
+        is_waiting.set()
+        wait_for_firing(self)
+
+    monkeypatch.setattr(continuous.ContinuousQuery, "wait_for_firing", waits)
     stream.advance(100)
     assert is_firing.wait(60)
     errors: list[str] = []
@@ -364,14 +372,15 @@ def test_a_query_is_paused_while_the_engine_closes(monkeypatch: pytest.MonkeyPat
         except wukongs.WukongsError as error:
             errors.append(str(error))
 
-    threads = [threading.Thread(target=work, daemon=True) for work in (pause, engine.close)]
-    for thread in threads:
-        thread.start()
-        thread.join(0.2)
+    pausing, closing = (threading.Thread(target=work, daemon=True) for work in (pause, engine.close))
+    pausing.start()
+    assert is_waiting.wait(60)
+    closing.start()
+    pausing.join(60)  # it sees the mark, though the group still fires
+    assert not pausing.is_alive()
     goes_on.set()
-    for thread in threads:
-        thread.join(20)
-    assert not [thread for thread in threads if thread.is_alive()]
+    closing.join(60)
+    assert not closing.is_alive()
     assert ["engine is closed" in error for error in errors] == [True]
 
 
@@ -402,7 +411,7 @@ def test_readers_who_wait_are_woken(engine: wukongs.Engine, report: str) -> None
     for query in queries[:2]:
         query.close()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not [thread for thread in threads if thread.is_alive()]
     assert found == {"thread": list(range(100, 600, 100)), "loop": list(range(100, 600, 100))}
     assert [window.end_ms for window in queries[2].results(timeout_s=0)] == list(range(100, 600, 100))

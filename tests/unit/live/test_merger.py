@@ -29,7 +29,7 @@ def test_batches_that_were_merged_are_let_go_of_though_no_query_comes() -> None:
         first = weakref.ref(core_of(engine).arrangement.trace.entries()[0].batch)
         for start in range(2_000, 8_000, 1_000):
             engine.apply(inserts=table(range(start, start + 1_000)))
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while first() is not None:
             assert time.monotonic() < deadline_s, engine.stats()
             time.sleep(0.05)
@@ -50,9 +50,9 @@ def test_a_merge_that_fails_is_no_error_of_an_update_and_is_done_later(
             for first in range(0, 400, 10):
                 engine.apply(inserts=table(range(first, first + 10)), deletes=table(range(first - 5, first)))
             assert len(engine.query("SELECT * { ?s ?p ?o }").arrow()) == 205
+            assert engine.stats()["stored_batches"] > 10  # here: in quiet time they are merged without an update
         assert "merging stored batches has failed; the next update begins it anew" in caplog.text
         assert "MemoryError: no room" in caplog.text
-        assert engine.stats()["stored_batches"] > 10
         engine.apply(inserts=table(range(1000, 1010)))
         deadline_s = time.monotonic() + 60
         while engine.stats()["stored_batches"] > 1:

@@ -186,7 +186,7 @@ def test_who_has_a_window_reads_all_that_has_come_with_it(
     asked: list[Any] = []
 
     def look() -> None:
-        window = next(query.results(timeout_s=10))
+        window = next(query.results(timeout_s=60))
         is_there = bool(engine.query(f"ASK {{ {node('s1')} {node('p')} ?o }}"))
         asked.append((window.end_ms, is_there, engine.stats()["sealed_ms"]))
 
@@ -209,7 +209,7 @@ def inside(do: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert not raised, raised
 
@@ -230,7 +230,8 @@ def test_an_update_meanwhile_comes_behind_all_firings_of_the_time(
 
     raised = while_before(monkeypatch, "before", 100, update)
     tell(engine, stream, 100)
-    updates[0].join(20)
+    updates[0].join(60)
+    assert not updates[0].is_alive()
     assert not raised, raised
     assert [len(rows(window)) for window in behind.results(timeout_s=0)] == [1]
     tell(engine, stream, 200)

@@ -84,11 +84,12 @@ def test_idle_time_builds_the_blocks_of_a_query_that_came_late(engine: wukongs.E
     engine.settle(timeout_s=60)
     query = engine.register(register_text("RANGE 3200ms STEP 3200ms"))
     ring = engine._core.streams[A].ring
-    for _ in range(1000):
+
+    def are_built() -> bool:
         with engine._core.lock:
-            if not ring._blocks._by_deadline:
-                break
-        time.sleep(0.002)
+            return not ring._blocks._by_deadline
+
+    wait_until(are_built)
     assert len(ring.window(0, 32).batches) <= 6
     query.close()
 
