@@ -172,13 +172,13 @@ def test_a_view_shows_the_newest_window_and_its_chart(engine: Any, monkeypatch: 
     for n in range(1, 6):
         stream.push([("<http://ex/a>", "<http://ex/p>", n, 100 * n)])
     stream.advance(500)
-    engine.settle(10)
+    engine.settle(60)
     assert asyncio.run(wukongs.live_view(query, "?o", timeout_s=0.1)) == 5
     assert "<svg" in shown_html[-1]
     assert ">5</td>" in shown_html[-1]
     assert "o: 5, from 1 to 5 in the last 5 windows" in shown_html[-1]
     stream.advance(600)
-    engine.settle(10)
+    engine.settle(60)
     with pytest.raises(wukongs.SettingsError, match=r"chart = 'x': expected a variable of query q, which has: o"):
         asyncio.run(wukongs.live_view(query, "x", timeout_s=1))
 

@@ -183,14 +183,16 @@ LIES = {
     "an endless body": (endless(b"\r\n" + b" " * 100_000), "more than service_bytes_max = 100000 bytes"),
     "a slow body": (endless(b"\r\n ", 0.02), "no whole answer within 0.5 s"),
     "a slow head": (endless(b"X", 0.02), "no whole answer within 0.5 s"),
-    "silence": (lambda _: iter([time.sleep(2) or b""]), "no whole answer within 0.5 s"),
+    "silence": (lambda _: iter([time.sleep(20) or b""]), "no whole answer within 0.5 s"),
 }
+DAWDLES = "a slow body", "a slow head", "silence"
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_an_endpoint_that_lies_or_dawdles(lie: str) -> None:
     answer, expected = LIES[lie]
-    with endpoint(answer) as at, allowing(at, service_timeout_ms=500, service_bytes_max=100_000) as engine:
+    timeout_ms = 500 if lie in DAWDLES else 60_000
+    with endpoint(answer) as at, allowing(at, service_timeout_ms=timeout_ms, service_bytes_max=100_000) as engine:
         engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> 1 }}")
         query = f"SELECT * {{ ?x <{EX}p> 1 SERVICE %s <{at}> {{ ?s ?p ?o }} }}"
         with pytest.raises(wukongs.ServiceError, match=expected) as caught:
@@ -214,7 +216,7 @@ def test_the_time_of_the_query_counts() -> None:
         for silent in ("", "SILENT"):
             with pytest.raises(wukongs.QueryTimeout):
                 engine.query(f"ASK {{ SERVICE {silent} <{at}> {{ ?s ?p ?o }} }}", timeout_s=0.3)
-        assert time.monotonic() - started_s < 5
+        assert time.monotonic() - started_s < 25, "an endpoint has 30 s"
 
 
 def test_a_query_that_waits_for_an_endpoint_can_be_killed() -> None:
@@ -229,12 +231,12 @@ def test_a_query_that_waits_for_an_endpoint_can_be_killed() -> None:
 
         thread = threading.Thread(target=ask)
         thread.start()
-        stack.callback(thread.join, 10)
-        deadline = time.monotonic() + 10
+        stack.callback(thread.join, 60)
+        deadline = time.monotonic() + 20
         while not engine.running() and time.monotonic() < deadline:
             time.sleep(0.01)
         engine.kill(engine.running()[0].number)
-        thread.join(10)
+        thread.join(60)
         assert [type(error) for error in failures] == [wukongs.QueryKilled]
 
 

@@ -94,7 +94,7 @@ def run(text: str, cache: Path, how: str) -> str:
     (cache / "kernels.py").write_text(KERNELS)
     command = [sys.executable, "-c", text]
     return subprocess.run(
-        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=True, timeout=120
+        command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=True, timeout=240
     ).stdout
 
 

@@ -18,7 +18,7 @@ def test_kernels_are_kept_in_the_folder_of_the_user_whoever_has_imported_numba(
     program = (
         f"import {first}; from numba import config; print(config.CACHE_DIR); print(wukongs.store.jit.KERNEL_CACHE)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True)
     used, wanted = done.stdout.split()
     assert used == wanted
     assert Path(wanted).parent == tmp_path
