@@ -87,7 +87,7 @@ def test_a_query_may_rather_end_than_drop_windows(engine: wukongs.Engine) -> Non
     stream = engine.stream(A, batch_ms=100)
     query = engine.register(register_text(STEP), unread_bytes_max=3 * 1100, unread="end")
     fill(engine, stream, 1, 10)
-    found = query.results(timeout_s=5)
+    found = query.results(timeout_s=60)
     assert [next(found).end_ms for _ in range(4)] == [100, 200, 300, 400]
     with pytest.raises(wukongs.BudgetExceeded, match="unread"):
         next(found)
@@ -132,7 +132,7 @@ def test_a_slow_on_result_stalls_nobody(engine: wukongs.Engine) -> None:
         stream.push([at("a", 50)])
         stream.advance(500)
         assert entered.wait(60)
-        found = query.results(timeout_s=30)
+        found = query.results(timeout_s=60)
         assert [next(found).end_ms for _ in range(5)] == [100, 200, 300, 400, 500]
         assert seen == []
     finally:
@@ -182,7 +182,8 @@ def test_a_query_is_replaced_while_windows_fire(engine: wukongs.Engine) -> None:
     for _ in range(10):
         query.replace(register_text("RANGE 200ms STEP 100ms"))
         query.replace(register_text(STEP))
-    pushing.join(60)
+    pushing.join(200)
+    assert not pushing.is_alive()
     engine.settle(timeout_s=60)
     found = [(window.end_ms, names(window)) for window in query.results(timeout_s=0)]
     assert [end_ms for end_ms, _ in found] == list(range(100, 10_001, 100))

@@ -67,5 +67,5 @@ def test_a_query_that_fails_is_not_listed_any_more(face: Face) -> None:
     engine = face.open()
     engine.load(io.BytesIO(b"<http://e/s> <http://e/p> <http://e/o> .\n"), format="nt")
     with pytest.raises(wukongs.QueryTimeout):
-        engine.query(ENDLESS, timeout_s=0.2)
+        engine.query(ENDLESS, timeout_s=0.2 if face.name != "cluster-3" else 2)  # other nodes have said what they have
     assert engine.running() == []

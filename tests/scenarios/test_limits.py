@@ -28,10 +28,11 @@ def goes_on(engine: wukongs.Engine) -> bool:
 
 def test_a_query_ends_in_its_time(face: Face) -> None:
     engine = filled(face)
-    with pytest.raises(wukongs.QueryTimeout, match=r"timeout_s = 0\.05"):
-        engine.query(f"SELECT (COUNT(*) AS ?n) {{ {PRODUCT} }}", timeout_s=0.05)
-    with pytest.raises(wukongs.QueryTimeout, match=r"timeout_s = 0\.05"):
-        engine.explain(f"SELECT (COUNT(*) AS ?n) {{ {PRODUCT} }}", analyze=True, timeout_s=0.05)
+    timeout_s = 0.05 if face.name != "cluster-3" else 2  # what other nodes have is there by then
+    with pytest.raises(wukongs.QueryTimeout, match=f"timeout_s = {timeout_s:g}, at last in"):
+        engine.query(f"SELECT (COUNT(*) AS ?n) {{ {PRODUCT} }}", timeout_s=timeout_s)
+    with pytest.raises(wukongs.QueryTimeout, match=f"timeout_s = {timeout_s:g}, at last in"):
+        engine.explain(f"SELECT (COUNT(*) AS ?n) {{ {PRODUCT} }}", analyze=True, timeout_s=timeout_s)
     assert goes_on(engine)
 
 
@@ -71,8 +72,8 @@ def test_a_firing_over_its_budget_is_told_to_its_reader_alone(face: Face) -> Non
     engine.settle(timeout_s=60)
     assert windows(good) == {100: sorted(f"n{number}" for number in range(30)), 200: ["late"]}
     with pytest.raises(wukongs.BudgetExceeded, match="rows_max = 500"):
-        next(bad.results(timeout_s=1))
-    assert next(bad.results(timeout_s=1)).end_ms == 200, "later windows are reported again"
+        next(bad.results(timeout_s=60))
+    assert next(bad.results(timeout_s=60)).end_ms == 200, "later windows are reported again"
     assert bad.stats()["errors"] == 1
 
 
@@ -101,7 +102,7 @@ def test_slices_stay_within_their_bytes(face: Face) -> None:
         stream.push([at(f"t{end}n{number}", end) for number in range(40 if end > 1000 else 1)])
     stream.advance(2000)
     engine.settle(timeout_s=60)
-    found = query.results(timeout_s=1)
+    found = query.results(timeout_s=60)
     assert len(names(next(found))) == 10
     window = next(found)
     assert (window.end_ms, window.partial) == (2000, True)

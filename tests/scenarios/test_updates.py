@@ -52,14 +52,14 @@ def test_nothing_is_applied_if_an_operation_fails(engine: wukongs.Engine) -> Non
     assert update(engine, "DROP SILENT GRAPH :g") == first + 1
 
 
-def test_a_request_that_takes_too_long_changes_nothing(engine: wukongs.Engine) -> None:
+def test_a_request_that_takes_too_long_changes_nothing(engine: wukongs.Engine, face: Face) -> None:
     update(engine, "INSERT DATA { :a :p 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }")
     patterns = " . ".join(f"?s{n} :p ?o{n}" for n in range(12))
     with pytest.raises(wukongs.QueryTimeout):
         engine.update(
             f"{PREFIX} CLEAR ALL ; INSERT DATA {{ :a :p 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }} ; "
             f"INSERT {{ ?s1 :q ?o2 }} WHERE {{ {patterns} }}",
-            timeout_s=0.05,
+            timeout_s=0.05 if face.name != "cluster-3" else 2,  # what other nodes have is there by then
         )
     assert len(quads(engine)) == 10
 
