@@ -86,7 +86,7 @@ def test_an_update_that_is_overtaken_is_evaluated_again_within_its_time(monkeypa
             found = sorted(int(row[0]) for row in node.engine.query(f"SELECT ?n {{ <{EX}y> <{EX}n> ?n }}"))
             assert found == [1, 2], "it has read what overtook it"
         turns[0] = -1 << 20
-        with pytest.raises((QueryTimeout, OutcomeUnknown)):  # the time may end while its record, a void one, is agreed on
+        with pytest.raises((QueryTimeout, OutcomeUnknown)):  # or while a void record is agreed on
             engine.update(f"INSERT {{ <{EX}z> <{EX}n> ?n }} WHERE {{ <{EX}x> <{EX}n> ?n }}", timeout_s=1.0)
         assert len(engine.query(f"SELECT ?n {{ <{EX}z> <{EX}n> ?n }}")) == 0
 
