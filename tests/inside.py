@@ -16,15 +16,16 @@ def core_of(engine: wukongs.Engine) -> Core:
 
 
 class ManualClock:
-    """The clock of the machine for one engine, which tests move on in place of sleeping."""
+    """The clock of the machine for one engine, which stands still but for what tests move it on."""
 
     def __init__(self, engine: wukongs.Engine) -> None:
         self.passed_s = 0.0
+        self._began_s = time.monotonic()
         self.engine = engine
         engine._core.now_s = self
 
     def __call__(self) -> float:
-        return time.monotonic() + self.passed_s
+        return self._began_s + self.passed_s
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass, and have the engine look at the clock."""
