@@ -14,7 +14,7 @@ from wukongs.protocol.messages import Incarnation
 from wukongs.settings import Settings
 
 PULSE_S = 0.02
-READY_S = 30.0
+READY_S = 60.0
 QUICK_PULSE_S = 0.005
 PATIENT = 6000
 """Quick pulses of silence that are 30 s: for tests that lose no node, on machines that are busy."""

@@ -77,10 +77,10 @@ def test_lives_in_which_a_node_goes_and_comes_back() -> None:
 
 def end(nodes: list[ClusterNode], gone: int, seen_by: int) -> None:
     """Let a node go when no window is being reported, and wait until the others go on without it."""
-    nodes[seen_by].engine.settle(30)
+    nodes[seen_by].engine.settle(60)
     nodes[gone].close()
     host = nodes[seen_by].host
-    host.wait_until(lambda node: node.control.members[gone].role is Role.OUT, 30, f"node {gone} to be out")
+    host.wait_until(lambda node: node.control.members[gone].role is Role.OUT, 60, f"node {gone} to be out")
 
 
 @pytest.mark.slow

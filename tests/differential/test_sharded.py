@@ -199,7 +199,7 @@ def test_firings(number: int) -> None:
         engines = [shards.whole, *shards.nodes]
         registered = [registered_on(engine, streamed, texts, seed=number) for engine in engines]
         for engine in engines:
-            engine.settle(timeout_s=30)
+            engine.settle(timeout_s=60)
         for at, text in enumerate(texts):
             windows = [[shown(window) for window in queries[at].results(timeout_s=0)] for queries in registered]
             assert windows[0], text

@@ -125,7 +125,7 @@ def test_a_query_with_windows_is_explained_by_its_registration(engine: Engine) -
     query = engine.register(registration)
     stream.push([(f"<urn:s{i}>", P, f"<urn:o{i}>", 50) for i in range(4)])
     stream.advance(100)
-    engine.settle(30)
+    engine.settle(60)
     assert actual(query.explain(analyze=True)) == [4]
     assert [len(window) for window in query.results(timeout_s=0)] == [4], "explaining reports nothing"
     with pytest.raises(StreamError):

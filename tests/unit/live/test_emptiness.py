@@ -47,7 +47,7 @@ def test_the_lock_is_free_while_it_is_evaluated_and_firings_go_on(monkeypatch: p
         asking = threading.Thread(target=lambda: told.append(query.why()))
         asking.start()
         assert evaluating.wait(60)
-        taken = core_of(engine).lock.acquire(timeout=10)
+        taken = core_of(engine).lock.acquire(timeout=40)
         assert taken
         core_of(engine).lock.release()
         stream.push([at("b", 250)])

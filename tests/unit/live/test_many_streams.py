@@ -27,7 +27,7 @@ def test_the_clock_is_asked_once_for_all_streams(count: int, monkeypatch: pytest
             assert len(asked) <= 4
             core.seal(1000, 2000)
             assert len(asked) <= 9
-        engine.settle(30)
+        engine.settle(60)
 
 
 def test_streams_of_which_nothing_has_come_are_not_looked_at() -> None:
@@ -40,4 +40,4 @@ def test_streams_of_which_nothing_has_come_are_not_looked_at() -> None:
             streams[5].advance(2000)
             assert [state.iri for state in core.moving] == [streams[3].iri, streams[5].iri]
             streams[3].advance(2000)
-        engine.settle(30)
+        engine.settle(60)

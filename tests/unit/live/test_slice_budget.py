@@ -104,7 +104,7 @@ def test_texts_of_tuples_that_are_not_indexed_count(engine: wukongs.Engine) -> N
         rows = [(f"<http://t/{end}/{row}>", "<http://t/other>", "<http://t/x>", end) for row in range(10)]
         stream.push(rows)
     stream.close()
-    engine.settle(30)
+    engine.settle(60)
     told = engine.stats()["streams"][A]
     assert told["tuples_not_indexed"] == 1000
     assert told["slices"] == 0

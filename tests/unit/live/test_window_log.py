@@ -80,7 +80,7 @@ def test_a_waiting_reader_is_woken(ends: bool) -> None:
         log.close()
     else:
         log.put(0, window("a"))
-    reader.join(30)
+    reader.join(60)
     assert not reader.is_alive()
     assert found == [None if ends else "a"]
 
@@ -99,7 +99,7 @@ def test_a_reader_that_gives_up_in_an_event_loop_takes_no_window_and_leaves_no_t
     found: list[Any] = []
     loop = threading.Thread(target=lambda: found.append(asyncio.run(give_up())), daemon=True)
     loop.start()
-    loop.join(30)
+    loop.join(60)
     assert found == [["a"]]
 
 
@@ -115,7 +115,7 @@ def test_a_reader_in_an_event_loop_is_woken_by_windows_and_by_the_close(timeout_
             await asyncio.to_thread(log.put, 0, window(name))
         await asyncio.sleep(0.01)
         await asyncio.to_thread(log.close)
-        return await asyncio.wait_for(reading, 30)
+        return await asyncio.wait_for(reading, 60)
 
     async def collect() -> list[Any]:
         return [name async for name in cursor.aread(timeout_s)]

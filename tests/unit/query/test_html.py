@@ -131,7 +131,7 @@ def test_an_engine_its_streams_and_queries(engine: Any) -> None:
     query = engine.register(WINDOWS)
     stream.push([("<http://ex/a>", "<http://ex/p>", 7, 50)])
     stream.advance(100)
-    engine.settle(10)
+    engine.settle(60)
     assert {"stream http://ex/s", "1 tuples, closed up to 100 ms", "query q"} <= set(shown(engine).texts)
     assert {"Stream http://ex/s", "tuples", "1"} <= set(shown(stream).texts)
     assert {"ContinuousQuery q", WINDOWS, "windows"} <= set(shown(query).texts)

@@ -28,7 +28,7 @@ def test_settle_ends_when_the_engine_is_closed_before_or_meanwhile(engine: wukon
 
     def slow(_: object) -> None:
         entered.set()
-        leave.wait(30)
+        leave.wait(60)
 
     engine.register(register_text("RANGE 100ms STEP 100ms"), on_result=slow)
     stream.push([at("a", 50)])
@@ -45,12 +45,12 @@ def test_settle_ends_when_the_engine_is_closed_before_or_meanwhile(engine: wukon
     meanwhile.start()
     closing = threading.Thread(target=engine.close, daemon=True)
     closing.start()
-    meanwhile.join(30)
+    meanwhile.join(60)
     leave.set()
-    closing.join(30)
+    closing.join(60)
     after = threading.Thread(target=settle, daemon=True)
     after.start()
-    after.join(30)
+    after.join(60)
     assert [text.split(":")[0] for text in told] == ["this engine is closed"] * 2
 
 

@@ -62,7 +62,7 @@ def test_one_sync_serves_all_who_wait(tmp_path: Path) -> None:
         def fsync(self, file: Any) -> None:
             if is_slow.is_set():
                 reached.set()
-                assert may_go_on.wait(30)
+                assert may_go_on.wait(60)
             super().fsync(file)
 
     is_slow, reached, may_go_on = threading.Event(), threading.Event(), threading.Event()
@@ -70,7 +70,7 @@ def test_one_sync_serves_all_who_wait(tmp_path: Path) -> None:
     is_slow.set()
     leader = threading.Thread(target=log.wait, args=(log.append(2, [b"first"], 0),))
     leader.start()
-    assert reached.wait(30)
+    assert reached.wait(60)
     before = log.sync_count
     lsns = [log.append(2, [bytes([number])], 0) for number in range(20)]  # appending goes on meanwhile
     threads = [threading.Thread(target=log.wait, args=(lsn,)) for lsn in lsns]
@@ -79,7 +79,7 @@ def test_one_sync_serves_all_who_wait(tmp_path: Path) -> None:
     is_slow.clear()
     may_go_on.set()
     for thread in [leader, *threads]:
-        thread.join(30)
+        thread.join(60)
     assert log.durable_lsn == lsns[-1]
     assert log.sync_count == before + 2  # the leader's, and one for the other twenty
     log.close()
