@@ -67,7 +67,8 @@ def test_requests(requests: list[list[Operation]], merges_wait: bool) -> None:
             assert canonical(after) == canonical(expected), text
             assert engine.stats()["stored_triples"] == len(after)
             if merges_wait:
-                core_of(engine).arrangement.open(sn + 1, "test")
+                with core_of(engine).lock:
+                    core_of(engine).arrangement.open(sn + 1, "test")
                 snapshots[sn + 1] = after
             if not missed and keeps_lexical_forms(Dataset({triple for _, triple in before | expected}, {})):
                 found = ask_oxigraph(before, request)

@@ -70,7 +70,8 @@ def test_answers_after_updates(
             assert engine.stats()["stored_triples"] == len(state)
             assert engine.graph_names() == sorted({graph.value for graph, _ in state if graph is not None})
             if merges_wait:
-                core.arrangement.open(sn, "test")
+                with core.lock:
+                    core.arrangement.open(sn, "test")
                 snapshots[sn] = state
         snapshots[core.sn] = state
         for sn, quads in snapshots.items():
@@ -91,7 +92,8 @@ def test_what_is_deleted_is_gone_everywhere(tmp_path: Path) -> None:
     quads: list[Quad] = [(graph, triple) for graph in (None, g0, g1) for triple in some]
     with wukongs.Engine() as engine:
         first, *_ = update(engine, [], quads)
-        core_of(engine).arrangement.open(first, "test")
+        with core_of(engine).lock:
+            core_of(engine).arrangement.open(first, "test")
         kept = [quad for at, quad in enumerate(quads) if quad[0] != g1 and at % 3]
         _, gone, come = update(engine, [quad for quad in quads if quad not in kept], [])
         assert (gone, come) == (len(quads) - len(kept), 0)
