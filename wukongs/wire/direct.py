@@ -29,6 +29,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -60,6 +61,8 @@ UNHEARD_S = 2.0
 BACKLOG = 128
 HANDED_OVER_BYTES = 1 << 14
 """A longer answer is left to the connection's own thread, since sending it may take long."""
+CONTEXTS_MAX = 128
+"""So many certificates of nodes are kept as they are read; another one is read anew for each connection."""
 _FIRST_BYTES_MAX = 1 << 12
 _ROOM = 1 << 16
 _FRAMES_MAX = ARRAYS_MAX + 1
@@ -496,6 +499,7 @@ def _end(connection: socket.socket) -> None:
         socket.socket.shutdown(connection, socket.SHUT_RDWR)  # that of TLS would take the thread's state away
 
 
+@lru_cache(CONTEXTS_MAX)
 def _asking_context(certificate: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

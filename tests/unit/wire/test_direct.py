@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -159,6 +160,30 @@ def test_another_one_at_the_port_is_not_asked(tmp_path: Path) -> None:
     for port in ports:
         port.close()
         port.close()
+
+
+def test_a_certificate_is_read_once_for_all_connections_to_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = list[str]()
+    load = ssl.SSLContext.load_verify_locations
+
+    def note(context: ssl.SSLContext, *, cadata: str) -> None:
+        read.append(cadata)
+        load(context, cadata=cadata)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
+    for _ in range(2):
+        port = DirectPort("127.0.0.1", True, lambda sender: True, lambda *_: None, print, "test")
+        port.start()
+        offer = offer_in(Packet(DIRECT, port.offer("a client")), "tcp://127.0.0.1:1")
+        assert offer is not None
+        lines = [DirectLine(offer, "a client", lambda: True) for _ in range(3)]
+        for line in lines:
+            line.close()
+        port.close()
+        assert read.count(str(offer.certificate)) == 1
+    assert len(read) == 2
 
 
 def test_a_life_that_is_not_let_in_has_no_use_of_a_secret(pair: tuple[Network, Network]) -> None:
