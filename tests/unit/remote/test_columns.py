@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 import wukongs
-from tests.unit.remote.served import Wire
+from tests.unit.remote.served import Once, Wire, connected, served, silent
+from wukongs.errors import DataError, NodeUnavailable
 from wukongs.query.output.formats import GRAPH_FORMATS, ROW_FORMATS
 from wukongs.query.output.results import Result
 from wukongs.remote import columns, kinds
@@ -115,3 +119,57 @@ def test_a_release_frees_the_node(engine: RemoteEngine, wire: Wire, monkeypatch:
     engine.load(io.BytesIO(DATA.encode()), format="ttl")
     engine.query("SELECT * { ?s ?p ?o }")
     assert [answer.kind for answer in released] == [kinds.LOST]
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("hook", "error"),
+    [
+        (Once(kinds.ROWS, silent), None),  # the client asks again
+        (Once(kinds.ROWS, _interrupted), KeyboardInterrupt),
+        (lambda packet: Packet(kinds.NONE) if packet.kind == kinds.ROWS else None, DataError),
+    ],
+    ids=["silence", "ctrl-c", "lie"],
+)
+def test_an_error_between_two_chunks_frees_the_node(
+    embedded: wukongs.Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    hook: Callable[[Packet], Packet | None],
+    error: type[BaseException] | None,
+) -> None:
+    monkeypatch.setattr(columns, "_FIRST_CELLS", 1)
+    embedded.load(io.BytesIO(DATA.encode()), format="ttl")
+    with served(embedded) as (service, wire), connected(wire) as client:
+        wire.on_ask = hook
+        with nullcontext() if error is None else pytest.raises(error):
+            client.query("SELECT * { ?s ?p ?o }")
+        (session,) = service._sessions.values()
+        assert session.results.numbers() == []
+
+
+def test_a_release_that_fails_says_nothing_over_the_first_error(
+    engine: RemoteEngine, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_FIRST_CELLS", 1)
+    engine.load(io.BytesIO(DATA.encode()), format="ttl")
+
+    def lie_and_end(packet: Packet) -> Packet | None:
+        if packet.kind == kinds.RELEASE:
+            raise NodeUnavailable("it has ended")
+        return Packet(kinds.NONE) if packet.kind == kinds.ROWS else None
+
+    wire.on_ask = lie_and_end
+    with pytest.raises(DataError, match="expected an answer 'rows', found 'none'"):
+        engine.query("SELECT * { ?s ?p ?o }")
+
+
+def test_a_dump_that_cannot_be_written_frees_the_node(embedded: wukongs.Engine, tmp_path: Path) -> None:
+    embedded.load(io.BytesIO(DATA.encode()), format="ttl")
+    with served(embedded) as (service, wire), connected(wire) as client:
+        with pytest.raises(wukongs.StorageError):
+            client.dump(tmp_path / "none" / "file.nt")
+        (session,) = service._sessions.values()
+        assert session.files.numbers() == []
