@@ -141,6 +141,8 @@ _OF_QUERY = {
     "resume": (),
     "close": (),
 }
+READS = frozenset({"query", "query_many", "graph_share", "explain", "why", "query.explain", "query.why"})
+"""Calls that change nothing, may take long, and can be ended."""
 _OF_LOAD = ("graph", "base", "format", "strict", "blank_scope", "timeout_s")
 AWAY_S = 30.0
 """How long the home of a query may be away: until it is taken out, and another node has taken the query over."""

@@ -19,6 +19,8 @@
   number beyond the session, too, and by other nodes (wukongs/outcomes.py).
 * `lost` says that there is no such session: nothing of the request was done. A session ends when its client leaves or
   is silent for SILENT_S; the client then connects again, and names its streams and queries anew.
+* A call that only reads ends with its session, or once nobody has waited for its outcome for UNASKED_S: its client is
+  gone. `wait` finds it lost then, and the same `call` begins it anew. Changes go on.
 * Windows are numbered by session and query; `taken` confirms one, and the next is not told before. One request asks for
   the windows of many queries, so that a client with hundreds of them does not have hundreds of requests waiting.
 """
@@ -31,6 +33,9 @@ POLL_S = 2.0
 """A node answers every request within about this time, if only by saying that it is still working."""
 SILENT_S = 60.0
 """After so long without a word from its client a session ends."""
+UNASKED_S = 10.0
+"""A call that only reads ends after so long in which nobody waited for its outcome. A client that is there asks again
+as soon as it hears that the call is under way."""
 
 CONNECT, CONNECTED = "connect", "connected"
 CALL, WAIT, ANSWER, FAILED, WORKING, BUSY, LOST = "call", "wait", "answer", "failed", "working", "busy", "lost"

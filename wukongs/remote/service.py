@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.outcomes import Asked, asking
-from wukongs.remote.calls import Calls, EngineLike, InCluster
+from wukongs.remote.calls import READS, Calls, EngineLike, InCluster
 from wukongs.remote.feeds import next_of
 from wukongs.remote.kinds import (
     ANSWER,
@@ -109,13 +109,16 @@ class Service:
         return {CALL: partial(self._taken, self._call), WAIT: partial(self._taken, self._wait)}
 
     def close(self) -> None:
-        """End all sessions: calls that are under way end by themselves, loads with nothing added."""
+        """End all sessions: calls that are under way end by themselves, loads with nothing added. Reads that take
+        longer than _END_S are ended."""
         self._stopped.set()
         with self._lock:
             sessions = list(self._sessions.values())
         for session in sessions:
             self._end(session)
         self._workers.close(_END_S)
+        for session in sessions:
+            session.drop_reads()
         self._look(math.inf)
 
     @property
@@ -190,6 +193,7 @@ class Service:
 
     def _leave(self, session: Session, packet: Packet) -> Packet:
         self._end(session)
+        session.drop_reads()
         return Packet(ANSWER)
 
     def _end(self, session: Session) -> None:
@@ -212,6 +216,7 @@ class Service:
                 log.info("a client was silent for %g s: its session ends", self._silent_s)
                 try:
                     self._end(session)
+                    session.drop_reads()
                 except Exception:  # the sessions of others still have to end
                     log.exception("a session could not be ended well")
 
@@ -230,7 +235,7 @@ class Service:
         by = Asked(session.client, number, tuple(needed)) if needed else None
 
         def start() -> SessionCall | None:
-            call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None)
+            call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None, is_read=method in READS)
             work = self._calls.work(session, method, args, packet.arrays, call.upload)
 
             def asked() -> Packet:

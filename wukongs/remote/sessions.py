@@ -14,7 +14,7 @@ from wukongs.live.stream import Stream
 from wukongs.query.limits import Canceller
 from wukongs.remote.columns import Outgoing
 from wukongs.remote.feeds import Feed
-from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX, WORKING
+from wukongs.remote.kinds import BUSY, CALLS_MAX, FAILED, HANDLES_MAX, LOST, RESULTS_MAX, UNASKED_S, WORKING
 from wukongs.remote.uploads import Upload
 from wukongs.wire.answering import Reply
 from wukongs.wire.packets import Packet
@@ -34,24 +34,27 @@ def failed(error: BaseException) -> Packet:
 
 
 class SessionCall:
-    """A task that is done once, however often its outcome is asked for."""
+    """A task that is done once, however often its outcome is asked for. is_read: it may be ended once nobody asks."""
 
-    def __init__(self, upload: Upload | None = None) -> None:
-        self.upload = upload
+    def __init__(self, upload: Upload | None = None, *, is_read: bool = False) -> None:
+        self.upload, self._is_read = upload, is_read
         self.canceller = Canceller()
         self._lock = threading.Lock()
         self._outcome: Packet | None = None
         self._waiting: list[tuple[float, Reply]] = []
         """The replies that wait for the outcome, and until when (time.monotonic)."""
+        self._asked_s = time.monotonic()
+        """When somebody has waited for it last."""
         self.may_be_repeated = False
-        """It is over since a node was away: when it is asked for again it is tried again."""
+        """It is over since a node was away, or was dropped: when it is asked for again it is tried again."""
 
     def run(self, work: Callable[[], Packet]) -> None:
         try:
             with self.canceller:
                 outcome = work()
         except Exception as error:
-            self.may_be_repeated = isinstance(error, NodeUnavailable)
+            if isinstance(error, NodeUnavailable):
+                self.may_be_repeated = True
             outcome = failed(error)
         except BaseException as error:
             outcome = failed(error)
@@ -59,11 +62,25 @@ class SessionCall:
         finally:
             if self.upload is not None:
                 self.upload.end()
-            with self._lock:
-                self._outcome, waiting = outcome, self._waiting
-                self._waiting = []
-            for _, reply in waiting:
-                reply(outcome)
+            self._settle(outcome)
+
+    def drop(self) -> None:
+        """End a call that only reads, as Engine.kill ends queries: its client is gone. It is lost to those who wait for
+        it; the same call is done anew if it comes again."""
+        if self._is_read and self._settle(Packet(LOST)):
+            self.may_be_repeated = True
+            self.canceller.cancel()
+
+    def _settle(self, outcome: Packet) -> bool:
+        """Note the outcome and tell it; False: there is one already."""
+        with self._lock:
+            if self._outcome is not None:
+                return False
+            self._outcome, waiting = outcome, self._waiting
+            self._waiting = []
+        for _, reply in waiting:
+            reply(outcome)
+        return True
 
     def tell(self, reply: Reply, wait_s: float) -> None:
         """Reply with the outcome; or that the call is under way, once `look` finds that wait_s seconds have passed."""
@@ -75,12 +92,17 @@ class SessionCall:
         reply(outcome or Packet(WORKING))
 
     def look(self, now_s: float) -> None:
-        """Tell those who have waited for long enough that the call is under way."""
+        """Tell those who have waited for long enough that the call is under way; drop it if nobody does any more."""
         with self._lock:
+            if self._waiting:
+                self._asked_s = now_s
             late = [reply for until_s, reply in self._waiting if until_s <= now_s]
             self._waiting = [one for one in self._waiting if one[0] > now_s]
+            is_left = now_s - self._asked_s > UNASKED_S
         for reply in late:
             reply(Packet(WORKING))
+        if is_left:
+            self.drop()
 
 
 class Handles(Generic[T]):
@@ -172,6 +194,13 @@ class Session:
         call.canceller.cancel()
         if call.upload is not None:
             call.upload.cancel(NodeUnavailable(f"{call.upload.name}: the client has cancelled the load"))
+
+    def drop_reads(self) -> None:
+        """End the calls that only read. Others go on: they may have changed something already."""
+        with self.lock:
+            calls = list(self.calls.values())
+        for call in calls:
+            call.drop()
 
     def keep_file(self, descriptor: int) -> int:
         """Keep a file for the client; return its number. Raises NodeUnavailable (the client has left), BudgetExceeded;
