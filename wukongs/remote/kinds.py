@@ -33,7 +33,7 @@ POLL_S = 2.0
 """A node answers every request within about this time, if only by saying that it is still working."""
 SILENT_S = 60.0
 """After so long without a word from its client a session ends."""
-UNASKED_S = 10.0
+UNASKED_S = 30.0
 """A call that only reads ends after so long in which nobody waited for its outcome. A client that is there asks again
 as soon as it hears that the call is under way."""
 
