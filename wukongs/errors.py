@@ -204,7 +204,9 @@ class CompactedError(WukongsError):
 
 
 class NodeUnavailable(WukongsError):
-    """A node or socket that does not answer."""
+    """A node or socket that does not answer. is_slow: it is there, as far as is known, and the time is over."""
+
+    is_slow = False
 
 
 class OutcomeUnknown(NodeUnavailable):

@@ -152,9 +152,11 @@ class Asker:
                 f"{question.name}: the connection was lost before the answer came. Ask again when it is back"
             )
         if time.monotonic() >= deadline_s:
-            raise NodeUnavailable(
+            slow = NodeUnavailable(
                 f"{question.name}: no answer within {timeout_s:g} s. Allow more time, or check what it is busy with"
             )
+            slow.is_slow = True
+            raise slow
 
     def _check_is_open(self, question: Question) -> None:
         if self._is_closed:

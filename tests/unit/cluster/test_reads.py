@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tests.shards import Shards
 from wukongs.cluster.reads import asking, owner, requests
 from wukongs.cluster.reads.distant_terms import DistantReader
 from wukongs.cluster.reads.requests import HEAD, SharePlan, StepsRun
-from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout
+from wukongs.errors import BudgetExceeded, CompactedError, DataError, NodeUnavailable, QueryTimeout, WukongsError
 from wukongs.query.limits import limits_of
 from wukongs.query.paths import path_search, paths
 from wukongs.query.plans import plan_layout as layout
@@ -340,12 +341,27 @@ def test_the_bytes_that_come_from_others_count() -> None:
         assert few.nodes[0].query("SELECT (COUNT(*) AS ?n) { <http://e/s1> <http://e/p> ?o }")
 
 
-def test_the_time_of_a_query_is_that_of_its_questions(node: wukongs.Engine, shards: Shards) -> None:
-    def late(asked: int, packet: Packet) -> Packet:
-        raise NodeUnavailable(f"node {asked} does not answer within the query's time")
+SLOW = NodeUnavailable("node 1 (address): no answer within 0.1 s. Allow more time")
+SLOW.is_slow = True
+
+
+@pytest.mark.parametrize(
+    ("told", "expected", "match"),
+    [
+        (NodeUnavailable("node 1: lost"), NodeUnavailable, "^node 1: lost$"),
+        (SLOW, QueryTimeout, r"timeout_s = 0\.2, .*node 1 \(address\): no answer"),
+        (QueryTimeout("the query ran longer than timeout_s = 0.11, in a step"), QueryTimeout, r"timeout_s = 0\.2,"),
+    ],
+)
+def test_the_time_of_a_query_is_that_of_its_questions(
+    node: wukongs.Engine, shards: Shards, told: WukongsError, expected: type[WukongsError], match: str
+) -> None:
+    def late(_: int, packet: Packet) -> Packet:
+        time.sleep(0.3)
+        raise told
 
     shards.peers[0].lies = late
-    with pytest.raises((NodeUnavailable, QueryTimeout)):
+    with pytest.raises(expected, match=match):
         node.query(WALK, timeout_s=0.2)
     assert all(packet.fields.get("timeout_s", 0) <= 0.2 for _, packet in shards.peers[0].asked[-1:])
 

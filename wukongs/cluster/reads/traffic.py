@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import numpy.typing as npt
 
+from wukongs.errors import NodeUnavailable, QueryTimeout
 from wukongs.query.limits import current
 from wukongs.wire.assignment import Assignment
 from wukongs.wire.packets import Packet, Peers
@@ -69,6 +70,14 @@ def time_left_s() -> float:
     return max(limits.deadline_s - time.monotonic(), 1e-3)
 
 
+def _check_time(*notes: str) -> None:
+    """Raise QueryTimeout if the time of the execution is over. notes: what is told beside that."""
+    try:
+        current().check()
+    except QueryTimeout as error:
+        raise QueryTimeout(". ".join((str(error), *notes))) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Owners:
     """The nodes that answer for keys. assignment: which node answers for which shard now; each execution asks for it
@@ -83,7 +92,15 @@ class Owners:
         """Ask other nodes at the same time, within the time that the execution has left; return their answers.
 
         traffic: that of the execution. Raises QueryTimeout, NodeUnavailable, and what a node answers by name."""
-        answers = self.peers.ask(asked, time_left_s())
+        try:
+            answers = self.peers.ask(asked, time_left_s())
+        except QueryTimeout as error:  # of what was left of the time for that node
+            _check_time(*getattr(error, "__notes__", ()))
+            raise
+        except NodeUnavailable as error:
+            if error.is_slow:
+                _check_time(f"{error}")
+            raise
         for counted in (self.traffic, traffic):
             if counted is not None:
                 counted.count((packet for _, packet in asked), answers)
