@@ -125,7 +125,7 @@ def check_counts(client: RemoteEngine, stream: RemoteStream, done: Counter[str])
 def test_changes_count_once_over_kills_of_a_served_engine(tmp_path: Path) -> None:
     """Updates that add one, and tuples that are alike: doing one of them twice, or not at all, shows in the counts."""
     last_s = 20.0
-    with Served(tmp_path) as node, wukongs.connect(node.address, silence_s=30) as client:
+    with Served(tmp_path) as node, wukongs.connect(node.address, silence_s=120) as client:
         client.update(f"INSERT DATA {{ <{EX}c> <{EX}n> 0 }}")
         stream = client.stream(EX + "s", batch_ms=100)
         done = Counter[str]()
