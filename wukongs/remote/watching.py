@@ -30,7 +30,6 @@ def watched(
         wait_s = WAIT_S / len(by_node)
         found = [one for node, of_node in by_node.items() if (one := _next(node, of_node, wait_s)) is not None]
         for query, item in found:
-            last_s = time.monotonic()
             if isinstance(item, WindowResult):
                 yield item
                 number = left[query]
@@ -42,6 +41,7 @@ def watched(
                 yield item
             else:
                 raise item
+            last_s = time.monotonic()  # that its reader takes long is no silence
         if not found:
             yield None
         for query in [query for query in left if query.is_over]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from tests.unit.remote.served import Wire, connected, served, windows_until
 from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.remote import kinds
+from wukongs.remote.watching import watched
 
 
 def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None:
@@ -164,6 +166,21 @@ def test_a_slow_on_result_holds_up_its_own_query_only(embedded: wukongs.Engine) 
             going_on.set()
         client.settle(60)
         assert seen == [100, 200, 300, 400, 500]
+
+
+def test_one_who_takes_long_for_a_window_is_not_taken_for_a_silence(embedded: wukongs.Engine) -> None:
+    with served(embedded) as (_, wire), connected(wire) as client:
+        stream = client.stream(A, batch_ms=100)
+        client.register(register_text("RANGE 100ms STEP 100ms"))
+        stream.push([at("a", 50)])
+        stream.advance(300)
+        client.settle(60)
+        ends = list[int]()
+        for item in watched(client.queries(), timeout_s=0.2):  # type: ignore[arg-type]
+            if isinstance(item, wukongs.WindowResult):
+                ends.append(item.end_ms)
+                time.sleep(0.3)
+        assert ends == [100, 200, 300]
 
 
 def test_an_error_in_the_place_of_a_window_waits_beside_on_result(embedded: wukongs.Engine) -> None:
