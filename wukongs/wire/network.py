@@ -236,9 +236,14 @@ class Network:
         return [answers[place] for place in range(len(asked))]
 
     def _introduce_to(self, nodes: Sequence[int], asker: Asker, timeout_s: float) -> None:
-        """Have those of some nodes let in this life that do not know it. Raises what they answer."""
+        """Have those of some nodes let in this life that do not know it. Raises what they answer. Nodes that do and are
+        connected are asked for another offer when it is time: one that is away would keep others from being asked."""
         peers = ((node, self._peers.get(node)) for node in nodes)
-        found = {node: peer for node, peer in peers if peer and (not peer.knows_me or peer.way.needs_offer())}
+        found = {
+            node: peer
+            for node, peer in peers
+            if peer and (not peer.knows_me or (peer.way.needs_offer() and self.is_connected(node)))
+        }
         if found:
             questions = [self._question(node, self._introduction, []) for node in found]
             for peer, answer in zip(found.values(), asker.ask(questions, timeout_s), strict=True):

@@ -152,6 +152,8 @@ def test_a_node_that_is_away_keeps_none_of_the_others_from_being_asked(nodes: No
         return False
 
     wait_until(is_away, "its connection is known to be lost")
+    wait_until(lambda: not networks[0].is_connected(1), "that to tell it something, too")
+    networks[0]._peers[1].way._offered_again_s = 0.0  # a node that is away offers nothing, though it would be time
     with pytest.raises(NodeUnavailable, match=r"node 1 .*: cannot be reached within 0.2 s. Check that it runs"):
         networks[0].ask([(number, Packet("note")) for number in range(4)], 0.2)
     wait_until(lambda: sorted(asked) == [0, 2, 3], "all others were asked, and this node itself")
