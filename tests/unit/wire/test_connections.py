@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,8 @@ from wukongs.wire.packets import Packet
 from wukongs.wire.trust import ANY, Keys, Trust
 
 MB = 1 << 20
+CUT_OFF = 500 * MB
+"""A connection that is cut takes less: so much until the thread that cuts it has its turn, on a busy machine too."""
 LONG_MS = 60_000
 
 
@@ -153,10 +156,10 @@ def test_a_silent_connection_is_let_go_in_time(served: Served, monkeypatch: pyte
 def test_bytes_without_end_in_the_place_of_a_handshake_are_cut_off(served: Served, has_keys: bool) -> None:
     clients, friend = served()
     strangers = Strangers(clients.address)
-    assert strangers.send() < 100 * MB  # a version of ZeroMQ's without a greeting: messages that never end
+    assert strangers.send() < CUT_OFF  # a version of ZeroMQ's without a greeting: messages that never end
     if has_keys:
-        assert strangers.send(byte=b"\xff") < 100 * MB
-        assert strangers.send(greeting(b"CURVE"), HUGE_COMMAND) < 100 * MB
+        assert strangers.send(byte=b"\xff") < CUT_OFF
+        assert strangers.send(greeting(b"CURVE"), HUGE_COMMAND) < CUT_OFF
     assert is_answered(friend)
     strangers.close()
 
@@ -182,11 +185,13 @@ def test_all_connections_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(bound_socket, "connections_max", lambda: 3)
     clients = ClientSocket(ANY_PORT, {"echo": echo})
     friends = [ClientChannel(clients.address) for _ in range(3)]
+    one_more = ClientChannel(clients.address)
+    for channel in (*friends, one_more):
+        channel._is_offered = True  # it asks over one connection only: others would come and go all the time
     for friend in friends:
         assert is_answered(friend)
     known = clients._socket._connections
     wait_until(lambda: len(known) == 3 and known.are_all_proven, "they are known")
-    one_more = ClientChannel(clients.address)
     with pytest.raises(NodeUnavailable):
         one_more.ask(Packet("echo"), 0.5)
     for friend in friends:
@@ -226,7 +231,7 @@ def test_no_descriptor_for_another_connection_ends_it_by_name(monkeypatch: pytes
         nonlocal now_s
         now_s += s
 
-    monkeypatch.setattr(descriptors.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(descriptors, "time", SimpleNamespace(monotonic=lambda: now_s))
     of_a_socket = Connections(has_keys=True, connections_max=10)
     of_a_socket.refused(errno.ECONNABORTED)
     of_a_socket.refused(errno.ECONNABORTED)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from tests.unit.wire.conftest import ANY_PORT, Nodes, echo, refused, wait_until
 from wukongs.errors import DataError, NodeUnavailable
 from wukongs.live.header import Frame, MessageError
 from wukongs.protocol.messages import Incarnation
-from wukongs.wire import client_socket, direct
+from wukongs.wire import client_channel, client_socket, direct
 from wukongs.wire.answering import Post, Reply
 from wukongs.wire.asking import Question
 from wukongs.wire.client_channel import ClientChannel
@@ -35,6 +37,14 @@ from wukongs.wire.trust import Trust, read_keys
 
 MARK = b"a mark that is easy to find"
 ASKER = Incarnation(0, 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is given the time that a direct connection takes: else ZeroMQ would be the way."""
+    monkeypatch.setattr(direct, "REACH_DIRECT_S", 20.0)
+    monkeypatch.setattr(direct, "HANDSHAKE_S", 20.0)
+    monkeypatch.setattr(client_channel, "OFFER_S", 20.0)
 
 
 def marked() -> Packet:
@@ -208,19 +218,21 @@ def test_a_line_of_an_earlier_life_is_not_answered(pair: tuple[Network, Network]
 def test_what_cannot_be_reached_directly_is_asked_over_zeromq(
     pair: tuple[Network, Network], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.2)
+    monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 600.0)
     asker, answering = pair
+    way = asker._peers[1].way
+    wait_until(lambda: asker.is_connected(1), "an offer can be asked for")
     answering._direct.close()
-    before = answering.stats()["introductions"]
-    for _ in range(3):
-        assert asker.ask([(1, marked())], 20)[0].kind == "echo"
-    assert direct_lines(asker) == []
-    assert answering.stats()["introductions"] == before + 1
-    time.sleep(0.25)
-    for _ in range(3):
-        assert asker.ask([(1, marked())], 20)[0].kind == "echo"
-    assert answering.stats()["introductions"] == before + 2
-    assert asker._peers[1].way.failures == 2
+    before, began_s = answering.stats()["introductions"], time.monotonic()
+    for round_ in (1, 2):
+        for _ in range(3):
+            assert asker.ask([(1, marked())], 20)[0].kind == "echo"
+        assert direct_lines(asker) == []
+        assert answering.stats()["introductions"] == before + round_
+        assert way.failures == round_
+        again_s = way._offered_again_s - round_ * direct.OFFERED_AGAIN_S  # twice as long each time
+        assert began_s <= again_s <= time.monotonic()
+        way._offered_again_s = time.monotonic()  # as if that time had passed
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -241,18 +253,19 @@ def test_an_offer_that_is_gone_when_it_is_needed_is_of_no_harm(pair: tuple[Netwo
 def test_a_port_that_takes_connections_and_says_nothing_holds_up_one_question_shortly(
     pair: tuple[Network, Network], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "REACH_DIRECT_S", 0.2)
+    monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 600.0)
     asker, _ = pair
     asker.ask([(1, marked())], 20)
+    monkeypatch.setattr(direct, "REACH_DIRECT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         for pool in asker._askers:
             pool.keep_only(set())
         (offer,) = offers(asker)
         asker._peers[1].way.offer = offer._replace(port=mute.getsockname()[1])
         began = time.monotonic()
-        assert asker.ask([(1, marked())], 20)[0].kind == "echo"
-        assert asker.ask([(1, marked())], 20)[0].kind == "echo"
-        assert time.monotonic() - began < 5
+        assert asker.ask([(1, marked())], 60)[0].kind == "echo"
+        assert asker.ask([(1, marked())], 60)[0].kind == "echo"
+        assert time.monotonic() - began < 20
     assert asker._peers[1].way.failures == 1
 
 
@@ -280,17 +293,18 @@ def test_who_gives_an_answer_does_not_wait_for_one_who_does_not_read() -> None:
     answers = _Answers(_Messages(one))
     giving = threading.Thread(target=answers.take, args=([b"short"],), daemon=True)
     giving.start()
-    giving.join(5)
+    giving.join(20)
     assert not giving.is_alive()
     waiting = threading.Thread(target=answers.wait, daemon=True)
     waiting.start()
-    other.settimeout(0.2)
+    other.settimeout(20)
     got = bytearray()
-    with suppress(TimeoutError):
-        while some := other.recv(1 << 20):
-            got += some
-    waiting.join(5)
-    assert got.endswith(framed([b"short"]))
+    while not got.endswith(framed([b"short"])):
+        some = other.recv(1 << 20)
+        assert some, "the answer does not come"
+        got += some
+    waiting.join(20)
+    assert not waiting.is_alive()
     one.close()
     other.close()
 
@@ -299,6 +313,7 @@ def test_long_messages_go_over_in_pieces_both_ways(pair: tuple[Network, Network]
     asker, _ = pair
     long = np.random.default_rng(1).integers(0, 1 << 60, 1 << 20)
     packet = Packet("echo", {"text": "x" * 70_000}, {"none": long[:0], "long": long, "few": long[:3]})
+    asker.ask([(1, marked())], 20)
     between.is_passing.clear()  # the other side takes only what fits into the system's buffers
     threading.Timer(0.3, between.is_passing.set).start()
     (answer,) = asker.ask([(1, packet)], 20)
@@ -324,7 +339,7 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_until_the_deadline_only
     def trickle() -> None:
         with suppress(OSError):
             other.recv(1 << 16)
-            for byte in framed([bytes(1000)]):
+            for byte in framed([bytes(3000)]):
                 other.send(bytes([byte]))
                 time.sleep(0.02)
 
@@ -333,8 +348,8 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_until_the_deadline_only
         threading.Timer(0.3, channel.close).start()
     began = time.monotonic()
     with pytest.raises(NodeUnavailable, match="closed" if is_closed else "no answer within"):
-        channel.ask(marked(), 20 if is_closed else 0.3)
-    assert time.monotonic() - began < 5
+        channel.ask(marked(), 60 if is_closed else 0.3)
+    assert time.monotonic() - began < 15
     other.close()
     channel.close()
     answering.close()
@@ -352,7 +367,7 @@ def test_a_question_that_is_taken_bit_by_bit_is_sent_until_a_given_time_only() -
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         _Messages(one).write([bytes(1 << 27)], began + 0.2)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     one.close()
 
 
@@ -384,9 +399,9 @@ def test_a_connection_that_ends_under_a_question_is_named_and_the_next_one_is_ne
 def test_a_node_that_is_not_heard_over_zeromq_is_not_waited_for(
     pair: tuple[Network, Network], between: Between, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct, "UNHEARD_S", 0.2)
     asker, _ = pair
     asker.ask([(1, marked())], 20)
+    monkeypatch.setattr(direct, "UNHEARD_S", 0.2)
     between.is_passing.clear()
     monkeypatch.setattr(asker, "is_connected", lambda node: False)
     for line in direct_lines(asker):
@@ -422,11 +437,15 @@ def test_an_idle_line_is_given_up_before_the_other_side_does(
 
 
 def test_the_other_side_lets_go_of_an_idle_connection(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "IDLE_S", 0.2)
     asker, answering = nodes.start(0), nodes.start(1, {"echo": echo})
     nodes.join(asker, answering)
     asker.ask([(1, marked())], 20)
-    wait_until(lambda: not answering._direct._connections, "the connection is let go of")
+    assert len(answering._direct._connections) == 1
+    monkeypatch.setattr(direct, "IDLE_S", 0.2)
+    line = DirectLine(offers(asker)[0], ASKER, lambda: True)  # one more, which is taken: it is idle from now on
+    wait_until(lambda: len(answering._direct._connections) == 1, "the connection is let go of")
+    assert line._messages.has_news(20_000)
+    line.close()
 
 
 def test_a_key_that_is_taken_off_the_list_ends_the_connections(nodes: Nodes, tmp_path: Path) -> None:
@@ -524,12 +543,13 @@ def test_who_says_nothing_is_shut_and_keeps_no_place(
     strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
     began = time.monotonic()
     assert all(map(is_ended, strangers))
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 15
     for stranger in strangers:
         stranger.close()
     wait_until(lambda: len(answering._direct._connections) == 1, "nothing is left of the strangers")
     for pool in asker._askers:
         pool.keep_only(set())
+    monkeypatch.setattr(direct, "HANDSHAKE_S", 20.0)
     assert asker.ask([(1, marked())], 20)[0].kind == "echo"
     assert len(direct_lines(asker)) == 1
 
@@ -688,7 +708,6 @@ def test_a_client_finds_a_node_again_that_was_started_anew() -> None:
 
 
 def test_a_client_does_not_wait_for_a_node_that_is_not_heard_over_zeromq(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "UNHEARD_S", 0.2)
     go_on, begun = threading.Event(), threading.Event()
 
     def wait(packet: Packet) -> Packet:
@@ -700,6 +719,8 @@ def test_a_client_does_not_wait_for_a_node_that_is_not_heard_over_zeromq(monkeyp
     channel = ClientChannel(answering.address)
     for _ in range(2):
         channel.ask(marked(), 20)
+    wait_until(channel._is_heard, "the node is heard")
+    monkeypatch.setattr(direct, "UNHEARD_S", 0.2)
     failed: list[NodeUnavailable] = []
 
     def ask() -> None:
@@ -714,23 +735,30 @@ def test_a_client_does_not_wait_for_a_node_that_is_not_heard_over_zeromq(monkeyp
     asking.join(1)
     assert asking.is_alive()  # however long it takes, while the node is heard
     answering._socket.close()
-    asking.join(10)
+    asking.join(15)
     assert [str(error).partition(": ")[2][:24] for error in failed] == ["the connection was lost "]
     go_on.set()
     channel.close()
     answering.close()
 
 
-def test_asking_for_an_offer_takes_of_the_time_of_the_question() -> None:
-    go_on = threading.Event()
+def test_asking_for_an_offer_takes_of_the_time_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, times = threading.Event(), list[tuple[float, float]]()
     answering = ClientSocket(ANY_PORT, {"echo": echo})
     channel = ClientChannel(answering.address)
     channel.ask(marked(), 20)
+    ask = channel._asker.ask
+
+    def noted(questions: Any, timeout_s: float, *, begun_s: float) -> list[Packet]:
+        times.append((begun_s, timeout_s))
+        return ask(questions, timeout_s, begun_s=begun_s)
+
+    monkeypatch.setattr(channel._asker, "ask", noted)
     answering._socket.call(partial(wait_until, go_on.is_set, "it goes on"))
-    began = time.monotonic()
     with pytest.raises(NodeUnavailable):
         channel.ask(marked(), 2)
-    assert time.monotonic() - began < 3
+    (begun_s, _), _ = times
+    assert times == [(begun_s, 1.0), (begun_s, 2)], "both count from the begin of the question"
     go_on.set()
     channel.close()
     answering.close()
@@ -741,6 +769,7 @@ def test_a_port_that_fails_again_and_again_leaves_no_connections_behind(
 ) -> None:
     monkeypatch.setattr(direct, "OFFERED_AGAIN_S", 0.0)
     asker, answering = pair
+    wait_until(lambda: asker.is_connected(1), "an offer can be asked for")
     answering._direct.close()
     for _ in range(8):
         assert asker.ask([(1, marked())], 20)[0].kind == "echo"
@@ -778,7 +807,10 @@ def channel_question(channel: ClientChannel) -> Question:
 
 
 @pytest.mark.parametrize("is_direct", [False, True])
-def test_a_request_that_is_under_way_is_answered_before_the_node_is_closed(is_direct: bool) -> None:
+def test_a_request_that_is_under_way_is_answered_before_the_node_is_closed(
+    monkeypatch: pytest.MonkeyPatch, is_direct: bool
+) -> None:
+    monkeypatch.setattr(client_socket, "CLOSE_TIMEOUT_S", 20.0)
     go_on, begun = threading.Event(), threading.Event()
 
     def wait(packet: Packet) -> Packet:
@@ -795,6 +827,13 @@ def test_a_request_that_is_under_way_is_answered_before_the_node_is_closed(is_di
     asking = threading.Thread(target=lambda: answers.append(channel.ask(Packet("wait"), 20)))
     if not is_direct:
         channel._is_offered = True
+    stayed = list[float]()
+
+    def stay(seconds: float) -> None:
+        stayed.append(seconds)
+        asking.join(20)  # the client takes its answer in this time, however busy the machine is
+
+    monkeypatch.setattr(client_socket, "time", SimpleNamespace(sleep=stay))
     asking.start()
     assert begun.wait(20)
     closing = threading.Thread(target=answering.close)
@@ -805,6 +844,7 @@ def test_a_request_that_is_under_way_is_answered_before_the_node_is_closed(is_di
     closing.join(20)
     asking.join(20)
     assert [answer.kind for answer in answers] == ["wait"]
+    assert stayed == [client_socket.LAST_ANSWERS_S]
     channel.close()
 
 

@@ -88,7 +88,9 @@ def test_threads_without_work_end_and_others_take_their_place(monkeypatch: pytes
         assert len(workers._threads) == 8
         may_go_on.set()
         wait_until(lambda: len(workers._threads) == 1, "the other threads have ended")
-        assert done == [1] * 8 * (round_ + 1)
+        count = 8 * (round_ + 1)
+        wait_until(lambda count=count: len(done) == count, "the last one has done its task")  # type: ignore[misc]
+        assert done == [1] * count
         may_go_on.clear()
     assert workers.close(20)
 

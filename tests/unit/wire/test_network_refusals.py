@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.unit.wire.conftest import Nodes
+from tests.unit.wire.conftest import Nodes, echo
 from wukongs.errors import BudgetExceeded
 from wukongs.wire.packets import Packet
 
@@ -39,10 +39,12 @@ def test_an_error_is_told_though_another_node_is_silent(nodes: Nodes) -> None:
         raise BudgetExceeded("more than 10 rows")
 
     let_go = threading.Event()
-    networks = nodes.start(0), nodes.start(1, {"rows": fail}), nodes.start(2, {"rows": lambda _: _late(let_go)})
+    handlers = {"rows": lambda _: _late(let_go), "echo": echo}
+    networks = nodes.start(0), nodes.start(1, {"rows": fail, "echo": echo}), nodes.start(2, handlers)
     nodes.join(*networks)
+    networks[0].ask([(2, Packet("echo")), (1, Packet("echo"))], 20)  # they are connected, and know each other
     with pytest.raises(BudgetExceeded):
-        networks[0].ask([(2, Packet("rows")), (1, Packet("rows"))], 0.5)
+        networks[0].ask([(2, Packet("rows")), (1, Packet("rows"))], 3)
     let_go.set()
 
 
