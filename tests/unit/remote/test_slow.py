@@ -34,14 +34,17 @@ def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_call_may_last_longer_than_a_silence(
     embedded: wukongs.Engine, short_polls: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    update = embedded.update
+    update, asked = embedded.update, list[str]()
 
     def slowly(*args: Any, **options: Any) -> int:
-        time.sleep(0.5)
+        begun_s = time.monotonic()
+        while time.monotonic() < begun_s + (0.5 if asked.count(kinds.WAIT) > 2 else 60):
+            time.sleep(0.01)
         return update(*args, **options)
 
     monkeypatch.setattr(embedded, "update", slowly)
     with served(embedded) as (_, wire), connected(wire, silence_s=0.2) as client:
+        asked = wire.asked
         assert client.update(INSERT) == 1
         assert wire.asked.count(kinds.WAIT) > 2
     assert count(embedded) == 1
@@ -65,10 +68,14 @@ def test_a_query_without_an_outcome_ends_after_its_time(
 def test_a_node_with_too_much_to_do_is_waited_for_and_then_given_up(
     embedded: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(embedded) as (_, wire), connected(wire, silence_s=0.3) as client:
+    with (
+        served(embedded) as (_, wire),
+        connected(wire, silence_s=60.0) as patient,
+        connected(wire, silence_s=0.3) as client,
+    ):
         busy = iter([True, True])
         wire.on_ask = lambda packet: Packet(kinds.BUSY) if next(busy, False) else None
-        assert client.update(INSERT) == 1
+        assert patient.update(INSERT) == 1
         wire.on_ask = lambda packet: Packet(kinds.BUSY)
         with pytest.raises(NodeUnavailable, match=r"the node has had too much to do for 0\.3 s"):
             client.update(INSERT)
@@ -78,7 +85,7 @@ def test_too_many_calls_of_one_client_are_put_off(
     embedded: wukongs.Engine, short_polls: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wukongs.remote.sessions.CALLS_MAX", 2)
-    with served(embedded) as (_, wire), connected(wire) as client:
+    with served(embedded) as (_, wire), connected(wire, silence_s=60.0) as client:
         texts = [f"INSERT DATA {{ <s:{n}> <p:p> 1 }}" for n in range(8)]
         threads = [threading.Thread(target=client.update, args=(text,)) for text in texts]
         for thread in threads:

@@ -85,7 +85,7 @@ def test_clients_of_many_threads(embedded: wukongs.Engine) -> None:
 def test_a_node_that_stops_and_one_that_is_there(embedded: wukongs.Engine) -> None:
     with wukongs.Engine() as other, listening(other) as there:
         with listening(embedded) as address:
-            client = wukongs.connect(f"{address}, {there}", silence_s=0.5)
+            client = wukongs.connect(f"{address}, {there}", silence_s=8.0)
             client.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
         assert not client.query("ASK { ?s ?p ?o }")
         client.close()
