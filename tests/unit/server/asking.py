@@ -79,7 +79,7 @@ class Client:
         """Send one request. fields: go into the address; body: an iterable of bytes is sent in chunks."""
         pairs = urlencode(fields)
         sent = {"Content-Type": content_type, "Accept": accept, **(headers or {})}
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=120)
         try:
             connection.request(
                 method,
@@ -104,6 +104,16 @@ class Client:
     def direct(self, text: str, *fields: tuple[str, str], kind: str = QUERY, accept: str | None = None) -> Answer:
         """Send a query or an update as the body itself."""
         return self.ask("POST", "/sparql", fields, body=text, content_type=kind, accept=accept)
+
+    def windows(self, name: str, count: int, **fields: str) -> list[Any]:
+        """Return the events of a query: those that have come are answered, so it is asked until there are so many."""
+        found: list[Any] = []
+        while len(found) < count:
+            told = self.ask("GET", f"/queries/{name}/windows", fields).json
+            assert told["events"], f"expected {count} events, found {found}"
+            found += told["events"]
+            fields["after"] = str(told["after"])
+        return found
 
     def update(self, text: str, *fields: tuple[str, str]) -> Answer:
         return self.direct(text, *fields, kind=UPDATE)

@@ -45,7 +45,7 @@ def busy(client: Client, engine: wukongs.Engine) -> Client:
 
 
 def test_counts_of_the_engine(busy: Client) -> None:
-    assert len(busy.ask("GET", "/queries/q/windows").json["events"]) == 2
+    assert len(busy.windows("q", 2)) == 2
     busy.get("SELECT {")
     found = samples(busy)
     assert value(found, "wukongs_stored_triples") == 2
@@ -62,7 +62,7 @@ def test_counts_of_the_engine(busy: Client) -> None:
 
 def test_histograms_of_firings(busy: Client) -> None:
     """Each window counts once, in the buckets from its latency on."""
-    events = busy.ask("GET", "/queries/q/windows").json["events"]
+    events = busy.windows("q", 2)
     windows = [event["data"]["latency_us"] / 1e6 for event in events]
     for name in ("latency", "execution"):
         found = samples(busy)

@@ -215,7 +215,7 @@ def test_of_a_window_the_first_rows_and_how_many_there_are(registered: Client, e
     rows = [(f"<http://ex/{at}>", "<http://ex/p>", f'"{at}"', 500) for at in range(20)]
     engine.push_many({S: rows}, advance_ms=1000)
     fill(engine, 2)
-    whole, few = registered.ask("GET", "/queries/q/windows", {"rows_max": "5"}).json["events"]
+    whole, few = registered.windows("q", 2, rows_max="5")
     assert (whole["data"]["row_count"], len(whole["data"]["results"]["bindings"])) == (20, 5)
     assert (few["data"].get("row_count"), subjects(few["data"])) == (None, ["2"])
     with socket(registered, "/queries/q/windows?rows_max=7") as connection:
@@ -250,6 +250,7 @@ def test_long_poll_answers_what_has_come_or_waits(registered: Client, engine: wu
         "events": [],
     }
     fill(engine, 1, 2)
+    assert [event["id"] for event in registered.windows("q", 2)] == [1000, 2000]
     told = registered.ask("GET", "/queries/q/windows").json
     assert (told["after"], [event["id"] for event in told["events"]]) == (2000, [1000, 2000])
     timer = threading.Timer(0.3, fill, (engine, 3))
@@ -304,6 +305,7 @@ def test_what_is_not_kept_any_more_is_told(engine: wukongs.Engine, stream: Any) 
     with served(engine, Bounds(feed=FeedBounds(windows_max=2))) as client:
         client.ask("POST", "/queries", body=text_of(), content_type=QUERY)
         fill(engine, 1, 2, 3, 4)
+        assert client.ask("GET", "/queries/q/windows", {"after": "3000"}).json["after"] == 4000, "all are read"
         told = client.ask("GET", "/queries/q/windows", {"after": "1000"}).json
         assert [(event["event"], event["id"]) for event in told["events"]] == [
             ("gap", 2000),
