@@ -83,7 +83,7 @@ def test_a_cluster_with_lsbenchs_queries_compiles_nothing_more() -> None:
 
     def run(text: str) -> set[str]:
         ran = subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=False, timeout=300
+            [sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=False, timeout=900
         )
         assert ran.returncode == 0, ran.stderr
         return {line for line in ran.stdout.splitlines() if line.startswith("wukongs.")}

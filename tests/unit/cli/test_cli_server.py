@@ -411,7 +411,7 @@ def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
             with pytest.raises(wukongs.NodeUnavailable):
                 wukongs.connect(node.address, keys=keys, token="a-token,-a-long-one", silence_s=0.5)
         with pytest.raises(wukongs.WukongsError, match="expected a token that this node knows"):
-            wukongs.connect(node.address, keys=(tmp_path / "alice" / "key.secret", node_key), silence_s=0.5)
+            wukongs.connect(node.address, keys=(tmp_path / "alice" / "key.secret", node_key))
     finally:
         node.close()
 
