@@ -20,6 +20,8 @@ from amqtt.session import Session
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from wukongs.cli.cluster import free_ports
+
 
 class Doorkeeper(BaseAuthPlugin):
     """Lets in whoever has the right password."""
@@ -38,9 +40,10 @@ class TopicKeeper(BaseTopicPlugin):
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
+    """Return a port that nobody has, and that the system gives to nobody: neither to others until somebody listens
+    there, nor to those who try to connect meanwhile."""
+    (port,) = free_ports(1)
+    return port
 
 
 @contextmanager
@@ -98,7 +101,7 @@ def mosquitto(port: int) -> Iterator[None]:
         pytest.skip("needs mosquitto (Debian: apt install mosquitto)")
     with subprocess.Popen([program, "-p", str(port)], stderr=subprocess.DEVNULL) as process:
         try:
-            for _ in range(500):
+            for _ in range(6000):
                 with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                     break
                 time.sleep(0.01)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -120,7 +121,7 @@ def test_figures_have_one_name(played: Played) -> None:
 def test_the_newest_rows_come_now_and_then(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each time those that are new since the last, unless rows of all windows are asked for."""
     now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for rows_shown, expected in ((None, ["q      ?o", "2.0 s  z"]), (0, [])):
         out = io.StringIO()
         shown = PlainDisplay(each_window=False, rows_shown=rows_shown, out=out, err=io.StringIO())
@@ -212,7 +213,7 @@ def test_a_reader_that_leaves_ends_the_run_and_not_the_window(played: Played) ->
 
 def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with Engine() as engine:
         progress, report = RunProgress(engine, []), PipelineReport()
         assert not progress.note(report)
@@ -233,7 +234,7 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -
 def test_a_state_line_comes_now_and_then_also_between_windows(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     progress = played(PlainDisplay(each_window=False))
     now = [100.0]
-    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for each_window, seconds in ((True, 5), (False, 2)):
         err = io.StringIO()
         shown = PlainDisplay(each_window=each_window, out=io.StringIO(), err=err)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wukongs.adapters import planner as planner_module
 from wukongs.adapters.bad_records import BadRows
 from wukongs.adapters.planner import EpochPlanner, ReplayPosition
 from wukongs.adapters.push import PushStats
@@ -176,18 +177,25 @@ def test_a_worker_keeps_no_connections_of_an_earlier_pipeline_on_the_same_port(d
         data_source._forget()
 
 
-def test_an_epoch_is_ahead_of_the_replays_clock_and_the_next_one_waits_until_the_driver_releases() -> None:
+def test_an_epoch_is_ahead_of_the_replays_clock_and_the_next_one_waits_until_the_driver_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 50.0
+    monkeypatch.setattr(planner_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     driver, _ = _listening(PipelineConfig(speed=0.2))
     with closing(driver), closing(driver.address.connect(10.0)) as channel:
         assert channel.reached_ms() == 1 << 62, "before the clock runs, an epoch of an earlier run waits for nothing"
         position = channel.next(channel.start())
         assert position["horizon_ms"] == 100, "a second ahead is a fifth of that in event time, in whole stream batches"
-        assert channel.reached_ms() < 100
+        assert channel.reached_ms() == 0
+        now_s += 0.4
+        assert channel.reached_ms() == 80
         threading.Timer(0.01, driver.release).start()
         assert channel.next(position) == position
 
 
-def test_tasks_are_told_where_to_wait_for_the_clock() -> None:
+def test_tasks_are_told_where_to_wait_for_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "time", SimpleNamespace(monotonic=lambda: 50.0))
     driver, planner = _listening(PipelineConfig(speed=0.4))
     with closing(driver), closing(driver.address.connect(10.0)) as channel:
         start = channel.start()

@@ -173,9 +173,9 @@ def test_an_early_daemon_does_the_work_of_the_one_that_spark_starts(is_early: bo
         assert not any(folder.iterdir())
         assert started.stdin is not None
         started.stdin.close()
-        started.wait(10)
+        started.wait(60)
         if early is not None:
-            early.wait(10)
+            early.wait(60)
     finally:
         started.kill()
         started.wait()
@@ -226,7 +226,7 @@ sys.stdin.read()
 
 
 def _wait_for(is_so: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not is_so():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.01)

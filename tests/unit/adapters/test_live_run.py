@@ -30,8 +30,12 @@ from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import LiveSource, PipelineConfig, load_run_config
 from wukongs.cli import main
+from wukongs.cli.cluster import free_ports
 from wukongs.errors import SettingsError, StreamError
+from wukongs.live.pieces import Open
+from wukongs.wire.ingest_service import IngestService
 from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import Opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +96,12 @@ def windows_of(query: Any) -> dict[int, list[str]]:
     return {end: names for end, names in found.items() if names}
 
 
+def tuples_of(engine: wukongs.Engine) -> int:
+    """Return how many tuples of the stream have come."""
+    count: int = engine.stats()["streams"]["http://ex/s"]["tuples"]
+    return count
+
+
 def config_of(folder: Path, source: str, pipeline: str = "") -> Any:
     (folder / "run.toml").write_text(STREAM % source + pipeline)
     return load_run_config(folder / "run.toml")
@@ -124,8 +134,11 @@ def feeding(engine: wukongs.Engine, config: Any, spark: SparkSession | None = No
         assert not thread.is_alive()
 
 
-def grow(folder: Path, records: list[Record], rng: random.Random) -> None:
-    """Write records as others write into a folder: appended in parts that cut lines, renamed in, rotated, packed."""
+def grow(folder: Path, records: list[Record], rng: random.Random, count: Callable[[], int]) -> None:
+    """Write records as others write into a folder: appended in parts that cut lines, renamed in, rotated, packed.
+
+    count: how many have come. Another file is written only once all were seen: their records are in the order of
+    time."""
     at, number = 0, 0
     log = folder / "app.jsonl"
     while at < len(records):
@@ -145,7 +158,7 @@ def grow(folder: Path, records: list[Record], rng: random.Random) -> None:
             hidden = folder / f".{number}"
             hidden.write_bytes(text.encode() if way == "rename" else gzip.compress(text.encode()))
             hidden.rename(folder / f"part-{number}.jsonl{'' if way == 'rename' else '.gz'}")
-        time.sleep(0.15)  # another file is written only once this one was seen: their records are in the order of time
+        wait_until(lambda at=at: count() == at, 60)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
@@ -158,8 +171,7 @@ def test_a_folder_that_grows_gives_each_record_once(tmp_path: Path, seed: int) -
         engine.stream("http://ex/s", batch_ms=100)
         query = engine.register(QUERY)
         with feeding(engine, config) as found:
-            grow(tmp_path / "in", records, rng)
-            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records))
+            grow(tmp_path / "in", records, rng, lambda: tuples_of(engine))
             engine.settle()
             assert not found, "it waits for more"
             assert windows_of(query) == {end: names for end, names in expected(records).items() if end < 5990}
@@ -176,8 +188,7 @@ def test_a_folder_that_grows_goes_through_spark(tmp_path: Path, spark: SparkSess
         engine.stream("http://ex/s", batch_ms=100)
         query = engine.register(QUERY)
         with feeding(engine, config, spark) as found:
-            grow(tmp_path / "in", records, random.Random(5))
-            wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records), 60)
+            grow(tmp_path / "in", records, random.Random(5), lambda: tuples_of(engine))
             assert not found
             (tmp_path / "in" / "last.jsonl").write_text(text_of([(9999, 7000)]))
             wait_until(lambda: engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records) + 1, 60)
@@ -248,13 +259,13 @@ def test_a_silent_source_does_not_hold_the_windows_of_another_one(tmp_path: Path
                 time.sleep(0.03)
             wait_until(lambda: query.stats()["windows"] >= 3)
             assert not found
+        engine.settle()
         ends = [one.end_ms for one in query.results(0)]
     assert ends[:3] == [1000, 2000, 3000]
 
 
 def test_lines_come_over_tcp_from_several_clients(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     config = config_of(tmp_path, f'kind = "tcp"\nlisten = "127.0.0.1:{port}"\nlateness_ms = 100000\nfollow = false')
     records = [(number, number) for number in range(1, 301)]
     with wukongs.Engine() as engine:
@@ -273,7 +284,7 @@ def test_lines_come_over_tcp_from_several_clients(tmp_path: Path) -> None:
 
 
 def _connected(port: int) -> socket.socket:
-    for _ in range(100):
+    for _ in range(1200):
         try:
             return socket.create_connection(("127.0.0.1", port))
         except ConnectionRefusedError:
@@ -282,8 +293,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def test_a_server_of_lines_that_goes_away_is_found_again(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     config = config_of(tmp_path, f'kind = "tcp"\nconnect = "127.0.0.1:{port}"')
     with wukongs.Engine() as engine:
         engine.stream("http://ex/s", batch_ms=100)
@@ -458,16 +468,25 @@ def test_wrong_options_of_push_are_named(
     assert not (tmp_path / "db").exists()
 
 
-def test_a_second_writer_of_one_partition_locks_the_first_one_out(tmp_path: Path) -> None:
+def test_a_second_writer_of_one_partition_locks_the_first_one_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_partition, opened = IngestService.open_partition, list[Open]()
+
+    def noted(service: IngestService, message: Open) -> Opened:
+        found = open_partition(service, message)
+        opened.append(message)
+        return found
+
+    monkeypatch.setattr(IngestService, "open_partition", noted)
     (tmp_path / "in").mkdir()
     config = config_of(tmp_path, 'kind = "folder"\npath = "in"')
     with wukongs.Engine() as engine:
         engine.stream("http://ex/s", batch_ms=100)
         with feeding(engine, config) as first:
-            wait_until(lambda: bool(engine.stats()["streams"]["http://ex/s"]))
-            time.sleep(0.3)
+            wait_until(lambda: len(opened) == 1)
             with feeding(engine, config) as second:
-                time.sleep(0.3)
+                wait_until(lambda: len(opened) == 2)
                 (tmp_path / "in" / "a.jsonl").write_text(text_of([(1, 100)]))
                 wait_until(lambda: bool(first))
                 assert isinstance(first[0], StreamError)

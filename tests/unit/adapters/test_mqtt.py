@@ -165,9 +165,9 @@ def test_a_reader_that_is_killed_has_lost_nothing(tmp_path: Path) -> None:
                 assert child.stdout is not None
                 assert child.stdout.readline() == "written\n"  # the head of a segment
                 if life == 0:  # a message that comes back says that the topic is known
-                    for number in range(1000):
+                    for number in range(3000):
                         publish("a/first", f"first {number}")
-                        if _readable(child.stdout, 0.02):
+                        if _readable(child.stdout, 0.04):
                             break
                 for text in texts[100 * life : 100 * life + 100]:
                     publish("a/b", text, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -283,7 +284,7 @@ def test_a_rate_begins_an_epoch_when_all_rows_before_it_are_due(monkeypatch: pyt
     """A clock of our own: 1,000 rows at 100 a second take ten seconds, whatever their event times are."""
     planner = _planner([[row * row for row in range(500)], [7 * row for row in range(500)]], PipelineConfig(rate=100))
     now_s = 1000.0
-    monkeypatch.setattr(planner_module.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(planner_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     position, begun = planner.start, []
     while not position.finished:
         following = planner.follow(position, threading.Event(), 0.0)
@@ -302,7 +303,7 @@ def test_a_rate_counts_from_when_the_first_rows_are_sent(monkeypatch: pytest.Mon
     """Spark takes some seconds from the first plan to the first task: the rows of these seconds do not come at once."""
     planner = _planner([list(range(1000))], PipelineConfig(rate=100))
     now_s = 1000.0
-    monkeypatch.setattr(planner_module.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(planner_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     position = planner.follow(planner.start, threading.Event(), 0.0)
     sent = sum(position.rows)
     now_s = 1003.0

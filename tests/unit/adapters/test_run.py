@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.inside import ingest_of
 from tests.processes import child
 from tests.unit.wire.conftest import wait_until
@@ -299,7 +299,7 @@ def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
     assert run_text(folder, STREAM + QUERY, rows_shown=3) == 0
     expected = told()
     assert [len(lines) for lines in expected] == [5, 1]
-    with cluster(2) as nodes, ExitStack() as stack:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
         addresses = []
         for node in nodes:
             service = Service(node.engine, Settings(), node.backend)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters import sink
@@ -232,7 +232,7 @@ def test_a_cluster_gets_from_tasks_that_fail_what_an_engine_gets(monkeypatch: py
     with Engine() as engine:
         expected = windows(engine, (engine.listen(),), None)
     assert [(end, len(rows)) for end, rows in expected] == [(1000, 34), (2000, 33), (3000, 33)]
-    with cluster(2) as nodes, ExitStack() as stack:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
         sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
         for socket in sockets:
             stack.callback(socket.close)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.faces import served, served_node
-from tests.inside import ingest_of
+from tests.inside import core_of, ingest_of
 from wukongs.engine import Engine
 from wukongs.settings import Settings
 
@@ -295,15 +295,18 @@ def test_a_query_is_a_frame(frames: SparkSession, engine: Engine, address: str) 
         ("<http://ex/a>", "<http://ex/x>", '"text"@en')
     ]
     snapshot = engine.query("ASK {}").snapshot
-    engine.update("INSERT DATA { <http://ex/new> <http://ex/n> 3 }")
-    assert len(_read(frames, address, graph="default", at=str(snapshot))) == 5
+    with (core := core_of(engine)).lock:
+        held = core.arrangement.open(snapshot, "a test", expires=False)  # else it may be merged away
+    with held:
+        engine.update("INSERT DATA { <http://ex/new> <http://ex/n> 3 }")
+        assert len(_read(frames, address, graph="default", at=str(snapshot))) == 5
     assert len(_read(frames, address, graph="default")) == 6
     assert "expected one of the options 'query'" in _failure(lambda: _read(frames, address))
 
 
 def test_a_graph_of_a_cluster_is_read_from_all_nodes(frames: SparkSession) -> None:
     triples = [(f"<http://ex/s{n}>", "<http://ex/p>", f'"{n}"') for n in range(2000)]
-    with cluster(2) as nodes, ExitStack() as stack:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
         addresses = tuple(stack.enter_context(served_node(node, Settings())) for node in nodes)
         for node in nodes:
             node.backend.ingest_addresses = addresses
@@ -325,7 +328,7 @@ def _follow(spark: SparkSession, address: str, folder: Path, schema: str | None 
 
 def _seen(folder: Path, count: int, query: Any) -> list[dict[str, Any]]:
     """Wait for so many rows; return them in order."""
-    deadline, found = time.monotonic() + 60, list[dict[str, Any]]()
+    deadline, found = time.monotonic() + 180, list[dict[str, Any]]()
     while time.monotonic() < deadline and len(found) < count:
         assert query.isActive, str(query.exception())[:3000]
         query.processAllAvailable() if found else time.sleep(0.2)

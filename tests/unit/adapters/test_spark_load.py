@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.faces import listening, served_node
 from tests.unit.adapters.receiver import RecordingNode
 from wukongs import Engine
@@ -109,7 +109,7 @@ def test_a_cluster_is_loaded_through_local_spark(tmp_path: Path, capsys: pytest.
     lines = _write(tmp_path / "a.nt", 2000)
     (tmp_path / "b.ttl").write_text("<http://ex/x> <http://ex/p> <http://ex/y> .")
     (tmp_path / "c.nt").write_text("nonsense\n")
-    with cluster(2) as nodes, ExitStack() as stack:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
         addresses = [stack.enter_context(served_node(node, Settings())) for node in nodes]
         files = [str(tmp_path / name) for name in ("a.nt", "b.ttl", "c.nt")]
         assert main(["load", "--server", ",".join(addresses), "--spark", "local[2]", *files]) == 3

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
 from wukongs.adapters import sources
@@ -203,7 +203,7 @@ def test_a_cluster_gets_from_spark_what_an_engine_gets(spark: SparkSession, tmp_
     with Engine() as engine:
         expected = windows(engine)
     assert sum(len(rows) for _, rows in expected) == 200
-    with cluster(2) as nodes, ExitStack() as stack:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
         sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
         for socket in sockets:
             stack.callback(socket.close)

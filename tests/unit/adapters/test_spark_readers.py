@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.faces import served, served_node
 from tests.inside import ingest_of
 from wukongs.adapters.spark.cells import check_schema, typed_batch
@@ -127,7 +127,7 @@ def test_schemas_are_those_of_the_query() -> None:
 def test_a_graph_of_a_cluster_is_a_partition_for_each_node_of_one_snapshot(graph: str) -> None:
     triples = [(f"<http://ex/s{n}>", "<http://ex/p>", f'"{n}"') for n in range(300)]
     lines = " ".join(f"{' '.join(triple)} ." for triple in triples)
-    with cluster(2) as nodes, ExitStack() as stack:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes, ExitStack() as stack:
         addresses = tuple(stack.enter_context(served_node(node, Settings())) for node in nodes)
         for node in nodes:
             node.backend.ingest_addresses = addresses

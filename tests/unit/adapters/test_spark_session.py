@@ -98,7 +98,7 @@ def test_it_runs_without_an_activated_environment_and_prints_nothing_of_its_own(
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "300 True\n", "")
@@ -114,7 +114,7 @@ def test_executors_may_be_jvms_of_their_own(tmp_path: Path) -> None:
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["600 True 300"]), done.stderr[-2000:]
@@ -133,7 +133,7 @@ def test_a_pipeline_that_is_killed_goes_on_where_the_node_is(
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
     child = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stdin=subprocess.DEVNULL, env=environment)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while len(node.tuples["http://ex/s"]) < 100:
         assert time.monotonic() < deadline, "the child sends nothing"
         assert child.poll() is None, "the child has ended too early"
@@ -207,6 +207,6 @@ def test_a_session_whose_jvm_was_killed_is_stopped_and_another_one_started(tmp_p
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     done = subprocess.run(
-        [sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", KILLED], env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.stdout == "ended\n", done.stderr

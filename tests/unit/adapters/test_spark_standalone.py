@@ -21,7 +21,7 @@ from wukongs.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 STREAM = "http://ex/s"
-READY_S = 60.0
+READY_S = 180.0
 DRIVER = """
 import os, sys
 from pyspark.sql import SparkSession
@@ -128,7 +128,7 @@ def test_two_workers_of_a_standalone_master_write_and_read(tmp_path: Path) -> No
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

@@ -15,6 +15,7 @@ from tests.unit.adapters.spooled import Spooled, spooled
 from tests.unit.wire.conftest import wait_until
 from wukongs.adapters.feeds import sse
 from wukongs.adapters.feeds.sse import EventParser, SseOptions, SseReader
+from wukongs.cli.cluster import free_ports
 from wukongs.errors import DataError, SettingsError
 
 
@@ -142,9 +143,8 @@ def test_a_connection_that_ends_is_made_again_behind_the_last_event(tmp_path: Pa
 
 
 def test_a_server_that_goes_away_and_comes_back_is_said_once(tmp_path: Path) -> None:
-    events = Events(5)
-    with serving(events) as base:
-        port = int(base.rpartition(":")[2])
+    events, (port,) = Events(5), free_ports(1)
+    base = f"http://127.0.0.1:{port}"
     with spooled(tmp_path / "spool", SseReader(options(base), None)) as one:
         one.wait_until_said("trying again")
         assert not one.feed.look().is_heard
