@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +43,8 @@ class Log:
         self.is_answering, self.is_mute = True, False
         self.answers_from_s, self.asked_count = inf, 0
         self.asked: list[int] = []
+        self.passed_s = 0.0
+        """The time of those that wait for an answer."""
 
     def consumer(self, settings: dict[str, str]) -> FakeConsumer:
         assert settings["enable.partition.eof"] == "true"
@@ -60,6 +62,7 @@ class FakeConsumer:
     def consume(self, count: int, timeout_s: float) -> list[Said]:
         log, found = self._log, list[Said]()
         if not log.is_answering or log.is_mute or self._is_out:
+            log.passed_s += timeout_s
             return []
         if self._at < log.low or self._at > log.end:
             self._is_out = True
@@ -79,7 +82,7 @@ class FakeConsumer:
     def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
         log = self._log
         log.asked_count += 1
-        log.is_answering = log.is_answering or time.monotonic() > log.answers_from_s
+        log.is_answering = log.is_answering or log.passed_s > log.answers_from_s
         if not log.is_answering:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         return self._log.low, self._log.end
@@ -159,10 +162,15 @@ def test_what_is_not_there_any_more_or_does_not_come_is_named(cursor_of: Consume
 
 @pytest.mark.parametrize("low", [0, 3])
 def test_a_broker_that_does_not_answer_is_waited_for_and_told_less_and_less(
-    cursor_of: Consumers, caplog: pytest.LogCaptureFixture, low: int
+    cursor_of: Consumers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, low: int
 ) -> None:
     log = Log(set(range(5)), 5, low)
-    log.is_answering, log.answers_from_s = False, time.monotonic() + 1.0
+    log.is_answering, log.answers_from_s = False, 1.0
+
+    def sleep(seconds: float) -> None:
+        log.passed_s += seconds
+
+    monkeypatch.setattr(kafka, "time", SimpleNamespace(monotonic=lambda: log.passed_s, sleep=sleep))
     messages, _ = cursor_of(log).read(2, 5)
     assert [one.offset() for one in messages] == list(range(max(2, low), 5))
     lines = [one.getMessage() for one in caplog.records]

@@ -229,16 +229,22 @@ def test_what_waits_is_counted(broker: Broker, topic: NewTopic, listen: Listen, 
 
 
 def test_the_end_is_the_start_of_a_first_run_only(
-    broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path
+    broker: Broker, topic: NewTopic, listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begin, begun = kafka.KafkaFeed.begin, list[int]()
+
+    def noted(feed: kafka.KafkaFeed, row: int) -> int:
+        begun.append(found := begin(feed, row))
+        return found
+
+    monkeypatch.setattr(kafka.KafkaFeed, "begin", noted)
     name = topic(1)
     node = RecordingNode(s=StreamSettings(100))
     address = listen(node)
     config = loaded(tmp_path, run_text(broker.bootstrap, name, 'start = "end"'))
     produce(broker.bootstrap, name, [(0, record(one, one), {}) for one in range(5)])
     with following(config, address):
-        wait_until(lambda: any(kind == "open" for kind, *_ in node.events), "opened")
-        time.sleep(1.0)
+        wait_until(lambda: begun == [5], "it knows where it begins")
         produce(broker.bootstrap, name, [(0, record(one, one), {}) for one in range(5, 10)])
         wait_until(lambda: len(had(node)) == 5, "arrived")
     produce(broker.bootstrap, name, [(0, record(one, one), {}) for one in range(10, 15)])
@@ -388,13 +394,13 @@ def test_a_topic_that_was_made_anew_is_refused(broker: Broker, topic: NewTopic, 
 def test_topics_and_properties_that_will_not_do(
     broker: Broker, listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "OPEN_S", 1.0)
     address = listen(RecordingNode(s=StreamSettings(100)))
     for text, reason in (
         (run_text(broker.bootstrap, "no.such"), "topic no.such at .*Unknown topic or partition"),
         (run_text(broker.bootstrap, "t", 'kafka = { "no.such" = 1 }'), 'No such configuration property: "no.such"'),
         (run_text("127.0.0.1:1", "t"), "topic t at 127.0.0.1:1: .*refused"),
     ):
+        monkeypatch.setattr(kafka, "OPEN_S", 3.0 if '"127.0.0.1:1"' in text else 30.0)
         with pytest.raises(SettingsError, match=reason):
             run(loaded(tmp_path, text), address)
 
