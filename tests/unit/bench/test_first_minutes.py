@@ -12,7 +12,7 @@ from wukongs.bench.first_minutes import QUERY, Times, Tool, check, main, measure
 from wukongs.bench.harness import WrongAnswer
 
 WUKONGS = f"WUKONGS_KERNELS=interpret {shlex.quote(sys.executable)} -m wukongs"  # nothing is compiled behind it
-SAYS = "import time; print('made', flush=True); time.sleep(0.2); print('answer', flush=True)"
+SAYS = "import time; print('made', flush=True); time.sleep(1); print('answer', flush=True)"
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from wukongs.bench.experiments import nodes
 from wukongs.bench.nodes import one_node, soak
 from wukongs.bench.nodes.engines import Bench
@@ -21,7 +21,7 @@ from wukongs.cli import main
 
 @contextmanager
 def in_process(node_count: int) -> Iterator[Bench]:
-    with cluster(node_count) as nodes:
+    with cluster(node_count, silence_pulses_max=PATIENT) as nodes:
         engines = [node.engine for node in nodes]
         yield Bench(str(node_count), engines[0], engines)
 
@@ -29,7 +29,7 @@ def in_process(node_count: int) -> Iterator[Bench]:
 @contextmanager
 def with_folders(node_count: int, options: Sequence[str]) -> Iterator[Bench]:
     """Nodes with two replicas, and data folders in the folder that the options name last."""
-    with cluster(node_count, 2, folder=Path(options[-1])) as nodes:
+    with cluster(node_count, 2, silence_pulses_max=PATIENT, folder=Path(options[-1])) as nodes:
         engines = [node.engine for node in nodes]
         yield Bench(str(node_count), engines[0], engines, pids=[os.getpid()])
 

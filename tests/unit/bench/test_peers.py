@@ -99,7 +99,7 @@ def test_an_engine_that_fails_is_told(way: str, told: str) -> None:
 
 
 def test_an_engine_that_does_not_answer_is_ended() -> None:
-    peer = external("sleeps", answer_s=5.0)
+    peer = external("sleeps")
     try:
         peer._answer_s = 0.2
         with pytest.raises(TooSlow):
