@@ -454,14 +454,22 @@ class Engine:
             started_s = time.monotonic()
 
     def explain(
-        self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
+        self,
+        text: str,
+        base: str | None = None,
+        *,
+        analyze: bool = False,
+        timeout_s: float | None = None,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
     ) -> str:
         """Return the plan of a one-shot query as text, with estimated rows.
 
         analyze: run the query too, and show the actual rows of each step, and rows and time of each operator with all
-        below it; then timeout_s and the errors are those of query()."""
+        below it; then timeout_s and the errors are those of query(). default_graphs, named_graphs: as query has
+        them."""
         started_s = time.monotonic()
-        prepared = self._one_shot(text, base)
+        prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         core = self._core
         if analyze:
             limits = limits_of(core.settings, timeout_s, started_s)

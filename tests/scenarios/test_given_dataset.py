@@ -37,6 +37,12 @@ def test_it_takes_the_place_of_the_querys_own(engine: wukongs.Engine) -> None:
     assert rows(engine.query(text, default_graphs=[G], bindings={"s": "<http://ex/a>"})) == [("a",)]
 
 
+def test_a_plan_is_over_it(engine: wukongs.Engine) -> None:
+    engine.update(DATA)
+    assert f"from <{G}>\nfrom named <{H}>\n" in engine.explain(ALL, default_graphs=[G], named_graphs=[H])
+    assert "[2 rows, " in engine.explain(NAMED, analyze=True, named_graphs=[G, H])
+
+
 def test_the_dataset_of_an_update(engine: wukongs.Engine) -> None:
     engine.update(DATA)
     copy = "INSERT { GRAPH <http://ex/n> { ?s ?p ?o } } WHERE { ?s ?p ?o }"

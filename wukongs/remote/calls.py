@@ -116,7 +116,7 @@ class InCluster(Protocol):
 
 _DATASET = ("default_graphs", "named_graphs")
 _PLAIN = {
-    "explain": ("text", "base", "analyze", "timeout_s"),
+    "explain": ("text", "base", "analyze", "timeout_s", *_DATASET),
     "warnings": ("text", "base", *_DATASET),
     "update": ("text", "base", "timeout_s", *_DATASET),
     "graph_names": (),

@@ -330,10 +330,18 @@ class RemoteEngine:
         raise NodeUnavailable(f"the rows of the query have stopped coming {REPEATS_MAX} times, at last: {reason}")
 
     def explain(
-        self, text: str, base: str | None = None, *, analyze: bool = False, timeout_s: float | None = None
+        self,
+        text: str,
+        base: str | None = None,
+        *,
+        analyze: bool = False,
+        timeout_s: float | None = None,
+        default_graphs: Sequence[str] = (),
+        named_graphs: Sequence[str] = (),
     ) -> str:
         """Do the same as Engine.explain."""
         args = {"text": _query_text(text), "base": _text(base), "analyze": analyze, "timeout_s": timeout_s}
+        args |= _dataset(default_graphs, named_graphs)
         return str(self._call("explain", args, limit_s=self._query_limit(timeout_s)))
 
     # --- streams and registered queries -------------------------------------------------------------------------------

@@ -116,13 +116,14 @@ async def _explain(request: Request, face: Face, operation: Operation) -> Respon
     kind = one_of(operation.fields, "explain")
     if kind not in _EXPLAINED or operation.is_update:
         raise Refused(400, f"explain={kind}: expected {' or '.join(_EXPLAINED)}, of a query")
-    timeout_s = face.bounds.timeout_s(seconds_of(operation.fields))
     explain = partial(
         face.engine.explain,
         operation.text,
         address_of(request),
         analyze=kind == _EXPLAINED[1],
-        timeout_s=timeout_s,
+        timeout_s=face.bounds.timeout_s(seconds_of(operation.fields)),
+        default_graphs=operation.fields.getlist("default-graph-uri"),
+        named_graphs=operation.fields.getlist("named-graph-uri"),
     )
     return PlainTextResponse(await face.workers.do(request, explain, may_cancel=True) + "\n")
 

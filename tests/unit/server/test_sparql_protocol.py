@@ -142,6 +142,15 @@ def test_the_dataset_of_the_protocol_wins_over_the_one_of_the_query(filled: Clie
     assert WAYS[way](filled, text).values == ["a"]
 
 
+@in_each_way
+@pytest.mark.parametrize("kind", ["plan", "analyze"])
+def test_a_plan_is_over_the_dataset_of_the_protocol(filled: Client, way: str, kind: str) -> None:
+    text = "SELECT ?s FROM <http://ex/nowhere> { ?s ?p <http://ex/one> GRAPH ?g { ?t ?q ?r } }"
+    told = WAYS[way](filled, text, *default(G1), *named(G2), ("explain", kind)).text
+    assert told.startswith(f"SELECT\nfrom <{G1}>\nfrom named <{G2}>\n"), told
+    assert ("Project ?s  [1 rows, " in told) is (kind == "analyze"), told
+
+
 def test_a_graph_that_is_not_there_is_empty(filled: Client) -> None:
     assert filled.get(SUBJECTS, *default("http://ex/nowhere")).values == []
 
