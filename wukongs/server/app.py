@@ -13,6 +13,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -179,6 +180,7 @@ class _Door:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
+        connection.state.stranger = partial(self._stranger, connection)
         refused = self._refused(connection)
         if refused is None:
             try:
@@ -201,7 +203,12 @@ class _Door:
             )
         path = request.scope["path"]
         is_open = path in _OPEN_PATHS or path.startswith(pages.PREFIX)
-        if doors.admits is None or is_open or doors.admits(_token_of(request)):
+        return None if is_open else self._stranger(request)
+
+    def _stranger(self, request: HTTPConnection) -> Refused | None:
+        """Return why a request names no token that is known, None if it does, or need not."""
+        admits = self._doors.admits
+        if admits is None or admits(_token_of(request)):
             return None
         told = "Authorization: expected Bearer and a token that this server knows, or Basic with it as the password"
         return Refused(401, told, {"WWW-Authenticate": 'Bearer, Basic realm="wukongs"'})

@@ -16,7 +16,7 @@ import json
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from wukongs.query.output.row_formats import json_term
 from wukongs.query.output.serialize import serialize
 from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.server.relays import Relay, Relays
-from wukongs.server.requests import details_of
+from wukongs.server.requests import Refused, details_of
 
 log = logging.getLogger("wukongs")
 FETCHED_MAX = 64
@@ -159,6 +159,8 @@ class Feed:
         """The windows that waited when it began are here."""
         self._come_count = self._read_count = 0
         """How often windows have come, and how many of these times are read."""
+        self._check_count = 0
+        """How often readers had to look whether they still may."""
         self._cursor, self._threads, self._bounds = cursor, threads, bounds
         self._events: deque[Event] = deque()
         self._first = 0
@@ -272,20 +274,33 @@ class Feed:
             await asyncio.wait((self._changed,))
         return self.newest
 
-    async def events(self, after: int | None, timeout_s: float | None = None) -> AsyncGenerator[Event | None, None]:
+    def check_readers(self) -> None:
+        """Have all who read it look whether they still may."""
+        self._check_count += 1
+        self._tell()
+
+    async def events(
+        self, after: int | None, stranger: Callable[[], Refused | None], timeout_s: float | None = None
+    ) -> AsyncGenerator[Event | None, None]:
         """Iterate over the events behind an id (None: over all that are kept) until the query ends; None each time that
-        timeout_s passes without one."""
+        timeout_s passes without one. stranger: tells why its reader may not read it, if so. Raises that."""
         self.subscriber_count += 1
         try:
-            async for event in self._events_after(after, timeout_s):
+            async for event in self._events_after(after, stranger, timeout_s):
                 yield event
         finally:
             self.subscriber_count -= 1
             self.left_s = time.monotonic()
 
-    async def _events_after(self, after: int | None, timeout_s: float | None) -> AsyncGenerator[Event | None, None]:
-        place, last = self._first if after is None else -1, after
+    async def _events_after(
+        self, after: int | None, stranger: Callable[[], Refused | None], timeout_s: float | None
+    ) -> AsyncGenerator[Event | None, None]:
+        place, last, check_count = self._first if after is None else -1, after, -1
         while True:
+            if check_count < self._check_count:
+                check_count = self._check_count
+                if (refused := stranger()) is not None:
+                    raise refused
             if place < self._first and (self._lost_to is not None or self._events or self.is_ended):
                 place = self._first
                 if self._lost_to is not None and (last is None or last < self._lost_to):
@@ -409,6 +424,11 @@ class Feeds:
         for name, feed in list(self._feeds.items()):
             if feed.is_ended and (feed.query.is_closed or feed.relay is not None):
                 del self._feeds[name]
+
+    def check_readers(self) -> None:
+        """Have all subscribers look whether they still may read."""
+        for feed in self._feeds.values():
+            feed.check_readers()
 
     def close(self) -> None:
         for feed in self._feeds.values():

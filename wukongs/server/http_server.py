@@ -8,6 +8,7 @@ import logging
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -132,15 +133,20 @@ class HttpServer:
         raise SettingsError(f"{self.address}: the server does not start: {self._failure}")
 
     def reload_trust(self) -> None:
-        """Read the file of tokens again. Raises SettingsError (one that will not do: the old ones stay)."""
+        """Read the file of tokens again, and end subscriptions whose token is gone. Raises SettingsError (one that will
+        not do: the old ones stay)."""
         if self._tokens is not None:
             self._tokens.read()
+            self._in_loop(self._feeds.check_readers)
+
+    def _in_loop(self, call: Callable[[], None]) -> None:
+        if self._loop is not None and not self._ended.is_set():
+            with suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """End all connections, those with windows as well; may be called again."""
-        if self._loop is not None and not self._ended.is_set():
-            with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._leave)
+        self._in_loop(self._leave)
         self._server.should_exit = True
         self._ended.wait(CLOSES_S + 1)
         self._server.force_exit = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -185,13 +185,14 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
 class Wish(NamedTuple):
     """The wishes of a subscriber. after: the id of the last window that it has (None: all that are kept); changes: it
     wants what has changed since the window before; goes_on: it knows the window before the first one; rows_max: of a
-    window with more rows it wants the first ones (None: all)."""
+    window with more rows it wants the first ones (None: all); stranger: tells why it may not read any more, if so."""
 
     after: int | None
     changes: bool
     goes_on: bool
     arrow: bool
     rows_max: int | None
+    stranger: Callable[[], Refused | None]
 
 
 async def windows(request: Request) -> Response:
@@ -232,17 +233,19 @@ async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
     rows_max = integer_of(fields, "rows_max")
     if rows_max is not None and rows_max < 1:
         raise Refused(400, f"parameter rows_max = {rows_max}: expected at least 1")
-    return Wish(after, changes, given not in (None, "now"), one_of(fields, "format") == ARROW.name, rows_max)
+    is_arrow = one_of(fields, "format") == ARROW.name
+    return Wish(after, changes, given not in (None, "now"), is_arrow, rows_max, request.state.stranger)
 
 
 async def _server_sent(feed: Feed, wish: Wish) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MS}\n\n".encode()
     telling = Telling(wish)
-    async for event in feed.events(wish.after, ALIVE_S):
-        if event is None:
-            yield b": \n\n"
-        else:
-            yield (await telling.of(event)).sent
+    try:
+        async for event in feed.events(wish.after, wish.stranger, ALIVE_S):
+            yield b": \n\n" if event is None else (await telling.of(event)).sent
+    except Refused as refused:
+        yield f"event: error\ndata: {json.dumps(details_of(refused))}\n\n".encode()
+        return
     if not feed.is_cut:  # else whoever reads it is to come again
         yield b"event: end\ndata: {}\n\n"
 
@@ -274,7 +277,7 @@ class Telling:
 async def _polled(feed: Feed, wish: Wish, timeout_s: float, count_max: int) -> list[Event]:
     """Return the events that have come, once there is one; none if timeout_s passes without."""
     found = list[Event]()
-    events = feed.events(wish.after, timeout_s)
+    events = feed.events(wish.after, wish.stranger, timeout_s)
     try:
         async for event in events:
             if event is None:
@@ -321,8 +324,7 @@ async def live(socket: WebSocket) -> None:
         wish = await _wish(socket, feed)
     except (Refused, WukongsError) as error:
         await socket.accept(spoken)
-        await socket.send_text(json.dumps({"event": "refused", "data": details_of(error)}))
-        await socket.close(1008, str(error).encode()[:120].decode("utf-8", "ignore"))
+        await _refuse(socket, error)
         return
     await socket.accept(spoken)
     sending = asyncio.ensure_future(_send(socket, feed, wish))
@@ -335,13 +337,22 @@ async def live(socket: WebSocket) -> None:
 
 async def _send(socket: WebSocket, feed: Feed, wish: Wish) -> None:
     telling = Telling(wish)
-    async for event in feed.events(wish.after):
-        assert event is not None, "no time passes"
-        if wish.arrow and event.window is not None:
-            await socket.send_bytes(await asyncio.to_thread(arrow_bytes, event.window))
-        else:
-            await socket.send_text((await telling.message(event)).decode())
+    try:
+        async for event in feed.events(wish.after, wish.stranger):
+            assert event is not None, "no time passes"
+            if wish.arrow and event.window is not None:
+                await socket.send_bytes(await asyncio.to_thread(arrow_bytes, event.window))
+            else:
+                await socket.send_text((await telling.message(event)).decode())
+    except Refused as refused:
+        await _refuse(socket, refused)
+        return
     await socket.close(*((1001, "the server ends") if feed.is_cut else (1000, "the query has ended")))
+
+
+async def _refuse(socket: WebSocket, error: Refused | WukongsError) -> None:
+    await socket.send_text(json.dumps({"event": "refused", "data": details_of(error)}))
+    await socket.close(1008, str(error).encode()[:120].decode("utf-8", "ignore"))
 
 
 async def _until_left(socket: WebSocket) -> None:

@@ -7,6 +7,7 @@ import datetime
 import json
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -19,10 +20,11 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 import wukongs
-from tests.unit.server.asking import UPDATE, Answer, Client
+from tests.scenarios.test_kill import until
+from tests.unit.server.asking import QUERY, UPDATE, Answer, Client
 from wukongs.server.http_server import HttpServer, HttpSettings
 
-TOKEN = "a-token-of-this-test-0123456789"
+TOKEN, ANOTHER = "a-token-of-this-test-0123456789", "another-token-of-this-test-0123456789"
 ELSEWHERE = "https://elsewhere.example"
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
 
@@ -35,7 +37,7 @@ def update(client: Client, **headers: str) -> Answer:
 @pytest.fixture
 def tokens(tmp_path: Path) -> str:
     file = tmp_path / "tokens"
-    file.write_text(f"another-token-of-this-test-0123456789\n{TOKEN}\n")
+    file.write_text(f"{ANOTHER}\n{TOKEN}\n")
     file.chmod(0o600)
     return str(file)
 
@@ -149,6 +151,44 @@ def test_a_page_gives_a_socket_its_token_as_a_subprotocol(guarded: Client) -> No
 def offered(token: str) -> list[Subprotocol]:
     told = base64.urlsafe_b64encode(token.encode("latin-1")).decode().rstrip("=")
     return [Subprotocol("wukongs"), Subprotocol(f"bearer.{told}")]
+
+
+def test_those_whose_token_is_gone_get_no_more_windows(engine: wukongs.Engine, tokens: str) -> None:
+    server = HttpServer(engine, HttpSettings(port=0, tokens_file=tokens))
+    client, path = Client(server.address), "/queries/q/windows"
+    stream = engine.stream("http://ex/s", timing=True, batch_ms=100)
+    text = "REGISTER QUERY q AS SELECT ?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?s ?p ?o }"
+    mine, other = ({"Authorization": f"Bearer {token}"} for token in (TOKEN, ANOTHER))
+    try:
+        assert client.ask("POST", "/queries", body=text, content_type=QUERY, headers=mine).status == 201
+        with (
+            ThreadPoolExecutor(1) as pool,
+            urlopen(Request(server.address + path, headers={"Accept": "text/event-stream", **mine})) as events,
+            connect(server.address.replace("http", "ws", 1) + path, additional_headers=mine) as socket,
+            connect(server.address.replace("http", "ws", 1) + path, additional_headers=other) as stays,
+        ):
+            stream.push([("<http://ex/a>", "<http://ex/p>", '"x"', 500)])
+            stream.advance(1000)
+            assert [json.loads(one.recv(10))["id"] for one in (socket, stays)] == [1000, 1000]
+            assert [events.readline() for _ in range(4)][2] == b"id: 1000\n"
+            fields = {"after": "1000", "timeout": "60"}
+            poll = pool.submit(client.ask, "GET", path, fields, accept="application/json", headers=mine)
+            until(lambda: b"\nwukongs_feed_subscribers 4.0\n" in client.ask("GET", "/metrics", headers=other).body)
+            Path(tokens).write_text(ANOTHER)
+            server.reload_trust()
+            told = json.loads(socket.recv(10))
+            assert (told["event"], told["data"]["status"]) == ("refused", 401)
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(10)
+            assert closed.value.rcvd is not None
+            assert (closed.value.rcvd.code, "Authorization: expected" in closed.value.rcvd.reason) == (1008, True)
+            event, data = events.read().decode().strip().splitlines()[-2:]
+            assert (event, json.loads(data.removeprefix("data: "))["status"]) == ("event: error", 401)
+            assert poll.result(10).status == 401
+            stream.advance(2000)
+            assert json.loads(stays.recv(10))["id"] == 2000
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
