@@ -1,8 +1,11 @@
-"""Connections: how many may be open, and how long one may take until a request is told."""
+"""Connections: how many may be open, and how long one may take until TLS is agreed on, and until a request is told."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+from contextlib import suppress
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -14,13 +17,18 @@ HEAD_BYTES_MAX = 1 << 18
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
-def bounded(connections_max: int, header_s: float) -> type[HttpToolsProtocol]:
+def bounded(
+    connections_max: int, header_s: float, certificates: ssl.SSLContext | None = None
+) -> type[asyncio.Protocol]:
     """Return uvicorn's protocol with bounds: it knows none, so one client could have all descriptors.
 
     connections_max: those beyond are ended at once; header_s: from when a connection, or a request on it, has begun
     until its head is here; also behind an answer, if something comes that is no new request. Between two requests
     uvicorn's own timeout holds. A head is bounded by HEAD_BYTES_MAX: the parser copies what it has of a header each
-    time that more of it comes."""
+    time that more of it comes. certificates: for TLS, with header_s of its own until it is agreed on. It is begun here:
+    uvicorn would hear of a connection only behind that, and could not count it."""
+
+    handshakes = set[asyncio.Future[None]]()
 
     class Bounded(HttpToolsProtocol):
         _overdue: asyncio.TimerHandle | None = None
@@ -77,7 +85,29 @@ def bounded(connections_max: int, header_s: float) -> type[HttpToolsProtocol]:
             self._has_head()
             super().connection_lost(error)
 
-    return Bounded
+    class Handshake(asyncio.Protocol):
+        """A connection that has just come: another one takes its socket over for TLS, and has a Bounded once that is
+        agreed on."""
+
+        def __init__(self, **options: Any) -> None:
+            self._bounded = Bounded(**options)
+
+        def connection_made(self, transport: Any) -> None:
+            try:
+                if len(self._bounded.connections) + len(handshakes) < connections_max:
+                    shaking = asyncio.ensure_future(self._shake(transport.get_extra_info("socket").dup()))
+                    handshakes.add(shaking)
+                    shaking.add_done_callback(handshakes.discard)
+            finally:
+                transport.abort()
+
+        async def _shake(self, connection: socket.socket) -> None:
+            with suppress(OSError):  # it fails, or takes too long
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: self._bounded, connection, ssl=certificates, ssl_handshake_timeout=header_s
+                )
+
+    return Bounded if certificates is None else Handshake
 
 
 def most_connections(wished: int) -> int:

@@ -17,7 +17,7 @@ class Bounds:
     """body_bytes_max: of a query, an update, tuples; bodies_bytes_max: of all that are held; document_bytes_max: of a
     document that is loaded; timeout_max_s: of a query or update (None: the settings of the engine); threads: that call
     the engine; per_client_max, waiting_max: requests at the same time, of one client and of all; connections_max: that
-    are open; header_s: how long one may take until a request is told."""
+    are open; header_s: how long one may take until a request is told, and before that for the handshake of TLS."""
 
     body_bytes_max: int = 64 << 20
     bodies_bytes_max: int = 512 << 20

@@ -73,7 +73,7 @@ class HttpServer:
         face = Face(engine, bounds, self._workers, self._feeds, metrics, held)
         config = uvicorn.Config(
             make_app(face, doors),
-            http=bounded(most_connections(bounds.connections_max), bounds.header_s),
+            http=bounded(most_connections(bounds.connections_max), bounds.header_s, certificates),
             ws="websockets-sansio",
             lifespan="off",
             log_config=None,
@@ -81,8 +81,6 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=CLOSES_S,
-            ssl_context_factory=None if certificates is None else lambda *_: certificates,
-            ssl_certfile=settings.tls_cert,
         )
         self._server = uvicorn.Server(config)
         self._failure: BaseException | None = None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -22,6 +24,7 @@ from websockets.typing import Subprotocol
 import wukongs
 from tests.scenarios.test_kill import until
 from tests.unit.server.asking import QUERY, UPDATE, Answer, Client
+from wukongs.server.face import Bounds
 from wukongs.server.http_server import HttpServer, HttpSettings
 
 TOKEN, ANOTHER = "a-token-of-this-test-0123456789", "another-token-of-this-test-0123456789"
@@ -164,22 +167,22 @@ def test_those_whose_token_is_gone_get_no_more_windows(engine: wukongs.Engine, t
         with (
             ThreadPoolExecutor(1) as pool,
             urlopen(Request(server.address + path, headers={"Accept": "text/event-stream", **mine})) as events,
-            connect(server.address.replace("http", "ws", 1) + path, additional_headers=mine) as socket,
+            connect(server.address.replace("http", "ws", 1) + path, additional_headers=mine) as live,
             connect(server.address.replace("http", "ws", 1) + path, additional_headers=other) as stays,
         ):
             stream.push([("<http://ex/a>", "<http://ex/p>", '"x"', 500)])
             stream.advance(1000)
-            assert [json.loads(one.recv(10))["id"] for one in (socket, stays)] == [1000, 1000]
+            assert [json.loads(one.recv(10))["id"] for one in (live, stays)] == [1000, 1000]
             assert [events.readline() for _ in range(4)][2] == b"id: 1000\n"
             fields = {"after": "1000", "timeout": "60"}
             poll = pool.submit(client.ask, "GET", path, fields, accept="application/json", headers=mine)
             until(lambda: b"\nwukongs_feed_subscribers 4.0\n" in client.ask("GET", "/metrics", headers=other).body)
             Path(tokens).write_text(ANOTHER)
             server.reload_trust()
-            told = json.loads(socket.recv(10))
+            told = json.loads(live.recv(10))
             assert (told["event"], told["data"]["status"]) == ("refused", 401)
             with pytest.raises(ConnectionClosed) as closed:
-                socket.recv(10)
+                live.recv(10)
             assert closed.value.rcvd is not None
             assert (closed.value.rcvd.code, "Authorization: expected" in closed.value.rcvd.reason) == (1008, True)
             event, data = events.read().decode().strip().splitlines()[-2:]
@@ -231,6 +234,35 @@ def test_https(engine: wukongs.Engine, certificate: tuple[str, str]) -> None:
             assert json.load(answer)["boolean"] is True
         with connect(f"wss://localhost:{server.port}/queries/q/windows", ssl=known) as connection:
             assert json.loads(connection.recv())["event"] == "refused"
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(("header_s", "is_overdue"), [(60.0, False), (0.3, True)])
+def test_handshakes_count_as_connections_and_end_in_time(
+    engine: wukongs.Engine, certificate: tuple[str, str], header_s: float, is_overdue: bool
+) -> None:
+    cert, key = certificate
+    bounds = Bounds(connections_max=16, header_s=header_s)
+    server = HttpServer(engine, HttpSettings(host="localhost", port=0, tls_cert=cert, tls_key=key, bounds=bounds))
+    known, address = ssl.create_default_context(cafile=cert), ("localhost", server.port)
+
+    def answers() -> bool:
+        with suppress(OSError), urlopen(server.address + "/healthz", context=known, timeout=10) as answer:
+            return bool(answer.read() == b"ok\n")
+        return False
+
+    try:
+        with ExitStack() as stack:
+            begun = [stack.enter_context(socket.create_connection(address, 10)) for _ in range(16)]
+            begun[1].sendall(b"\x16\x03\x01\x02\x00\x01")  # a handshake, as far as it goes
+            if is_overdue:
+                assert [one.recv(1) for one in begun] == [b""] * 16
+                assert answers()
+            else:
+                until(lambda: not answers())
+                begun.pop().close()
+                until(answers)
     finally:
         server.close()
 
