@@ -186,7 +186,9 @@ class _Door:
             try:
                 await self._app(scope, receive, send)
             finally:
-                face_of(connection).held.release(connection)
+                face = face_of(connection)
+                face.held.release(connection)
+                face.documents.release(connection)
         elif scope["type"] == "http":
             await problem(Request(scope, receive), refused)(scope, receive, send)
         else:

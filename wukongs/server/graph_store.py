@@ -202,7 +202,7 @@ async def _is_there(request: Request, face: Face, graph: str | None) -> bool:
 @asynccontextmanager
 async def _document(request: Request, face: Face, *, is_one: bool) -> AsyncIterator[Document]:
     """Keep the body in a file until the block ends. is_one: it is to be one graph. Raises Refused (of no known type, of
-    several graphs, too long)."""
+    several graphs, too long; no room for it beside others)."""
     content_type = request.headers.get("content-type", "")
     media = named(base_type(content_type), DOCUMENTS)
     expected = [one for one in DOCUMENTS if not is_one or one not in DATASETS]
@@ -213,6 +213,7 @@ async def _document(request: Request, face: Face, *, is_one: bool) -> AsyncItera
         path = Path(folder) / f"body.{media.name}"
         with path.open("wb") as file:
             async for part in chunks_of(request, face.bounds.document_bytes_max):
+                face.documents.add(request, len(part))
                 await asyncio.to_thread(file.write, part)
         yield Document(path, media)
 

@@ -69,8 +69,9 @@ class HttpServer:
         self.port: int = bound.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.address = f"http{'s' if certificates else ''}://{host}:{self.port}"
-        metrics, held = Metrics(engine, self._feeds), HeldBytes(bounds.bodies_bytes_max)
-        face = Face(engine, bounds, self._workers, self._feeds, metrics, held)
+        held = HeldBytes(bounds.bodies_bytes_max, "memory")
+        documents = HeldBytes(bounds.documents_bytes_max, "room on disk")
+        face = Face(engine, bounds, self._workers, self._feeds, Metrics(engine, self._feeds), held, documents)
         config = uvicorn.Config(
             make_app(face, doors),
             http=bounded(most_connections(bounds.connections_max), bounds.header_s, certificates),

@@ -250,22 +250,23 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
 
 
 class HeldBytes:
-    """The bytes of all bodies that are in memory: those of a request until it is answered."""
+    """The bytes of all bodies that are held at one place: those of a request until it is answered."""
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int, place: str) -> None:
+        self._bytes_max, self._place = bytes_max, place
         self._held = 0
 
     def add(self, request: Request, size: int) -> None:
         """Raises Refused (there are too many)."""
         if self._held + size > self._bytes_max:
-            raise Refused(503, "the bodies of all requests take too much memory: try again later")
+            raise Refused(503, f"the bodies of all requests take too much {self._place}: try again later")
         self._held += size
-        request.state.held = getattr(request.state, "held", 0) + size
+        state = request.scope["state"]
+        state[self] = state.get(self, 0) + size
 
     def release(self, request: HTTPConnection) -> None:
         """Note that a request is answered."""
-        self._held -= getattr(request.state, "held", 0)
+        self._held -= request.scope["state"].pop(self, 0)
 
 
 async def text_of(request: Request, bytes_max: int) -> str:

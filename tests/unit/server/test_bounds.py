@@ -30,11 +30,12 @@ ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
 
-def until(condition: Callable[[], Any], seconds: float = 30) -> None:
+def until(condition: Callable[[], Any], seconds: float = 30) -> Any:
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, "it does not come"
         time.sleep(0.01)
+    return found
 
 
 @contextlib.contextmanager
@@ -181,6 +182,25 @@ def test_bodies_that_are_held_are_bounded_together(engine: wukongs.Engine) -> No
             until(has_no_room)  # there is room for three
             assert client.get("ASK {}").status == 200
         until(lambda: _posted(client, body).status == 400)
+
+
+def test_documents_that_are_held_are_bounded_together(engine: wukongs.Engine) -> None:
+    document = b"#" * 100_000
+    head = "PUT /store?default HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/turtle\r\n"
+    begun = (head + f"Content-Length: {len(document) + 1}\r\n\r\n").encode() + document
+    with served(engine, Bounds(documents_bytes_max=350_000)) as client:
+        with contextlib.ExitStack() as stack:
+
+            def refused() -> Answer | None:
+                stack.enter_context(opened(client, begun))
+                answer = client.store("PUT", "", document)
+                return answer if answer.status == 503 else None
+
+            answer = until(refused)  # there is room for three
+            assert (answer.headers["Retry-After"], "too much room on disk" in answer.text) == ("1", True)
+            until(lambda: client.store("POST", "", b"<http://ex/a> <http://ex/p> 1 .").status == 204)
+            assert client.get("ASK { ?s ?p 1 }").boolean
+        until(lambda: client.store("PUT", "", document).status == 204)
 
 
 def _posted(client: Client, body: bytes) -> Answer:
