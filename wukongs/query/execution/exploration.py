@@ -96,7 +96,8 @@ class Exploration:
                 return operators.with_column(found, variable, evaluate(expression, found, self.terms))
             case Project(pattern=pattern, variables=variables):
                 found = self.explore(pattern, table, rows_wanted)
-                return operators.project(found, tuple(dict.fromkeys((*table.variables, *variables))))
+                bound = (variable for variable in variables if variable in found.variables)  # BIND may make the others
+                return operators.project(found, tuple(dict.fromkeys((*table.variables, *bound))))
             case Union(left=left, right=right):
                 sides = self.explore(left, table, rows_wanted), self.explore(right, table, rows_wanted)
                 return operators.union(*sides, self.limits.rows_max)
