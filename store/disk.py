@@ -35,6 +35,11 @@ class Disk:
         """Return when all writes to a file are on the disk."""
         os.fsync(file.fileno())
 
+    def sync(self, path: Path) -> None:
+        """Return when all that was written to a file is on the disk, whoever has written it."""
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
     def rename(self, old: Path, new: Path) -> None:
         """Put a file in the place of another, at once."""
         os.replace(old, new)

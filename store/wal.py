@@ -1,6 +1,6 @@
 """WriteAheadLog: all input, in the order in which it was applied, in segment files that are only appended to.
 
-A record is a header (checksum, payload size, LSN, the SN that the stored graph had reached, the LSN known durable when
+A record is a header (checksum, payload size, LSN, the SN that the stored graph had reached, the LSN known synced when
 it was appended, kind) and its payload. LSNs count records: 1, 2, 3, ... A segment file is named by the LSN of its first
 record, its head, from which a recovery can start.
 
@@ -56,11 +56,11 @@ Payload: TypeAlias = Sequence[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """One record, as it was appended. durable: the LSN up to which the log was known to be safe at that time."""
+    """One record, as it was appended. synced: the LSN up to which the log was known to be synced at that time."""
 
     lsn: int
     sn: int
-    durable: int
+    synced: int
     kind: int
     payload: memoryview
 
@@ -90,6 +90,8 @@ class WriteAheadLog:
         self._buffer: list[bytes | memoryview] = []
         self._next_lsn = 1
         self._durable_lsn = 0
+        self._synced_lsn = 0
+        """Up to here the log outlives the machine, too; the same but for sync_interval_ms."""
         self._is_writing = False
         self._synced_at_s = 0.0
         self._file: BinaryIO | None = None
@@ -158,7 +160,8 @@ class WriteAheadLog:
         return self.folder / f"{head:020d}.log"
 
     def read(self, start: int, synced: int = 0) -> Iterator[Record]:
-        """Yield the records from segment head `start` on, and cut a torn end off. Segments before it are not touched.
+        """Yield the records from segment head `start` on, cut a torn end off, and see the rest to the disk: a process
+        that was killed may not have synced it. Segments before `start` are not touched.
 
         synced: the record up to which the log was safe, as the checkpoint knows; 0: nothing is known.
         Raises CorruptionError (a segment is missing, or a record altered; names the file and the place), StorageError
@@ -176,7 +179,7 @@ class WriteAheadLog:
                     str(self.path(head)),
                 )
             yield from self._read_segment(head, head == heads[-1], synced)
-        self._durable_lsn = self._next_lsn - 1
+        self._durable_lsn = self._synced_lsn = self._next_lsn - 1
 
     def _read_segment(self, head: int, is_last: bool, synced: int) -> Iterator[Record]:
         path = self.path(head)
@@ -217,6 +220,8 @@ class WriteAheadLog:
             self._disk.unlink(path)  # its head never was complete
         elif size < found:
             self._disk.truncate(path, size)
+        else:
+            self._disk.sync(path)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -253,7 +258,7 @@ class WriteAheadLog:
                 self._raise(cause)
             if before[0] is not None:
                 before[0].close()
-            self._durable_lsn = last
+            self._durable_lsn = self._synced_lsn = last
             self._lack = None
             return lsn
 
@@ -307,7 +312,7 @@ class WriteAheadLog:
     def _append(self, kind: int, payload: Payload, sn: int) -> int:
         size = sum(len(part) for part in payload)
         lsn = self._next_lsn
-        rest = _HEADER.pack(0, size, lsn, sn, self._durable_lsn, kind)[_CHECKED_FROM:]
+        rest = _HEADER.pack(0, size, lsn, sn, self._synced_lsn, kind)[_CHECKED_FROM:]
         checksum = zlib.crc32(rest)
         for part in payload:
             checksum = zlib.crc32(part, checksum)
@@ -352,14 +357,16 @@ class WriteAheadLog:
         buffer, last = self._take_buffer()
         self._changed.release()
         failure: BaseException | None = None
+        is_synced = False
         try:
-            self._write(buffer, is_forced)
+            is_synced = self._write(buffer, is_forced)
         except BaseException as error:
             failure = error
         self._changed.acquire()
         self._is_writing = False
         if failure is None:
             self._durable_lsn = last
+            self._synced_lsn = last if is_synced else self._synced_lsn
             self._lack = None
         elif isinstance(failure, _NotWritten):
             self._buffer = buffer + self._buffer  # the next group has it first
@@ -376,9 +383,9 @@ class WriteAheadLog:
         buffer, self._buffer = self._buffer, []
         return buffer, self._next_lsn - 1
 
-    def _write(self, buffer: list[bytes | memoryview], is_forced: bool) -> None:
-        """Append to the file, and sync it. Raises _NotWritten, with its cause, if the file is as it was before; after
-        any other error its content is unknown.
+    def _write(self, buffer: list[bytes | memoryview], is_forced: bool) -> bool:
+        """Append to the file, and sync it; return whether it was synced. Raises _NotWritten, with its cause, if the
+        file is as it was before; after any other error its content is unknown.
 
         A sync that has failed is never tried again: the kernel may have marked the pages as clean, or dropped them, so
         that the next sync would succeed without them."""
@@ -397,10 +404,12 @@ class WriteAheadLog:
                 raise _NotWritten from error
             self._file_bytes += len(whole)
         now_s = time.monotonic()
-        if is_forced or now_s - self._synced_at_s >= self._sync_interval_s:
+        is_synced = is_forced or now_s - self._synced_at_s >= self._sync_interval_s
+        if is_synced:
             self._disk.fsync(self._file)
             self._synced_at_s = now_s
             self.sync_count += 1
+        return is_synced
 
     def trim(self, start: int) -> None:
         """Remove the segments that end before the segment head `start`."""
@@ -450,11 +459,11 @@ def _record_at(data: memoryview, at: int) -> Record | None:
     """Return the record at a place of a segment; None if no whole record with a right checksum stands there."""
     if len(data) - at < _HEADER.size:
         return None
-    checksum, size, lsn, sn, durable, kind = _HEADER.unpack_from(data, at)
+    checksum, size, lsn, sn, synced, kind = _HEADER.unpack_from(data, at)
     end = at + _HEADER.size + size
     if end > len(data) or zlib.crc32(data[at + _CHECKED_FROM : end]) != checksum:
         return None
-    return Record(lsn, sn, durable, kind, data[at + _HEADER.size : end])
+    return Record(lsn, sn, synced, kind, data[at + _HEADER.size : end])
 
 
 def _was_synced(data: memoryview, at: int, lsn: int) -> bool:
@@ -465,6 +474,6 @@ def _was_synced(data: memoryview, at: int, lsn: int) -> bool:
         likely = np.flatnonzero((numbers > lsn) & (numbers <= lsn + len(tail) // _HEADER.size))
         for place in (likely * 8 + shift - _LSN_AT).tolist():
             record = _record_at(tail, place) if place > 0 else None
-            if record is not None and record.durable >= lsn:
+            if record is not None and record.synced >= lsn:
                 return True
     return False

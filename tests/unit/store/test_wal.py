@@ -137,6 +137,31 @@ def test_a_hole_in_a_group_that_was_never_synced_is_a_torn_end(tmp_path: Path) -
     assert [record.lsn for record in WriteAheadLog(tmp_path).read(1)] == [1, 2]
 
 
+def test_a_hole_in_groups_of_one_interval_is_a_torn_end(tmp_path: Path) -> None:
+    """What was written within sync_interval_ms may be lost with the machine: also before a group that is there."""
+    log, _ = opened(tmp_path, sync_interval_ms=60_000)
+    for number in range(4):
+        log.wait(log.append(2, [b"group", bytes([number])], 0))
+    whole = log.path(1).read_bytes()
+    hole = whole.index(b"group\1")
+    log.path(1).write_bytes(whole[:hole] + b"\0\0\0\0\0" + whole[hole + 5 :])
+    assert [record.lsn for record in WriteAheadLog(tmp_path).read(1)] == [1, 2]
+
+
+def test_what_a_killed_process_has_not_synced_is_synced_before_it_is_built_upon(tmp_path: Path) -> None:
+    class NotingDisk(Disk):
+        def sync(self, path: Path) -> None:
+            super().sync(path)
+            synced.append(path)
+
+    synced: list[Path] = []
+    log, _ = opened(tmp_path, sync_interval_ms=60_000)
+    log.wait(log.append(2, [b"written"], 0))
+    again = WriteAheadLog(tmp_path, disk=NotingDisk())
+    assert [record.lsn for record in again.read(1)] == [1, 2]
+    assert synced == [log.path(1)]
+
+
 def test_a_missing_or_shortened_segment_is_named(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
     log.append(2, [b"x"], 0)
