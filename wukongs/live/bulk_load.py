@@ -109,9 +109,10 @@ def load(
             check_is_asked(core)
             sn = core.next_sn
             core.journal.commit({**change, "sn": sn, "by": asked()})
+            with core.storing(sn):
+                core.revoke_old_handles()
+                batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
             core.note_outcome(asked(), {"": sn})
-            core.revoke_old_handles()
-            batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
             core.note_pauses()
     except BaseException:
         core.journal.abandon(number)

@@ -17,7 +17,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -308,6 +309,16 @@ class Core:
         """Go on from the outcomes of a log before. Called with the lock held."""
         self.outcomes = outcomes
         self._outcome_count = max((client.last for client in outcomes.clients.values()), default=0)
+
+    @contextmanager
+    def storing(self, sn: int) -> Iterator[None]:
+        """Store a change that the log has under an SN. If that fails, the next change gets another SN: of two with one,
+        recovery would take the second for stored. Called with the lock held."""
+        try:
+            yield
+        except BaseException:
+            self.pass_to(sn + 1)
+            raise
 
     def graph_id(self, name: Term | None) -> int:
         """Return the id of a graph that tuples are to join (None: the default graph); its name stays known for ever."""

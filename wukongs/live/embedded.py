@@ -129,7 +129,8 @@ class EmbeddedBackend:
                 change = {"op": "load", "number": number, "graph": None, "file": None, "sn": sn, "by": asked()}
                 core.journal.commit(change)
                 core.note_outcome(asked(), {"": sn})
-                core.absorb(sn, confirmed, core.default_graph)
+                with core.storing(sn):
+                    core.absorb(sn, confirmed, core.default_graph)
         except BaseException:
             core.journal.abandon(number)
             raise

@@ -32,8 +32,9 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
         except BaseException:
             inference.take(before)
             raise
-        core.revoke_old_handles()
-        core.arrangement.seal_inferred(sn, difference)
+        with core.storing(sn):
+            core.revoke_old_handles()
+            core.arrangement.seal_inferred(sn, difference)
         core.pass_to(sn + 1)
         return sn
 

@@ -520,4 +520,5 @@ def store_late(core: Core, state: StreamState, pushed: Pushed, call: Sorted) -> 
     if pushed.sn < core.arrangement.trace.upper:
         core.pass_to(pushed.sn + 1)
     else:
-        core.absorb_late(state, pushed.sn, core.registry.confirm(call.late)[0])
+        with core.storing(pushed.sn):
+            core.absorb_late(state, pushed.sn, core.registry.confirm(call.late)[0])

@@ -117,9 +117,10 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
             core.journal.note_chunks(number, _encoded(core, unseen))
             cleared = cleared_names(change, core.default_graph, core.registry.texts)
             core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared, "by": asked()})
+            with core.storing(sn):
+                core.revoke_old_handles()
+                deleted, inserted = core.arrangement.apply_difference(sn, difference, change.come, fuel=0)
             core.note_outcome(asked(), {"": sn})
-            core.revoke_old_handles()
-            deleted, inserted = core.arrangement.apply_difference(sn, difference, change.come, fuel=0)
             core.note_pauses()
             counts = core.updated
             counts.requests += 1
