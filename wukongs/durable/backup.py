@@ -24,13 +24,14 @@ def copy_folder(source: Path, target: Path) -> None:
         if target.exists() and any(target.iterdir()):
             raise StorageError(f"{target}: expected a folder that is empty or not there, found files in it")
         (target / LOG_FOLDER).mkdir(parents=True)
+        # The manifest last: files without it are known to be no whole copy. A log alone would be taken for one.
+        for path in source.iterdir():
+            if path.is_file() and path.name not in _NOT_COPIED:
+                make = _link if path.suffix == _NEVER_CHANGED else _copy
+                make(path, target / path.name)
         for path in sorted((source / LOG_FOLDER).glob("*.log")):
             _copy(path, target / LOG_FOLDER / path.name)
-        # The manifest last: without it, the copy is none.
-        files = [path for path in source.iterdir() if path.is_file() and path.name not in _NOT_COPIED]
-        for path in [*files, source / "MANIFEST"]:
-            make = _link if path.suffix == _NEVER_CHANGED else _copy
-            make(path, target / path.name)
+        _copy(source / "MANIFEST", target / "MANIFEST")
         for folder in (target / LOG_FOLDER, target, target.parent):
             Disk().fsync_folder(folder)
 
