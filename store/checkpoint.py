@@ -88,7 +88,7 @@ class CheckpointStore:
         """The number of the last commit that was tried; never used again, so that no file is ever written twice."""
         self._names: weakref.WeakKeyDictionary[Batch, str] = weakref.WeakKeyDictionary()
         with storage_errors(f"cannot open {folder}", "Name a folder that this user may write to"):
-            folder.mkdir(parents=True, exist_ok=True)
+            self._disk.make_folder(folder)
             self._folder_lock = FolderLock(folder, may_only_read)
 
     @property

@@ -40,6 +40,13 @@ class Disk:
         with path.open("rb") as file:
             os.fsync(file.fileno())
 
+    def make_folder(self, folder: Path) -> None:
+        """Make a folder, and those above it; return when the names of all that were not there are on the disk."""
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            self.fsync_folder(path.parent)
+
     def rename(self, old: Path, new: Path) -> None:
         """Put a file in the place of another, at once."""
         os.replace(old, new)

@@ -102,8 +102,7 @@ class WriteAheadLog:
         self._is_read_only = is_read_only
         if not folder.is_dir() and not is_read_only:
             with storage_errors(f"cannot make {folder}", "Make room, or name a folder that this user may write to"):
-                folder.mkdir(parents=True)
-                self._disk.fsync_folder(folder.parent)
+                self._disk.make_folder(folder)
 
     @property
     def next_lsn(self) -> int:

@@ -60,6 +60,19 @@ def test_what_was_committed_comes_back(tmp_path: Path) -> None:
     assert found.texts() == sorted(rows(0, 120))
 
 
+def test_the_names_of_new_folders_are_on_the_disk_before_what_is_in_them(tmp_path: Path) -> None:
+    class NotingDisk(Disk):
+        def fsync_folder(self, folder: Path) -> None:
+            super().fsync_folder(folder)
+            synced.append(folder)
+
+    synced: list[Path] = []
+    with CheckpointStore(tmp_path / "above" / "data", NotingDisk()):
+        assert synced == [tmp_path / "above", tmp_path]
+    with CheckpointStore(tmp_path / "above" / "data", NotingDisk()):
+        assert len(synced) == 2
+
+
 def test_every_array_comes_back_aligned_and_through_any_reader_of_arrow(tmp_path: Path) -> None:
     trace = Trace("t")
     trace.seal(3, batch_of([(spread(n % 2), spread(n), spread(n % 5), spread(n % 7)) for n in range(50)]))
