@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wukongs.store.batch import Batch, build_batch
+from wukongs.errors import DataError
+from wukongs.store.batch import VALUES_MAX, Batch, build_batch
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.merge import merge_batches
@@ -194,7 +195,7 @@ class RunStack:
         self.add(run.batch)
 
     def add(self, batch: Batch) -> None:
-        """Put one more batch to the others."""
+        """Put one more batch to the others. Raises DataError: all of them are more than one batch holds."""
         if len(batch):
             self._batches.append(batch)
         while len(self._batches) > 1 and len(self._batches[-2]) <= 2 * len(self._batches[-1]):
@@ -209,4 +210,6 @@ class RunStack:
 
     def _merge_last(self) -> None:
         newer, older = self._batches.pop(), self._batches.pop()
+        if len(older) + len(newer) > VALUES_MAX:
+            raise DataError(f"a load of more than {VALUES_MAX} tuples: divide the file, and load its parts")
         self._batches.append(merge_batches(older, newer))

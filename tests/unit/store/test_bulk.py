@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import DataError
+from wukongs.store import bulk
 from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.rdf_files import RdfReader, read_rdf
@@ -206,3 +207,12 @@ def test_a_stack_of_runs_is_their_union(parts: list[list[int]]) -> None:
         stack.add(batch_of([(GRAPH, spread(n % 7), spread(3), spread(n)) for n in part]))
     expected = sorted({(GRAPH, spread(n % 7), spread(3), spread(n)) for part in parts for n in part})
     assert quads_of(stack.to_batch()) == expected
+
+
+def test_more_runs_than_one_batch_holds_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "VALUES_MAX", 5)
+    stack = RunStack()
+    stack.add(batch_of([(GRAPH, spread(n), spread(3), spread(n)) for n in range(4)]))
+    stack.add(batch_of([(GRAPH, spread(9), spread(3), spread(9))]))
+    with pytest.raises(DataError, match="more than 5 tuples"):
+        stack.add(batch_of([(GRAPH, spread(8), spread(3), spread(8))]))
