@@ -292,6 +292,8 @@ def _times(timestamps: Any, rows: int) -> Int64Array:
         raise DataError(f"column 'timestamp_ms': expected integers in milliseconds, found {array.dtype}")
     if len(array) != rows:
         raise DataError(f"column 'timestamp_ms' has {len(array)} rows, column 'subject' has {rows}")
+    if array.dtype.kind == "u" and rows and array.max() >= 1 << 63:
+        raise DataError(f"column 'timestamp_ms': expected integers of 64 bits with a sign, found {array.max()}")
     return array.astype(np.int64, copy=False)
 
 

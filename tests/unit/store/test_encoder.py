@@ -319,6 +319,10 @@ S, P, OBJ = ["<http://s>"], ["<http://p>"], ["<http://o>"]
         ((S, P, OBJ * 2), "column 'object' has 2 rows, column 'subject' has 1"),
         ((S, P, OBJ, [1, 2]), "column 'timestamp_ms' has 2 rows, column 'subject' has 1"),
         ((S, P, OBJ, [1.5]), "column 'timestamp_ms': expected integers in milliseconds, found float64"),
+        (
+            (S, P, OBJ, pa.array([1 << 63], pa.uint64())),
+            f"column 'timestamp_ms': expected integers of 64 bits with a sign, found {1 << 63}",
+        ),
         ((S, P, OBJ, pa.array([None], pa.int64())), "column 'timestamp_ms': a value is missing (null)"),
     ],
 )
