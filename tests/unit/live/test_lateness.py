@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,17 @@ def test_an_error_of_on_late_is_no_error_of_the_push() -> None:
     with wukongs.Engine() as engine:
         stream = engine.stream(A, timing=True, batch_ms=100, on_late=lambda table: table.no_such_method())
         assert stream.push([at("a", 150), at("late", 50)]) == 1
+
+
+@pytest.mark.parametrize("lateness_ms", [2**63 - 2, 2**63 - 1, 2**70])
+def test_with_a_lateness_beyond_all_times_nothing_is_late(lateness_ms: int, tmp_path: Path) -> None:
+    with wukongs.Engine(tmp_path / "db") as engine:
+        stream = engine.stream(A, batch_ms=100, lateness_ms=lateness_ms)
+        assert stream.push([at("b", 900), at("a", -1000)]) == 2
+        assert stream.push([at("c", -2000)]) == 1
+        shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    with wukongs.Engine(tmp_path / "copy") as engine:
+        stream = engine.stream(A, batch_ms=100, lateness_ms=lateness_ms)
+        stream.advance(1000)
+        engine.settle(60)
+        assert subjects(engine) == ["a", "b", "c"]
