@@ -107,7 +107,8 @@ class CheckpointStore:
         self.close()
 
     def open(self) -> Restored | None:
-        """Return the state of the last commit, None if there was none; remove the files of a commit that did not end.
+        """Return the state of the last commit, or what `begin` has noted, None if there is neither; remove the files of
+        a commit that did not end.
 
         Raises CorruptionError (a file is missing, shortened or altered) and StorageError (another format, no access).
         """
@@ -119,7 +120,8 @@ class CheckpointStore:
                 self._is_opened = True
                 return None
             self._attempt = self._manifest.number
-            restored = self._restore(self._manifest) if self._manifest.number else None
+            has_state = self._manifest.number or self._manifest.about
+            restored = self._restore(self._manifest) if has_state else None
             if not self.is_read_only:
                 self._sweep(self._manifest)
             self._is_opened = True
@@ -162,6 +164,23 @@ class CheckpointStore:
         source.verify()
         return TermTable(**source.columns)
 
+    def begin(self, hash_bits: int, about: Mapping[str, Any]) -> None:
+        """Note `about` in a folder that has no manifest yet, so that what it tells of can be missed. Raises
+        StorageError."""
+        with self._turn, storage_errors(f"cannot write to {self.folder}", "Make room or mend the disk, then retry"):
+            self._begin(hash_bits, about)
+
+    def _begin(self, hash_bits: int, about: Mapping[str, Any]) -> Manifest:
+        """Write a manifest of no commit, if there is none: from now on a folder without is known to have lost it.
+        Return the one that is there."""
+        if self._manifest is None:
+            empty = Manifest(0, hash_bits, 0, {}, (), (), (), about)
+            write_manifest(self._disk, self.folder, empty)
+            self._disk.rename(self.folder / TEMPORARY_NAME, self.folder / NAME)
+            self._disk.fsync_folder(self.folder)
+            self._manifest = empty
+        return self._manifest
+
     def commit(
         self, entries: Iterable[TraceEntry], upper: int, registry: TermRegistry, about: Mapping[str, Any]
     ) -> Manifest:
@@ -174,16 +193,10 @@ class CheckpointStore:
         with self._turn, storage_errors(f"cannot write to {self.folder}", advice):
             assert not self.is_read_only, f"{self.folder} is only read"
             assert self._is_opened, "open() tells what the folder holds; a commit takes its place"
-            if self._manifest is None:
-                # From now on a folder with files but no manifest is known to have lost it.
-                empty = Manifest(0, registry.hash_bits, 0, {}, (), (), (), {})
-                write_manifest(self._disk, self.folder, empty)
-                self._disk.rename(self.folder / TEMPORARY_NAME, self.folder / NAME)
-                self._disk.fsync_folder(self.folder)
-                self._manifest = empty
-            assert self._manifest.hash_bits == registry.hash_bits, (self._manifest.hash_bits, registry.hash_bits)
+            old = self._begin(registry.hash_bits, {})
+            assert old.hash_bits == registry.hash_bits, (old.hash_bits, registry.hash_bits)
             self._attempt += 1
-            commit = Commit(self._disk, self.folder, self._attempt, self._manifest, self._names)
+            commit = Commit(self._disk, self.folder, self._attempt, old, self._names)
             try:
                 manifest = commit.write(entries, upper, registry, about)
             except Exception:

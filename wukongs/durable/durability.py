@@ -264,6 +264,9 @@ class DurableJournal:
         """Begin a segment and the thread that makes checkpoints. Called once all is replayed."""
         with self._core.lock:
             self._write_head()  # what was acknowledged meanwhile has no segment yet: it is logged with what comes next
+            about = {"start": self._marks[0].lsn, "next": self.wal.next_lsn, ABOUT_KEY: []}
+        # Before the first checkpoint, too, a folder that has lost its log is told from a new one.
+        self.store.begin(self._core.settings.hash_bits, {"journal": about})
         self._thread = threading.Thread(target=self._run, name="wukongs-checkpoints", daemon=True)
         self._thread.start()
 

@@ -130,3 +130,15 @@ def test_a_definition_that_has_changed_is_named(old: bytes, new: bytes, tmp_path
         with pytest.raises(wukongs.CorruptionError, match=file.name):
             answers(altered)
         shutil.rmtree(altered)
+
+
+def test_a_log_that_is_gone_before_the_first_checkpoint_is_missed(tmp_path: Path) -> None:
+    """As in a copy by a tool that leaves out files named *.log."""
+    with wukongs.Engine(tmp_path / "db") as engine:
+        engine.update("INSERT DATA { <http://ex/s> <http://ex/p> <http://ex/o> }")
+        shutil.copytree(tmp_path / "db", tmp_path / "whole")
+        shutil.copytree(tmp_path / "db", tmp_path / "copy", ignore=shutil.ignore_patterns("*.log"))
+    with pytest.raises(wukongs.CorruptionError, match="segment 1 of the log is missing"):
+        wukongs.Engine(tmp_path / "copy")
+    with wukongs.Engine(tmp_path / "whole") as engine:
+        assert len(engine.query(ALL)) == 1
