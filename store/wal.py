@@ -12,9 +12,9 @@ Invariants:
 * a new segment begins only after all before it is synced, so only the last segment may end in a torn record. It is
   cut there, unless a later record or the checkpoint says that the torn one had been synced: then the file was altered,
   and this is an error. Nothing says so for the last group that was written: altered bytes there look like a torn write;
-* a write that found the disk full is cut back to the last whole group, and tried again with the next one: writing goes
-  on once there is room. After any other failure, above all of a sync, nothing is written any more: the content of the
-  file and of the page cache is unknown then.
+* a write that found the disk full, or was interrupted, is cut back to the last whole group, and tried again with the
+  next one: writing goes on once there is room. After any other failure, above all of a sync, nothing is written any
+  more: the content of the file and of the page cache is unknown then.
 """
 
 from __future__ import annotations
@@ -387,8 +387,9 @@ class WriteAheadLog:
         file is as it was before; after any other error its content is unknown.
 
         A sync that has failed is never tried again: the kernel may have marked the pages as clean, or dropped them, so
-        that the next sync would succeed without them."""
+        that the next sync would succeed without them. One that was interrupted has not failed."""
         assert self._file is not None, "a log is written after begin()"
+        before = self._file_bytes
         if buffer:
             try:
                 whole = b"".join(buffer)
@@ -399,13 +400,20 @@ class WriteAheadLog:
             except BaseException as error:  # also an interrupt
                 if isinstance(error, OSError) and not _is_full(error):
                     raise
-                self._disk.cut_back(self._file, self._file_bytes)
+                self._disk.cut_back(self._file, before)
                 raise _NotWritten from error
             self._file_bytes += len(whole)
         now_s = time.monotonic()
         is_synced = is_forced or now_s - self._synced_at_s >= self._sync_interval_s
         if is_synced:
-            self._disk.fsync(self._file)
+            try:
+                self._disk.fsync(self._file)
+            except KeyboardInterrupt as error:
+                if isinstance(error.__context__, OSError):
+                    raise
+                self._disk.cut_back(self._file, before)
+                self._file_bytes = before
+                raise _NotWritten from error
             self._synced_at_s = now_s
             self.sync_count += 1
         return is_synced

@@ -162,6 +162,35 @@ def test_what_a_killed_process_has_not_synced_is_synced_before_it_is_built_upon(
     assert synced == [log.path(1)]
 
 
+@pytest.mark.parametrize("is_commit", [False, True])
+def test_a_sync_that_is_interrupted_has_not_failed(is_commit: bool, tmp_path: Path) -> None:
+    """As by Ctrl-C while push waits for the disk."""
+
+    class InterruptedDisk(Disk):
+        def fsync(self, file: Any) -> None:
+            super().fsync(file)
+            if interrupts:
+                raise interrupts.pop()
+
+    interrupts = list[BaseException]()
+    log, _ = opened(tmp_path, disk=InterruptedDisk())
+    log.wait(log.append(2, [b"before"], 0))
+    interrupts.append(KeyboardInterrupt())
+    lsn = 0 if is_commit else log.append(2, [b"interrupted"], 0)
+    with pytest.raises(KeyboardInterrupt):
+        log.wait(lsn) if lsn else log.commit(2, [b"interrupted"], 0)
+    log.check()
+    log.wait(log.append(2, [b"after"], 0))
+    interrupts.append(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        log.begin(1, [b"head"], 0)
+    log.begin(1, [b"head"], 0)
+    log.wait(log.append(2, [b"last"], 0))
+    log.close()
+    kept = [b"head", b"before", *([] if is_commit else [b"interrupted"]), b"after", b"head", b"last"]
+    assert [bytes(record.payload) for record in WriteAheadLog(tmp_path).read(1)] == kept
+
+
 def test_a_missing_or_shortened_segment_is_named(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
     log.append(2, [b"x"], 0)
