@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from wukongs.store.batch import Batch
 from wukongs.store.column_file import Columns, Fingerprint, write_columns
 from wukongs.store.dictionary import Dictionary
@@ -91,13 +89,11 @@ class Commit:
         while records and self._is_smaller(records[-1], 2 * (stop - start)):
             start = records.pop().start
         while start < stop:
-            terms = dictionary.entries(start, min(stop, start + TERMS_MAX))
-            count = max(1, int(np.searchsorted(terms.offsets, TEXT_BYTES_MAX, "right")) - 1)
-            if count < len(terms):
-                terms = dictionary.entries(start, start + count)
+            end = dictionary.end_within(start, min(stop, start + TERMS_MAX), TEXT_BYTES_MAX)
+            terms = dictionary.entries(start, end)
             columns: Columns = {"ids": terms.ids, "offsets": terms.offsets, "text": terms.text}
-            records.append(TermsRecord(self._write_file("terms", columns), start, start + count))
-            start += count
+            records.append(TermsRecord(self._write_file("terms", columns), start, end))
+            start = end
         return tuple(records)
 
     def _is_smaller(self, record: TermsRecord, count_max: int) -> bool:

@@ -307,6 +307,20 @@ class Dictionary:
                 raise ValueError(f"term id {terms.ids[twice[0]]} is in the dictionary twice")
         return dictionary
 
+    def end_within(self, start: int, stop: int, text_bytes_max: int) -> int:
+        """Return up to where the entries from `start` on, before `stop`, have so much text at most: one entry at least.
+        Texts are not read."""
+        end, left = start, text_bytes_max
+        while end < stop:
+            place = end % CHUNK_ENTRIES
+            last = min(place + stop - end, CHUNK_ENTRIES)
+            bounds = self._tables.chunks[end >> CHUNK_BITS].offsets[place : last + 1].astype(np.int64)
+            count = int(np.searchsorted(bounds, bounds[0] + left, "right")) - 1
+            end, left = end + count, left - int(bounds[count] - bounds[0])
+            if count < last - place:
+                break
+        return max(end, start + 1)
+
     def entries(self, start: int, stop: int) -> TermTable:
         """Return the entries [start, stop), numbered in the order in which they were added; offsets begin at 0.
 

@@ -22,7 +22,9 @@ from wukongs.store import commit as commit_module
 from wukongs.store.batch import batch_of as batch_of_columns
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.column_file import ALIGNMENT
+from wukongs.store.dictionary import Dictionary
 from wukongs.store.disk import Disk
+from wukongs.store.encoded import TermTable
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.trace import Trace, TraceEntry
 
@@ -152,6 +154,26 @@ def test_a_large_dictionary_is_cut_in_files(
         graph.commit(store)
     assert len(manifest.terms) > 5
     assert len(reopen(tmp_path)[0].texts()) == 61
+
+
+def test_no_more_text_than_one_file_holds_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied: list[int] = []
+
+    def entries(self: Dictionary, start: int, stop: int) -> TermTable:
+        found = take(self, start, stop)
+        copied.append(len(found.text))
+        return found
+
+    take = Dictionary.entries
+    monkeypatch.setattr(Dictionary, "entries", entries)
+    monkeypatch.setattr(commit_module, "TEXT_BYTES_MAX", 1000)
+    graph = StoredGraph()
+    with CheckpointStore(tmp_path) as store:
+        store.open()
+        graph.absorb(rows(0, 300))
+        manifest = graph.commit(store)
+    assert len(copied) == len(manifest.terms) > 3
+    assert max(copied) <= 1000
 
 
 def test_a_commit_writes_only_what_is_new(tmp_path: Path) -> None:

@@ -277,3 +277,16 @@ def test_a_term_is_resolved_in_a_view_that_lives_as_long_as_the_kernel_reads_it(
 
     monkeypatch.setattr(dictionary_write_kernels, "compare_text", compare_while_others_add)
     assert dictionary.resolve("<http://a>", 62) == (term_id("<http://a>"), True)
+
+
+def test_entries_with_so_much_text_at_most() -> None:
+    """Over the ends of chunks, too: a copy of all that is left may be more than there is room for."""
+    texts = [f"<http://{'x' * (number % 7)}{number}>" for number in range(2 * dictionary_kernels.CHUNK_ENTRIES + 9)]
+    dictionary = Dictionary()
+    dictionary.add(table(texts))
+    ends = np.cumsum([0, *map(len, texts)])
+    for start in (0, 5, dictionary_kernels.CHUNK_ENTRIES - 1, dictionary_kernels.CHUNK_ENTRIES, len(texts) - 3):
+        for room in (0, 1, 40, 300_000, 500_000, 1 << 40):
+            expected = int(np.searchsorted(ends, ends[start] + room, "right")) - 1
+            assert dictionary.end_within(start, len(texts), room) == max(start + 1, expected)
+            assert dictionary.end_within(start, start + 2, room) == max(start + 1, min(expected, start + 2))
