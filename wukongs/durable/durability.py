@@ -419,8 +419,9 @@ class DurableJournal:
                 self.checkpoint()
         except StorageError as error:
             log.warning("no checkpoint at the end, the log has it all: %s", error)
-        self.wal.close()
-        self.store.close()
+        finally:
+            self.wal.close()
+            self.store.close()
 
 
 class ReadOnlyJournal:

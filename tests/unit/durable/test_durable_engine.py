@@ -16,6 +16,7 @@ from tests.inside import ingest_of
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open
+from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk
 
 LINE = b"<http://ex/%b> <http://ex/p> <http://ex/o> .\n"
@@ -32,6 +33,22 @@ def crashed(engine: wukongs.Engine, folder: Path) -> Path:
     shutil.copytree(folder, copy)
     engine.close()
     return copy
+
+
+def test_an_engine_without_a_checkpoint_at_its_end_gives_its_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    engine = wukongs.Engine(tmp_path / "data")
+    load(engine, b"a")
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointStore, "commit", no_memory)
+        with pytest.raises(MemoryError):
+            engine.close()
+    with wukongs.Engine(tmp_path / "data") as engine:
+        assert subjects(engine) == ["a"]
 
 
 def test_an_engine_that_cannot_start_its_thread_gives_its_folder_back(
