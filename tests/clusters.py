@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
+from wukongs.cluster import changes, cluster_backend, counting, members
 from wukongs.cluster.boot import new_boot
 from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode, ClusterShape
 from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner
@@ -18,6 +20,26 @@ READY_S = 60.0
 QUICK_PULSE_S = 0.005
 PATIENT = 6000
 """Quick pulses of silence that are 30 s: for tests that lose no node, on machines that are busy."""
+PATIENT_LIMITS = (
+    (members, "SILENT_PULSES", 400),
+    (cluster_backend, "SHOW_S", 10.0),
+    (counting, "ROUND_S", 10.0),
+    (counting, "ASK_S", 20.0),
+    (counting, "ALONE_S", 10.0),
+    (changes, "ABANDON_S", 10.0),
+)
+"""How long patient nodes wait for each other where they otherwise soon go on without one that is slow: until it counts
+as silent (2 s of quick pulses), shows what was declared, loaded or updated at another one, says its counts, and forgets
+a change."""
+
+
+@contextmanager
+def patience() -> Iterator[None]:
+    """Let nodes wait for slow ones. So whatever is done at one node is seen at all of them, also on a busy machine."""
+    with ExitStack() as stack:
+        for module, name, limit in PATIENT_LIMITS:
+            stack.enter_context(patch.object(module, name, limit))
+        yield
 
 
 @contextmanager
@@ -31,7 +53,8 @@ def cluster(
     spare_count: int = 0,
     replace_pulses_max: int | None = None,
 ) -> Iterator[list[ClusterNode]]:
-    """Give the nodes of a new cluster, all of them ready. Those that are patient agree on their leader sooner.
+    """Give the nodes of a new cluster, all of them ready. Those that are patient agree on their leader sooner, and wait
+    for each other for longer.
 
     spare_count: so many of them, the last ones, hold nothing at first, and are not ready. folder: where they have data
     folders; of nodes that had them before, which go on."""
@@ -46,6 +69,8 @@ def cluster(
     )
     boot = time.time_ns() // 1_000_000
     with ExitStack() as stack:
+        if silence_pulses_max >= PATIENT:
+            stack.enter_context(patience())
         nodes = []
         for number in range(node_count):
             me = Incarnation(number, 0, boot)

@@ -91,7 +91,10 @@ def test_hashes_that_clash() -> None:
     renamed = "DELETE { ?s ?p ?o } INSERT { ?n ?p ?o } WHERE { ?s ?p ?o BIND(IRI(CONCAT(STR(?s), 'x')) AS ?n) }"
     asked = "SELECT ?s ?p ?o WHERE { ?s ?p ?o }"
     answers = []
-    with wukongs.Engine() as embedded, cluster(2, settings=Settings(hash_bits=12)) as nodes:
+    with (
+        wukongs.Engine() as embedded,
+        cluster(2, settings=Settings(hash_bits=12), silence_pulses_max=PATIENT) as nodes,
+    ):
         for engine in (embedded, nodes[1].engine):
             engine.load(io.BytesIO(data), format="nt")
             engine.update(renamed)

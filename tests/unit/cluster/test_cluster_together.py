@@ -77,7 +77,7 @@ def test_no_update_is_lost_and_no_load_and_no_push() -> None:
 
 
 def test_a_name_is_free_on_all_nodes_when_it_was_closed_or_dropped_on_one() -> None:
-    with cluster(3) as nodes:
+    with cluster(3, silence_pulses_max=PATIENT) as nodes:
         engines = [node.engine for node in nodes]
         for turn in range(6):
             time_ms = 1000 * (turn + 1)
@@ -94,7 +94,7 @@ def test_a_name_is_free_on_all_nodes_when_it_was_closed_or_dropped_on_one() -> N
 
 
 def test_a_name_that_is_taken_is_refused_on_every_node() -> None:
-    with cluster(2) as nodes:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
         first, second = (node.engine for node in nodes)
         first.stream(EX + "s", batch_ms=100)
         with pytest.raises(wukongs.StreamError, match="is declared already: drop_stream it first"):
@@ -119,13 +119,16 @@ def test_terms_whose_hashes_clash_mean_the_same_on_all_nodes(node_count: int) ->
         f"INSERT DATA {{ <{EX}new1> <{EX}p> <{EX}new2> . GRAPH <{EX}g> {{ <{EX}new3> <{EX}p> 'new4' }} }}",
     ]
     read = "SELECT ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
-    with wukongs.Engine() as engine, cluster(node_count, settings=Settings(hash_bits=16)) as nodes:
+    with (
+        wukongs.Engine() as engine,
+        cluster(node_count, settings=Settings(hash_bits=16), silence_pulses_max=PATIENT) as nodes,
+    ):
         engine.load(io.BytesIO(lines), format="nt")
         nodes[0].engine.load(io.BytesIO(lines), format="nt")
         for number, text in enumerate(updates):
             engine.update(text)
             nodes[number % node_count].engine.update(text)
-        nodes[0].engine.settle(20)
+        nodes[0].engine.settle(60)
         expected = sorted(map(str, engine.query(read)))
         for node in nodes:
             assert node.host.node.control.exceptions, "nothing has clashed"

@@ -12,6 +12,7 @@ import pytest
 
 import wukongs
 from tests.clusters import PATIENT, cluster, start_again
+from tests.unit.wire.conftest import wait_until
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.counting import COUNTS, _of_node
 from wukongs.cluster.distant_query import OF_QUERY, DistantQuery
@@ -43,7 +44,7 @@ def fill(engine: wukongs.Engine, other: wukongs.Engine) -> None:
     stream = engine.stream(EX + "s", batch_ms=100, timing=[EX + "t"])
     stream.push([(f"<{EX}u{n}>", f"<{EX}{'pt'[n % 2]}>", f"<{EX}v{n % 3}>", 1000 + n) for n in range(40)])
     stream.advance(1000)
-    engine.settle(20)
+    engine.settle(60)
 
 
 @contextmanager
@@ -107,6 +108,7 @@ def test_a_node_that_is_away_is_named_and_its_replicas_count() -> None:
         fill(nodes[0].engine, nodes[1].engine)
         before = nodes[0].engine.stats()
         nodes[2].close()
+        wait_until(lambda: not nodes[0].network.is_connected(2), "its connections are gone")
         stats = nodes[0].engine.stats()
         assert stats["silent_nodes"] == [2]
         assert list(stats["nodes"]) == ["0", "1"]
@@ -146,7 +148,7 @@ def test_a_stream_that_was_dropped_is_not_counted_while_its_tuples_are_still_sea
             stream = one.stream(EX + "s", batch_ms=100)
             stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
             stream.advance(2000)
-            two.settle(20)
+            two.settle(60)
             two.drop_stream(EX + "s")
             assert two.streams() == [EX + "other"], turn
             stats = two.stats()
@@ -161,7 +163,7 @@ def test_queries_of_all_nodes_are_there_at_each_and_do_what_they_are_told() -> N
         here, there = one.register(QUERY.format("here")), two.register(QUERY.format("there"))
         stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
         stream.advance(2000)
-        one.settle(20)
+        one.settle(60)
         assert [query.name for query in one.queries()] == [query.name for query in two.queries()] == ["here", "there"]
         first, distant = one.queries()
         assert first is here
@@ -217,7 +219,7 @@ def test_questions_about_queries_that_are_none() -> None:
 
 def test_rows_that_wait_are_counted_whose_terms_clash() -> None:
     """With 6 bits of hash, terms of one piece clash with each other: such rows have no final ids yet."""
-    with cluster(2, settings=Settings(hash_bits=6)) as nodes:
+    with cluster(2, settings=Settings(hash_bits=6), silence_pulses_max=PATIENT) as nodes:
         stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
         stream.push([(f"<{EX}s{number}>", f"<{EX}p>", f"<{EX}o{number}>", 50) for number in range(40)])
         for node in nodes:

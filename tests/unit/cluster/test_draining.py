@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.clusters import READY_S, added_node, cluster, cut_off, start_again
+from tests.clusters import PATIENT, READY_S, added_node, cluster, cut_off, start_again
 from tests.faults.test_nodes_come_back import QUERY, Told, in_time
 from tests.fuzz import slow
 from tests.unit.cluster.test_fetching_ahead import before, held
-from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode
 from wukongs.cluster.collecting import Wanted
 from wukongs.cluster.draining import is_drained
 from wukongs.cluster.host import Host
@@ -41,10 +41,18 @@ WAIT_S = 60.0
 
 @contextmanager
 def told(
-    node_count: int, replica_count: int, spare_count: int = 1, replace_pulses_max: int | None = None
+    node_count: int,
+    replica_count: int,
+    spare_count: int = 1,
+    replace_pulses_max: int | None = None,
+    silence_pulses_max: int = SILENCE_PULSES_MAX,
 ) -> Iterator[Told]:
     with cluster(
-        node_count + spare_count, replica_count, spare_count=spare_count, replace_pulses_max=replace_pulses_max
+        node_count + spare_count,
+        replica_count,
+        silence_pulses_max=silence_pulses_max,
+        spare_count=spare_count,
+        replace_pulses_max=replace_pulses_max,
     ) as nodes:
         of = Told(nodes)
         with of.embedded:
@@ -212,7 +220,7 @@ def test_nodes_with_data_folders_know_who_holds_what(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["stage", "feed"])
 def test_rows_that_were_divided_before_a_node_joined_come_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have divided rows by the old shards, and are held up until the spare node has what was there before."""
-    with told(3, 2) as of:
+    with told(3, 2, silence_pulses_max=PATIENT) as of:
         begun(of)
         nodes = of.nodes
         thread = threading.Thread(target=lambda: nodes[1].engine.drain(0, timeout_s=WAIT_S))
@@ -334,7 +342,7 @@ def test_pipelines_go_on_without_a_node_that_is_lost() -> None:
 
 
 def test_a_node_that_holds_nothing_refuses_reads_that_would_miss_rows() -> None:
-    with told(3, 2) as of:
+    with told(3, 2, silence_pulses_max=PATIENT) as of:
         begun(of)
         of.nodes[1].engine.drain(0, timeout_s=WAIT_S)
         of.push(1, "b", 12)

@@ -10,16 +10,18 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 import wukongs
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.faces import served, served_node
 from tests.inside import ingest_of
-from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode
 from wukongs.errors import CompactedError, DataError, StreamError
 from wukongs.remote.client import GraphShares, RemoteEngine
 from wukongs.settings import Settings
 
 Triple = tuple[str | None, ...]
 GRAPH = "http://ex/g"
+HOLD_S = 600.0
+"""Longer than a test takes, however busy the machine is."""
 
 
 def _triples(count: int) -> list[Triple]:
@@ -27,8 +29,10 @@ def _triples(count: int) -> list[Triple]:
 
 
 @contextmanager
-def _served(node_count: int, replica_count: int) -> Iterator[tuple[list[ClusterNode], list[str]]]:
-    with cluster(node_count, replica_count) as nodes, ExitStack() as stack:
+def _served(
+    node_count: int, replica_count: int, silence_pulses_max: int = PATIENT
+) -> Iterator[tuple[list[ClusterNode], list[str]]]:
+    with cluster(node_count, replica_count, silence_pulses_max=silence_pulses_max) as nodes, ExitStack() as stack:
         addresses = tuple(stack.enter_context(served_node(node, Settings())) for node in nodes)
         for node in nodes:
             node.backend.ingest_addresses = addresses
@@ -41,11 +45,11 @@ def _insert(engine: RemoteEngine, triples: list[Triple], graph: str | None = Non
 
 
 def _hold(engine: RemoteEngine) -> GraphShares:
-    found = engine.graph_shares(60)
+    found = engine.graph_shares(HOLD_S)
     assert found is not None
     for address, _ in found.shares:
         with wukongs.connect(address) as each:
-            each.hold_snapshot(60, found.at)
+            each.hold_snapshot(HOLD_S, found.at)
     return found
 
 
@@ -110,7 +114,7 @@ def test_a_snapshot_is_held_for_its_time_only() -> None:
 @pytest.mark.slow
 def test_a_share_of_a_node_that_has_gone_is_given_by_another() -> None:
     default = _triples(300)
-    with _served(3, 2) as (nodes, addresses), wukongs.connect(addresses[0]) as engine:
+    with _served(3, 2, SILENCE_PULSES_MAX) as (nodes, addresses), wukongs.connect(addresses[0]) as engine:
         _insert(engine, default)
         found = engine.graph_shares(60)
         nodes[1].close()

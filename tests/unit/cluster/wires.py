@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from tests.clusters import PATIENT
+from tests.clusters import PATIENT, patience
 from wukongs.cluster import cluster_node, members
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.writing import StreamWriter, writer_of
@@ -25,7 +25,7 @@ from wukongs.wire.trust import Gate
 EX = "http://ex/"
 STREAM = EX + "s"
 PULSE_S = 0.005
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def encoded(*tuples: tuple[str, int], hash_bits: int = HASH_BITS) -> Encoded:
@@ -155,6 +155,7 @@ def wired(node_count: int, replica_count: int = 1, settings: Settings | None = N
     """Give the nodes of a new cluster, all of them ready. None is ever taken out for being silent."""
     wires = Wires()
     with ExitStack() as stack:
+        stack.enter_context(patience())
         stack.enter_context(
             patch.object(
                 cluster_node,
