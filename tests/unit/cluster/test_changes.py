@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.packets import Packet
 
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def chunk(name: str, count: int = 20) -> Encoded:
@@ -32,6 +33,12 @@ def chunk(name: str, count: int = 20) -> Encoded:
 
 def changes_of(wires: Wires, node: int = 0) -> Changes:
     return wires.nodes[node].backend._changes
+
+
+def agreed(wires: Wires, *chunks: Encoded) -> None:
+    """Have the terms of chunks agreed on, which may take a while on a busy machine."""
+    changes = changes_of(wires)
+    changes._claims.settle([changes._store.new_terms(one) for one in chunks], LONG_S)
 
 
 def staged(wires: Wires) -> list[object]:
@@ -88,8 +95,9 @@ def test_a_chunk_that_a_node_refuses_ends_the_load_and_nothing_of_it_is_kept() -
 
 
 def test_a_node_that_does_not_answer_ends_the_load_and_the_others_forget_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
     with wired(2) as wires:
+        agreed(wires, chunk("a"))
+        monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
         wires.lose(STAGE, 1)
         with pytest.raises(NodeUnavailable, match="node 1"):
             changes_of(wires).add([chunk("a")], None)
@@ -102,8 +110,9 @@ def test_a_node_that_cannot_be_reached_keeps_none_of_the_others_from_forgetting_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It does not know this life yet, say: then nobody who is asked together with it is asked."""
-    monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
     with wired(3) as wires:
+        agreed(wires, chunk("a"))
+        monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
         network = wires.networks[0]
         ask, gone = network.ask, set[int]()
 
@@ -139,15 +148,21 @@ def test_what_may_still_come_into_the_log_stays_staged(monkeypatch: pytest.Monke
     """No majority agrees while the record is handed in; when one does again, it is carried out."""
     with wired(2) as wires:
         show(wires, changes_of(wires).add([chunk("a")], None))
-        monkeypatch.setattr(changes_module, "TIMEOUT_S", 0.05)
-        wires.is_cut = True
-        with pytest.raises(OutcomeUnknown, match=r"did not answer within 0.05 s.*It may still be done"):
-            changes_of(wires).add([chunk("b")], None)
+        host = wires.nodes[0].host
+        submit = host.submit
+
+        def cut_off(record: Any, _: float) -> Any:
+            wires.is_cut = True
+            return submit(record, 0.05)
+
+        with monkeypatch.context() as cut:
+            cut.setattr(host, "submit", cut_off)
+            with pytest.raises(OutcomeUnknown, match=r"did not answer within 0.05 s.*It may still be done"):
+                changes_of(wires).add([chunk("b")], None)
         assert staged(wires) == [1, 1]
         wires.is_cut = False
         for node in wires.nodes:
             node.host.wait_until(lambda state: len(state.control.marks) == 2, LONG_S, "the record")
-        monkeypatch.setattr(changes_module, "TIMEOUT_S", LONG_S)
         show(wires, changes_of(wires).add([chunk("c")], None))
         assert (stored(wires), staged(wires)) == ([60, 60], [0, 0])
 
