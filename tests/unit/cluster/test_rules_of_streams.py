@@ -28,7 +28,7 @@ from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.stream_following import TO_STORE
 from wukongs.cluster.times import packed, tick_at
 from wukongs.errors import CompactedError
-from wukongs.protocol.records import Sn
+from wukongs.protocol.records import Change, Nothing, Record, Sn
 from wukongs.settings import Settings
 
 BATCH_MS = 100
@@ -350,6 +350,16 @@ def test_nobody_reads_a_tuple_without_what_follows_while_all_goes_on(seed: int) 
         assert rush.read > 3
 
 
+def views_of_one(engine: Any) -> Views:
+    """Read all views of one snapshot, and of another one if it is merged away meanwhile: nobody holds it."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        try:
+            return views(engine, engine.query("ASK {}").snapshot)
+        except CompactedError:
+            assert time.monotonic() < deadline
+
+
 def test_rules_come_and_go_while_streams_go_on() -> None:
     """Adding them waits for no pause of the streams."""
     with wired(2) as wires:
@@ -370,13 +380,13 @@ def test_rules_come_and_go_while_streams_go_on() -> None:
         try:
             for _ in range(3):
                 other.add_rules(COPY)
-                sn = other.query("ASK {}").snapshot
-                found = views(other, sn)
+                found = views_of_one(other)
                 explicit, inferred = ([row[::2] for row in found[kind, ""]] for kind in ("explicit", "inferred"))
                 assert explicit == inferred
-                assert len(inferred) <= count[0]
+                assert len(inferred) <= count[0] + 1, "one is being pushed"
                 while count[0] < 10 or not pairs(other, "q"):
-                    assert not thread.join(0.01)
+                    thread.join(0.01)
+                    assert thread.is_alive()
                 engine.drop_rules("copy")
                 assert pairs(engine, "q") == []
             other.add_rules(COPY)
@@ -426,21 +436,24 @@ def test_late_tuples_that_are_stored_are_followed() -> None:
 
 
 def test_the_leader_asks_again_for_what_it_did_not_get(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile nobody sees the tuples."""
+    """Meanwhile nobody sees the tuples, whichever node leads."""
     monkeypatch.setattr(stream_following, "RETRY_S", 0.001)
     with wired(2) as wires:
-        leader = wires.nodes[0].host.node.log.leader
-        assert leader is not None
-        engine = wires.nodes[leader].engine
+        engine = wires.nodes[0].engine
         engine.add_rules(COPY)
-        lost = wires.lose(TO_STORE, 1 - leader)
+        lost = [wires.lose(TO_STORE, number) for number in range(2)]
         stream = engine.stream(EX + "s", batch_ms=BATCH_MS)
         stream.push([(f"<{EX}a{at}>", f"<{EX}p>", f"<{EX}b>", BEGIN_MS) for at in range(20)])
         stream.advance(BEGIN_MS + 1000)
+        for node in wires.nodes:
+            node.host.wait_until(
+                lambda state: state.control.streams[EX + "s"].began is not None, SETTLE_S, "the stream to begin"
+            )
         with pytest.raises(errors.StreamError, match="or what follows by rules"):
             engine.settle(1.0)
         assert pairs(engine, "p") == []
-        lost.count = 0
+        for fault in lost:
+            fault.count = 0
         for node in wires.nodes:
             node.engine.settle(SETTLE_S)
             assert len(pairs(node.engine, "p")) == len(pairs(node.engine, "q")) == 20
@@ -469,20 +482,29 @@ def test_a_node_ends_while_it_waits_to_see_what_it_has_followed(monkeypatch: pyt
     assert "closed" in ended[0]
 
 
-def test_without_rules_nothing_is_asked_or_recorded() -> None:
+def test_without_rules_nothing_is_asked_or_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     with wired(2) as wires:
         engine, other = (node.engine for node in wires.nodes)
         stream = engine.stream(EX + "s", batch_ms=BATCH_MS)
         stream.advance(BEGIN_MS)
         engine.settle(SETTLE_S)
         wires.kinds()
-        index = wires.nodes[0].host.node.control.index
+        recorded: list[Record] = []
+        store = wires.nodes[0].store
+        apply = store.apply
+
+        def noted(index: int, record: Record, sn: Sn | None) -> None:
+            recorded.append(record)
+            apply(index, record, sn)
+
+        monkeypatch.setattr(store, "apply", noted)
         for at in range(3):
             stream.push([(f"<{EX}a{at}>", f"<{EX}p>", f"<{EX}b>", BEGIN_MS + at * BATCH_MS + 1)])
             stream.advance(BEGIN_MS + (at + 1) * BATCH_MS)
         other.settle(SETTLE_S)
         update(other, "INSERT DATA { :x :p :y }")
-        assert wires.nodes[0].host.node.control.index == index + 1
+        # A node that comes to lead says so by a record of Nothing.
+        assert [type(record) for record in recorded if not isinstance(record, Nothing)] == [Change]
         assert not {TO_STORE, "hold"} & {kind for kind, _ in wires.kinds()}
 
 
