@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.clusters import PATIENT, cluster
+from tests.unit.wire.conftest import wait_until
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
@@ -149,8 +150,9 @@ def test_a_stranger_and_a_second_process_with_its_number_do_not_shut_a_node_out(
         try:
             second.start(addresses)
             said = r"another process claims to be this node, and is not let in. End one of the two"
+            wait_until(lambda: bool(second.network.refusals()), "the others have refused it")
             with pytest.raises(NodeUnavailable, match=said):
-                second.wait_until_ready(2)
+                second.wait_until_ready(0.5)
             for node in nodes:
                 node.engine.update("INSERT { <http://ex/a> <http://ex/q> ?o } WHERE { <http://ex/a> <http://ex/p> ?o }")
                 assert len(node.engine.query("SELECT * { ?s ?p ?o }")) == 2

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.unit.cluster.wires import wired
 from wukongs.cluster import collecting, donating, joining, members
 from wukongs.cluster.changes import NOTHING
@@ -65,12 +65,13 @@ def halt(nodes: Sequence[ClusterNode], owner: str, base: str | None = None) -> d
 
 
 def test_a_donor_refuses_what_it_cannot_give(monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(2, 2) as nodes:
+    monkeypatch.setattr(donating, "HALT_S", 60.0)
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[1].engine
         stream = engine.stream(EX + "s", batch_ms=100)
         stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
         stream.advance(2000)
-        engine.settle(20)
+        engine.settle(60)
         with pytest.raises(DataError, match="halt: expected owner, index and sn, found"):
             ask(nodes, "halt", owner=1)
         with pytest.raises(DataError, match="collect: expected owner, sn, node and shards, found"):
@@ -103,15 +104,16 @@ def test_a_donor_refuses_what_it_cannot_give(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_donor_goes_on_when_nobody_asks_it_to_collect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(donating, "HALT_S", 0.3)
+    monkeypatch.setattr(donating, "HALT_S", 60.0)
     monkeypatch.setattr(donating, "LEASE_S", 0.0)
-    with cluster(2, 2) as nodes:
+    with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
         stream = nodes[1].engine.stream(EX + "s", batch_ms=100)
         lease = ask(nodes, "collect", **halt(nodes, "a")).fields["lease"]
+        monkeypatch.setattr(donating, "HALT_S", 0.3)
         halt(nodes, "b")
         stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
         stream.advance(2000)
-        nodes[0].engine.settle(20)
+        nodes[0].engine.settle(60)
         assert len(nodes[0].engine.query("SELECT * { ?s ?p ?o }")) == 1
         with pytest.raises(NodeUnavailable, match="is kept for 0 s"):
             ask(nodes, "state", lease=lease, number=1)
