@@ -35,7 +35,7 @@ MAKER = (
 PAUSED = PLAIN.replace("plain", "paused")
 GROUPED = f"REGISTER QUERY grouped AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
 BINDINGS = [{"s": f"<{EX}a1>"}, {"s": f"<{EX}a2>"}]
-END_S = 30.0
+END_S = 60.0
 
 Quads = set[tuple[str, str, str, str]]
 
@@ -209,12 +209,13 @@ def test_a_backup_is_the_graph_at_one_snapshot(
         stream = fill(nodes[0].engine, rng)
         for node in nodes:
             node.engine.settle(END_S)
-        done = threading.Event()
+        done, changed = threading.Event(), threading.Event()
 
         def change() -> None:
             number = 200
             while not done.is_set():
                 nodes[-1].engine.update(f"INSERT DATA {{ <{EX}new> <{EX}number> {number} }}")
+                changed.set()
                 push(stream, number, number + 10)
                 number += 10
 
@@ -222,6 +223,8 @@ def test_a_backup_is_the_graph_at_one_snapshot(
         changing.start()
         try:
             for number in range(3):
+                if number == 2:
+                    assert changed.wait(END_S), "nothing goes on meanwhile"
                 nodes[number % node_count].engine.backup(tmp_path / f"backup{number}")
         finally:
             done.set()

@@ -29,7 +29,7 @@ from wukongs.settings import Settings
 EX = "http://ex/"
 ALL = "SELECT ?s ?p ?o { ?s ?p ?o }"
 QUERY = f"""REGISTER QUERY {{}} AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 1s STEP 1s] WHERE {{{{ ?s <{EX}p> ?o }}}}"""
-END_S = 30.0
+END_S = 60.0
 
 
 def rows(node: ClusterNode) -> list[str]:
@@ -391,6 +391,7 @@ def test_a_call_for_several_streams_is_made_safe_at_once(tmp_path: Path) -> None
         call(1000)
         engine.settle(END_S)
         for count in range(1, 4):
+            engine.settle(END_S)
             before = syncs()
             call(1000 + count * 100)
             found = [now - old for now, old in zip(syncs(), before, strict=True)]

@@ -8,7 +8,7 @@ import wukongs
 from tests.clusters import PATIENT, cluster
 
 EX, STREAM = "http://ex/", "http://ex/s"
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 def begin(engine: wukongs.Engine) -> wukongs.Stream:

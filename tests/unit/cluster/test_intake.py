@@ -20,7 +20,7 @@ from wukongs.store.encoded import TermTable
 from wukongs.wire.packets import Packet
 
 P = "p"
-LONG_S = 20.0
+LONG_S = 60.0
 
 
 def opened(wires: Wires, epoch: int = 1) -> ClusterNode:

@@ -23,7 +23,7 @@ from wukongs.errors import NodeUnavailable
 from wukongs.wire.link import IngestLink
 
 A = EX + "streamA"
-LONG_S = 20.0
+LONG_S = 60.0
 LATENESS_MS = 250
 
 

@@ -32,7 +32,7 @@ from wukongs.wire.sharding import ShardMap
 LINE = b"<http://ex/%s> <http://ex/p> <http://ex/o> .\n"
 LIVE_MS = 1 << 40
 """What a tick of live streams is above its event time."""
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 @pytest.fixture(params=[(1, 1), (3, 3), (3, 1)], ids=["alone", "whole", "shared"])

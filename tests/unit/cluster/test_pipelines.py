@@ -24,7 +24,7 @@ S = "http://ex/s"
 QUERY = f"""REGISTER QUERY q AS SELECT ?a ?b FROM STREAM <{S}> [RANGE 200ms STEP 100ms]
 WHERE {{ ?a <http://ex/p> ?b }}"""
 STORED = "SELECT ?a ?b WHERE { ?a <http://ex/p> ?b } ORDER BY ?a ?b"
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 @contextmanager

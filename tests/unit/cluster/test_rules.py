@@ -32,7 +32,7 @@ PREFIX = f"PREFIX : <{EX}>\n"
 PART_OF = PREFIX + "RULE part-of: CONSTRUCT { ?x :partOf ?z } WHERE { ?x :partOf ?y . ?y :partOf ?z }"
 COPY = PREFIX + "RULE copy: CONSTRUCT { ?x :q ?y } WHERE { ?x :p ?y }"
 Views = dict[tuple[str, str], list[tuple[str | None, ...]]]
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 WHY_MAX = 2
 
 

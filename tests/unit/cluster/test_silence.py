@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import wukongs
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from tests.unit.cluster.test_counting import client_of
 from wukongs.cluster import boot, counting
 from wukongs.cluster.boot import FIRST_DISK, HELLO, new_boot, next_disk
@@ -64,14 +64,17 @@ def test_what_needs_the_log_names_the_silent_nodes_and_says_what_to_do(rest: Clu
         rest.host.wait_until(lambda node: False, 0.05, "a miracle")
 
 
+DEADLINE_S = 0.9
 CALLS: dict[str, Callable[[wukongs.Engine, Stream], object]] = {
-    "update": lambda engine, _: engine.update(INSERT % 2, timeout_s=0.3),
-    "load": lambda engine, _: engine.load(io.BytesIO(b"<e:new> <e:p> 1 .\n"), format="ttl", timeout_s=0.3),
-    "push": lambda _, stream: stream.push([("<e:new>", "<e:p>", "<e:o>", 100)], timeout_s=0.3),
-    "push_many": lambda engine, _: engine.push_many({STREAM: [("<e:new>", "<e:p>", "<e:o>", 100)]}, timeout_s=0.3),
-    "advance": lambda _, stream: stream.advance(1000, timeout_s=0.3),
-    "stream": lambda engine, _: engine.stream("http://ex/t", batch_ms=100, timeout_s=0.3),
-    "register": lambda engine, _: engine.register(QUERY, timeout_s=0.3),
+    "update": lambda engine, _: engine.update(INSERT % 2, timeout_s=DEADLINE_S),
+    "load": lambda engine, _: engine.load(io.BytesIO(b"<e:new> <e:p> 1 .\n"), format="ttl", timeout_s=DEADLINE_S),
+    "push": lambda _, stream: stream.push([("<e:new>", "<e:p>", "<e:o>", 100)], timeout_s=DEADLINE_S),
+    "push_many": lambda engine, _: engine.push_many(
+        {STREAM: [("<e:new>", "<e:p>", "<e:o>", 100)]}, timeout_s=DEADLINE_S
+    ),
+    "advance": lambda _, stream: stream.advance(1000, timeout_s=DEADLINE_S),
+    "stream": lambda engine, _: engine.stream("http://ex/t", batch_ms=100, timeout_s=DEADLINE_S),
+    "register": lambda engine, _: engine.register(QUERY, timeout_s=DEADLINE_S),
 }
 
 
@@ -104,7 +107,7 @@ def test_a_call_ends_by_its_own_deadline(
     with pytest.raises(NodeUnavailable, match=r"nodes? [12]"):
         CALLS[call](rest.engine, stream)
     assert waited, "nobody was asked or waited for"
-    assert max(waited) <= 0.3
+    assert max(waited) <= DEADLINE_S
 
 
 def test_settling_says_who_is_missing(rest: ClusterNode) -> None:
@@ -122,7 +125,7 @@ def test_a_client_is_told_who_is_missing_by_its_deadline(rest: ClusterNode, call
 
 
 def test_the_counts_wait_for_no_node_that_has_just_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    with cluster(3, 2) as nodes:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         nodes[0].engine.update(INSERT % 1)
         asked: list[set[int]] = []
         ask = Network.ask

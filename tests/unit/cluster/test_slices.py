@@ -16,7 +16,7 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.wire.assignment import SHARD_COUNT, Assignment
 from wukongs.wire.packets import Packet
 
-LONG_S = 20.0
+LONG_S = 60.0
 S, T = MissingSlices("s", 1, 2), MissingSlices("t", 5, 5)
 
 
