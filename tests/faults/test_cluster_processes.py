@@ -87,16 +87,16 @@ SIGNALS = [signal.SIGKILL, signal.SIGSTOP] if "WUKONGS_FAULTS" in os.environ els
 def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path, number: int) -> None:
     with running(tmp_path, 3, "replicas = 2") as nodes, ExitStack() as stack:
         addresses = [nodes.clients[2], nodes.clients[0], nodes.clients[1]]
-        client = stack.enter_context(wukongs.connect(addresses, silence_s=4))
+        client = stack.enter_context(wukongs.connect(addresses, silence_s=10))
         client.load(triples("x", 40), format="nt")
         stream = client.stream(EX + "s", batch_ms=100)
         query = client.register(QUERY)
         stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 1050)])
         stream.advance(2000)
-        assert next(iter(query.results(timeout_s=20))).end_ms == 1200
+        assert next(iter(query.results(timeout_s=END_S))).end_ms == 1200
         os.kill(nodes.processes[2].pid, number)
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + END_S
         while True:
             try:
                 assert len(client.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 40
@@ -107,8 +107,8 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path
         client.update(f"INSERT DATA {{ <{EX}z> <{EX}l> <{EX}o> }}")
         stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}c>", 9050)])
         stream.advance(10_000)
-        last = [window for window in query.results(timeout_s=8) if window.end_ms == 9200]
-        assert [str(row[1]) for row in last[0]] == [EX + "c"]
+        last = next(window for window in query.results(timeout_s=END_S) if window.end_ms == 9200)
+        assert [str(row[1]) for row in last] == [EX + "c"]
         assert len(client.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 61
 
         if number == signal.SIGSTOP:
@@ -136,11 +136,11 @@ def test_clients_go_on_at_other_nodes_and_the_lost_one_comes_back(tmp_path: Path
         assert nodes.processes[2].stdout.readline().strip() == nodes.clients[2]
         os.kill(nodes.processes[0].pid, signal.SIGKILL)
         with wukongs.connect(nodes.clients[2]) as back:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + END_S
             while True:
                 try:
-                    assert len(back.query(f"SELECT * {{ ?s <{EX}l> ?o }}", timeout_s=2)) == 66
-                    assert len(back.query(f"SELECT * {{ ?s <{EX}p> ?o }}", timeout_s=2)) == 2
+                    assert len(back.query(f"SELECT * {{ ?s <{EX}l> ?o }}", timeout_s=10)) == 66
+                    assert len(back.query(f"SELECT * {{ ?s <{EX}p> ?o }}", timeout_s=10)) == 2
                     break
                 except (wukongs.NodeUnavailable, wukongs.QueryTimeout):
                     assert time.monotonic() < deadline
@@ -212,6 +212,8 @@ def test_readers_miss_no_window_when_the_homes_of_their_queries_are_killed(tmp_p
         home = writer.stats()["registered"]["q"][0]
         os.kill((again if home == 2 else nodes.processes[home]).pid, signal.SIGKILL)
         push(8)
+        while at_ms[0] < 6000:  # a busy machine does not come as far in that time
+            push(0.1)
         engine.settle()
         expected = {window.end_ms: sorted(str(row[1]) for row in window) for window in beside.results(timeout_s=0)}
         assert len(expected) > 20
@@ -227,7 +229,7 @@ def test_readers_miss_no_window_when_the_homes_of_their_queries_are_killed(tmp_p
 
 @pytest.mark.slow
 def test_without_replicas_a_node_that_is_started_again_is_refused(tmp_path: Path) -> None:
-    with running(tmp_path, 2) as nodes, wukongs.connect(nodes.clients[0], silence_s=2) as client:
+    with running(tmp_path, 2) as nodes, wukongs.connect(nodes.clients[0], silence_s=20) as client:
         client.load(triples("x", 10), format="nt")
         os.kill(nodes.processes[1].pid, signal.SIGKILL)
         nodes.said_at_end(1)
@@ -249,11 +251,11 @@ def test_a_cluster_with_keys_serves_whom_it_knows_and_goes_on_after_a_pause(tmp_
     with running(tmp_path, 2, keys=keys) as nodes:
         token = "open-sesame-open-sesame-open-sesame"
 
-        def connect(number: int, who: str, shown: str | None) -> wukongs.RemoteEngine:
+        def connect(number: int, who: str, shown: str | None, silence_s: float = 2) -> wukongs.RemoteEngine:
             own = tmp_path / who / SECRET_FILE, tmp_path / f"node{number}" / PUBLIC_FILE
-            return wukongs.connect(nodes.clients[number], token=shown, keys=own, silence_s=2)
+            return wukongs.connect(nodes.clients[number], token=shown, keys=own, silence_s=silence_s)
 
-        with connect(0, "alice", token) as first, connect(1, "alice", token) as second:
+        with connect(0, "alice", token, 20) as first, connect(1, "alice", token, 20) as second:
             first.load(triples("x", 40), format="nt")
             second.update(f"INSERT DATA {{ <{EX}z> <{EX}l> <{EX}o> }}")
             os.kill(nodes.processes[1].pid, signal.SIGSTOP)
@@ -288,13 +290,13 @@ def test_the_rest_of_a_cluster_says_which_node_has_ended() -> None:
         for pid in map(int, found.stdout.split()):
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
             pids[next(word for word in words if word.endswith(".toml"))[-6]] = pid
-        with wukongs.connect(addresses[0], silence_s=2) as client:
+        with wukongs.connect(addresses[0], silence_s=20) as client:
             os.kill(pids["1"], signal.SIGKILL)
             assert process.stderr is not None
             said = process.stderr.readline()
             assert said == "wukongs: node 1 was ended by signal 9: start it again with `wukongs cluster start 1`\n"
             with pytest.raises(wukongs.NodeUnavailable, match="node 1"):
-                client.query("SELECT * { ?s ?p ?o }", timeout_s=2)
+                client.query("SELECT * { ?s ?p ?o }", timeout_s=20)
             assert client.stats()["node"] == 0
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=END_S)

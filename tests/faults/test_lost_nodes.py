@@ -12,16 +12,17 @@ from typing import TypeVar
 import pytest
 
 import wukongs
-from tests.clusters import cluster
+from tests.clusters import PATIENT, cluster
 from wukongs.cluster import changes, claims, cluster_backend, homes, pushing, settling
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.writing import writer_of
+from wukongs.protocol import events as ev
 from wukongs.protocol.records import Membership, Role
 from wukongs.settings import Settings
 
 EX = "http://ex/"
 QUERY = f"""REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{EX}s> [RANGE 200ms STEP 200ms] WHERE {{ ?s <{EX}p> ?o }}"""
-OUT_S = 15.0
+OUT_S = 60.0
 T = TypeVar("T")
 
 
@@ -84,15 +85,6 @@ def test_the_others_go_on_with_all_data_when_each_shard_has_another_node(lost: i
 def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module, name in (
-        (changes, "TIMEOUT_S"),
-        (claims, "TIMEOUT_S"),
-        (cluster_backend, "RECORD_S"),
-        (pushing, "PUSH_S"),
-        (homes, "OUT_S"),
-        (settling, "ASK_S"),
-    ):
-        monkeypatch.setattr(module, name, 1.5)
     with cluster(3, 1) as nodes:
         first, gone = nodes[0].engine, nodes[2].engine
         first.load(lines("x", 50), format="nt")
@@ -100,6 +92,15 @@ def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone
         query = first.register(QUERY)
         gone.stream(EX + "t", batch_ms=100)
         gone.register(QUERY.replace("QUERY q", "QUERY r"))
+        for module, name in (
+            (changes, "TIMEOUT_S"),
+            (claims, "TIMEOUT_S"),
+            (cluster_backend, "RECORD_S"),
+            (pushing, "PUSH_S"),
+            (homes, "OUT_S"),
+            (settling, "ASK_S"),
+        ):
+            monkeypatch.setattr(module, name, 1.5)
         nodes[2].close()
         calls: dict[str, Callable[[], object]] = {
             "query": lambda: first.query("SELECT * { ?s ?p ?o }", timeout_s=1.5),
@@ -113,7 +114,7 @@ def test_without_replicas_every_call_ends_with_the_name_of_the_node_that_is_gone
             started_s = time.monotonic()
             with pytest.raises(wukongs.NodeUnavailable, match="node 2"):
                 call()
-            assert time.monotonic() - started_s < 10, name
+            assert time.monotonic() - started_s < 25, name
         assert next(iter(query.results(timeout_s=0.1)), None) is None
         assert first.stats()["members"]["2"] == "silent"
 
@@ -127,9 +128,8 @@ def test_a_node_that_was_taken_out_ends_and_says_so() -> None:
         query = engine.register(QUERY)
         control = nodes[0].host.node.control
         out = Membership(2, 0, Role.OUT, control.members[2].since)
-        leader = nodes[0].host.node.log.leader
-        from wukongs.protocol import events as ev
-
+        leader = nodes[0].host.wait_until(lambda node: node.log.leader is not None, 20, "a leader").log.leader
+        assert leader is not None
         nodes[leader if leader != 2 else 0].host.submit(ev.Submitted(out), 10)
         nodes[2].host._thread.join(10)
         said = "node 2 was taken out of the cluster"
@@ -151,7 +151,7 @@ def test_a_node_that_was_taken_out_ends_and_says_so() -> None:
 
 
 def test_a_push_that_a_node_has_no_room_for_is_refused_on_all() -> None:
-    with cluster(2, settings=Settings(queued_bytes_max=8000)) as nodes:
+    with cluster(2, settings=Settings(queued_bytes_max=8000), silence_pulses_max=PATIENT) as nodes:
         first, second = (node.engine for node in nodes)
         stream, other = first.stream(EX + "s", batch_ms=100), second.stream(EX + "o", batch_ms=100)
         other.push(tuples("a", 1000))
@@ -177,7 +177,7 @@ def test_a_push_that_a_node_has_no_room_for_is_refused_on_all() -> None:
 
 
 def test_a_load_that_does_not_fit_is_refused_and_nothing_of_it_is_kept() -> None:
-    with cluster(2, settings=Settings(load_bytes_max=1 << 20)) as nodes:
+    with cluster(2, settings=Settings(load_bytes_max=1 << 20), silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
         engine.load(lines("x", 20), format="nt")
         with pytest.raises(wukongs.BudgetExceeded, match="load_bytes_max"):
@@ -188,7 +188,7 @@ def test_a_load_that_does_not_fit_is_refused_and_nothing_of_it_is_kept() -> None
 
 def test_a_push_that_was_cut_off_is_applied_once_when_it_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer reaches one node and not the other; the next call finishes it first."""
-    with cluster(2) as nodes:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
         writer = next(node for node in nodes if writer_of(node.host.node, EX + "s") == node.me.node)
         other = next(node for node in nodes if node is not writer)
         stream = writer.engine.stream(EX + "s", batch_ms=100)

@@ -19,7 +19,7 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import NodeUnavailable
 
-SETTLE_S = 30.0
+SETTLE_S = 60.0
 
 
 def maker(name: str, source: str = A, window: str = "RANGE 200ms STEP 100ms") -> str:

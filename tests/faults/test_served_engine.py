@@ -73,7 +73,7 @@ def when(is_so: Callable[[], object], do: Callable[[], object]) -> threading.Thr
 @pytest.mark.slow
 def test_a_node_that_is_killed_in_a_query_and_in_a_load(tmp_path: Path) -> None:
     for name in ("query", "load"):
-        with node(tmp_path, name) as (process, address), wukongs.connect(address, silence_s=1) as client:
+        with node(tmp_path, name) as (process, address), wukongs.connect(address, silence_s=5) as client:
             client.load(numbers(300), format="nt")
             started = time.monotonic()
             if name == "query":
@@ -96,7 +96,7 @@ def test_a_client_does_not_go_on_with_a_node_that_never_heard_of_what_it_said(tm
     with (
         node(tmp_path, "one") as (process, first),
         node(tmp_path, "two") as (_, second),
-        wukongs.connect([first, second], silence_s=1) as client,
+        wukongs.connect([first, second], silence_s=5) as client,
     ):
         client.update("INSERT DATA { <s:s> <p:p> 1 }")
         process.kill()
@@ -148,13 +148,13 @@ time.sleep(600)
             assert reader.stdout is not None
             assert reader.stdout.readline() == "100\n"
             reader.kill()
-        assert [window.end_ms for window in query.results(1, group="g")] == [200], "the session has not ended yet"
-        assert windows(query, 1) == {100: ["a"], 200: ["b"]}, "a reader of its own has all"
+        assert [window.end_ms for window in query.results(5, group="g")] == [200], "the session has not ended yet"
+        assert windows(query, 5) == {100: ["a"], 200: ["b"]}, "a reader of its own has all"
         process.terminate()  # what nobody has confirmed is there after a restart, too
         process.wait(60)
     with wukongs.Engine(tmp_path / "node") as engine:
         query = engine.register(register_text("RANGE 100ms STEP 100ms"))
-        assert 100 in [window.end_ms for window in query.results(1, group="g")]
+        assert 100 in [window.end_ms for window in query.results(5, group="g")]
 
 
 @pytest.mark.slow
