@@ -8,7 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import wukongs
-from tests.clusters import PATIENT, cluster, start_again
+from tests.clusters import PATIENT, PULSE_S, cluster, start_again
 from tests.differential.scenario import Advance, Ask, Check, Harness, Scenario, scenarios
 from tests.fuzz import TIER, fuzzed
 from wukongs.cluster.cluster_node import ClusterNode
@@ -93,7 +93,7 @@ def test_hashes_that_clash() -> None:
     answers = []
     with (
         wukongs.Engine() as embedded,
-        cluster(2, settings=Settings(hash_bits=12), silence_pulses_max=PATIENT) as nodes,
+        cluster(2, settings=Settings(hash_bits=12), silence_pulses_max=PATIENT, pulse_s=PULSE_S) as nodes,
     ):
         for engine in (embedded, nodes[1].engine):
             engine.load(io.BytesIO(data), format="nt")

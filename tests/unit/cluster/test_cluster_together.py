@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import wukongs
-from tests.clusters import PATIENT, cluster
+from tests.clusters import PATIENT, PULSE_S, cluster
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.settings import Settings
 
@@ -121,7 +121,7 @@ def test_terms_whose_hashes_clash_mean_the_same_on_all_nodes(node_count: int) ->
     read = "SELECT ?s ?p ?o { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
     with (
         wukongs.Engine() as engine,
-        cluster(node_count, settings=Settings(hash_bits=16), silence_pulses_max=PATIENT) as nodes,
+        cluster(node_count, settings=Settings(hash_bits=16), silence_pulses_max=PATIENT, pulse_s=PULSE_S) as nodes,
     ):
         engine.load(io.BytesIO(lines), format="nt")
         nodes[0].engine.load(io.BytesIO(lines), format="nt")

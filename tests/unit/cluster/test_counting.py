@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import wukongs
-from tests.clusters import PATIENT, cluster, start_again
+from tests.clusters import PATIENT, PULSE_S, cluster, start_again
 from tests.unit.wire.conftest import wait_until
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.counting import COUNTS, _of_node
@@ -219,7 +219,7 @@ def test_questions_about_queries_that_are_none() -> None:
 
 def test_rows_that_wait_are_counted_whose_terms_clash() -> None:
     """With 6 bits of hash, terms of one piece clash with each other: such rows have no final ids yet."""
-    with cluster(2, settings=Settings(hash_bits=6), silence_pulses_max=PATIENT) as nodes:
+    with cluster(2, settings=Settings(hash_bits=6), silence_pulses_max=PATIENT, pulse_s=PULSE_S) as nodes:
         stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
         stream.push([(f"<{EX}s{number}>", f"<{EX}p>", f"<{EX}o{number}>", 50) for number in range(40)])
         for node in nodes:
