@@ -200,6 +200,9 @@ PATTERNS = [
     Case("optional-of-nothing-known-yet", "", "SELECT ?x ?y { OPTIONAL { VALUES ?x { 1 } FILTER(?y = 1) } VALUES ?y { 1 2 } }", "(u: 1) (u: 2)"),
     Case("exists-with-values-of-the-row", ":a :p 1 . :b :p 2 .", "SELECT ?x { ?x :p ?v FILTER EXISTS { VALUES ?v { 2 } } }", "(:b)"),
     Case("exists-of-a-bind-of-the-row", ":a :p 1 . :b :p 2 .", "SELECT ?x { ?x :p ?v FILTER EXISTS { BIND(?v AS ?k) FILTER(?k = 2) } }", "(:b)"),
+    # a row that binds nothing but what the pattern assigns agrees with any of its solutions, not only with the first
+    Case("exists-that-assigns-the-variable-of-the-one-row", ":a :p 1 , 2 .",
+         "SELECT ?v { { VALUES ?v { 1 } FILTER EXISTS { ?x :p ?w BIND(?w AS ?v) } } UNION { VALUES ?v { 2 } FILTER EXISTS { ?x :p ?w BIND(?w AS ?v) } } }", "(1) (2)"),
     Case("filter-or-with-an-unbound", "", "SELECT ?x { VALUES ?x { 1 2 } FILTER(?x > 1 || ?y) }", "(2)"),
     Case("filter-not-and-with-an-unbound", "", "SELECT ?x { VALUES ?x { 1 2 } FILTER(!(?x > 1 && ?y)) }", "(1)"),
     Case("bind-in-an-inner-group-sees-nothing", "", "SELECT ?x ?y ?z { BIND(1 AS ?x) BIND(?x + 1 AS ?y) { BIND(?x AS ?z) } }", "(1 2 u:)"),

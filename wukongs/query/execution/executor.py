@@ -578,7 +578,7 @@ class Executor:
         numbers = []
         limits, mark = self._limits, self._limits.mark()
         for self._given in parts:
-            solutions = self.run(pattern, 1 if len(given.variables) == 1 == given.length else None)
+            solutions = self.run(pattern, 1 if len(bindings.variables) == 1 == given.length else None)
             made = [variable for variable in solutions.variables if variable in assigned]
             agreeing = operators.project(solutions, [_GIVEN, *made])
             numbers.append(operators.join(bindings, agreeing, limits.rows_max).column(_GIVEN))
