@@ -105,6 +105,7 @@ from wukongs.csparql.scope import (
 )
 from wukongs.csparql.suggestions import suggest
 from wukongs.csparql.terms import (
+    GRAPH_PREFIX,
     RDF_FIRST,
     RDF_NIL,
     RDF_REIFIES,
@@ -1399,7 +1400,7 @@ class PatternParser:
         self._hides_graph = self._is_per_graph = False
         mention_count = len(self._mentions)
         self._graph_count += 1
-        hidden = Variable(f".graph{self._graph_count}")
+        hidden = Variable(f"{GRAPH_PREFIX}{self._graph_count}")
         self.graph = hidden
         node = self.group()
         hides, per_graph = self._hides_graph, self._is_per_graph

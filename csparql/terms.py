@@ -13,6 +13,7 @@ from dataclasses import dataclass
 XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 ARGUMENT_PREFIX = ".argument"
+GRAPH_PREFIX = ".graph"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class Variable:
     def is_argument(self) -> bool:
         """Whether it stands for a term of the query that each row of a table gives, and so is no variable of it."""
         return self.name.startswith(ARGUMENT_PREFIX)
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether it stands for the graph of a GRAPH block while the block does not know that as its own variable."""
+        return self.name.startswith(GRAPH_PREFIX)
 
     def __str__(self) -> str:
         return f"?{self.name}"

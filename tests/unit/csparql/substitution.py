@@ -6,8 +6,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from tests.oracles.operators import Solution
-from wukongs.csparql.algebra import Extend, Group, Node, Project, Values
+from wukongs.csparql.algebra import Call, Extend, Filter, Group, Node, Project, Values
 from wukongs.csparql.terms import Term, Variable
+from wukongs.query.execution.exists import names_graph
 
 
 def substituted(pattern: Node, solution: Solution) -> Node:
@@ -27,6 +28,8 @@ def _visit(part: Any, terms: dict[Variable, Term]) -> Any:
         return terms.get(part, part)
     if isinstance(part, tuple):
         return tuple(_visit(item, terms) for item in part)
+    if isinstance(part, Extend) and part.variable in terms:  # GRAPH ?g
+        return Filter(Call("SAMETERM", (terms[part.variable], part.expression)), _visit(part.pattern, terms))
     if isinstance(part, Project):
         return Project(_visit(part.pattern, terms), tuple(v for v in part.variables if v not in terms))
     if isinstance(part, Group):
@@ -56,7 +59,7 @@ def _assigned(part: Any) -> set[Variable]:
     if not is_dataclass(part) or isinstance(part, type):
         return set()
     found = set().union(*(_assigned(getattr(part, each.name)) for each in fields(part)))
-    if isinstance(part, Extend):
+    if isinstance(part, Extend) and not names_graph(part):
         found.add(part.variable)
     if isinstance(part, Group):
         found |= {variable for variable, _ in part.aggregates}

@@ -22,6 +22,7 @@ import numpy as np
 from wukongs.csparql.algebra import (
     Aggregate,
     Bgp,
+    Call,
     Distinct,
     Exists,
     Expression,
@@ -364,9 +365,14 @@ class Executor:
         chain = [node]
         while isinstance(chain[-1].pattern, Extend):
             chain.append(chain[-1].pattern)
-        table = self._settled(self.run(chain[-1].pattern, rows_wanted), [link.expression for link in chain])
+        known = frozenset(self._given.variables)  # in EXISTS, the variable of GRAPH ?g may be one of them
+        enough = rows_wanted if known.isdisjoint(link.variable for link in chain) else None
+        table = self._settled(self.run(chain[-1].pattern, enough), [link.expression for link in chain])
         self._terms.moment.next_solutions()
         for link in reversed(chain):
+            if link.variable in known:
+                table = self._keep(Call("SAMETERM", (link.variable, link.expression)), table)
+                continue
             (resolved,), seen = self._resolved((link.expression,), table)
             table = operators.with_column(table, link.variable, evaluate(resolved, seen, self._terms))
         return table

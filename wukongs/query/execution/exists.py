@@ -10,6 +10,8 @@ P (triple patterns, VALUES, GRAPH) are joined with it. The answers are the same:
 * MINUS looks for variables that both sides bind, and a substituted variable is none: given ones do not count.
 * A variable that P itself assigns (BIND, SELECT ... AS) cannot be replaced by a term. It is not given; the value that P
   assigns must agree with the row in the end.
+* The variable of a GRAPH block is not assigned, though the parser may name the block's graph by an Extend. It is given,
+  and rows whose graph is another one go.
 
 A part that counts or cuts rows (a group, LIMIT) means the rows of one substitution. So a pattern with such a part is
 evaluated once for each distinct binding.
@@ -51,10 +53,15 @@ def children(node: Node) -> tuple[Node, ...]:
     return (node.pattern,)
 
 
+def names_graph(node: Extend) -> bool:
+    """Whether a node gives the variable of GRAPH ?g the graph of its block."""
+    return isinstance(node.expression, Variable) and node.expression.is_graph
+
+
 def assigned_variables(node: Node) -> frozenset[Variable]:
     """Return the variables that a pattern makes values for."""
     own: frozenset[Variable] = NO_VARIABLES
-    if isinstance(node, Extend | Timestamp):
+    if isinstance(node, Timestamp) or (isinstance(node, Extend) and not names_graph(node)):
         own = frozenset((node.variable,))
     elif isinstance(node, Group):
         own = frozenset(variable for variable, _ in node.aggregates)
