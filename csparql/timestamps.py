@@ -112,7 +112,7 @@ class _Resolver:
                     yield from self._calls(argument, within_exists)
             case Aggregate(argument=argument) if argument is not None:
                 yield from self._calls(argument, within_exists)
-            case Exists():
+            case Exists() if not within_exists:  # map_children reaches those inside of others
                 self._refuse_in(expression.pattern)
 
     def _refuse_in(self, node: Node) -> None:

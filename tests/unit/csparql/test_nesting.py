@@ -79,6 +79,10 @@ def test_nesting_below_the_limit_works(name: str) -> None:
     walked(wrapped(name, BRACKETS_MAX - 6))
 
 
+def test_exists_in_exists_is_not_read_twice_at_each_level() -> None:
+    walked("ASK {" + "?s ?p ?o FILTER EXISTS { " * 100 + "?s ?p ?o" + " }" * 100 + "}")
+
+
 @pytest.mark.parametrize("name", WRAPPED)
 @pytest.mark.parametrize("depth", [BRACKETS_MAX + 1, 10_000])
 def test_nesting_above_the_limit_is_a_named_error(name: str, depth: int) -> None:
