@@ -58,6 +58,7 @@ PATTERNS = [
     Case("unequal-values", _NUMBERS, "SELECT ?x { ?x :v ?v FILTER(?v != 1) }", "(:e) (:f) (:g)"),
     Case("join-is-by-term", _NUMBERS, "SELECT ?x ?y { ?x :v ?v . ?y :v ?v FILTER(?x != ?y) }", "", "gives 01 and 1 one identity"),
     Case("values-is-by-term", _NUMBERS, "SELECT ?x { VALUES ?v { 1.0 } ?x :v ?v }", "(:b)"),
+    Case("the-decimal-zero-has-no-sign", ":a :v -0.0 . :b :v 0.0 .", "SELECT ?x (1e0 / ?v AS ?y) { ?x :v ?v }", "(:a 'INF'^^xsd:double) (:b 'INF'^^xsd:double)"),
     Case("in-is-by-value", _NUMBERS, "SELECT ?x { ?x :v ?v FILTER(?v IN (:none, 1)) }", "(:a) (:b) (:c) (:d)"),
     Case("not-in-is-by-value", _NUMBERS, "SELECT ?x { ?x :v ?v FILTER(?v NOT IN (1, 2)) }", "(:f) (:g)"),
     Case("dates-with-and-without-zone", ":a :d '2006-08-23'^^xsd:date . :b :d '2006-08-23Z'^^xsd:date . "

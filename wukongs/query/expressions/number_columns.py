@@ -72,6 +72,7 @@ def numbers_of_ids(ids: Int64Array) -> Numbers:
     stored_kinds, values = numeric_values(ids)
     kinds = _KINDS_OF_IDS[stored_kinds]
     kinds[(kinds == EXACT) & (np.abs(values) >= EXACT_LIMIT)] = ROUNDED
+    values[kinds == ROUNDED] += 0.0  # the decimal -0.0 is zero, which has no sign
     first = int(kinds[0]) if len(kinds) else UNDECIDED
     return Numbers(values, first if (kinds == first).all() else kinds)
 
