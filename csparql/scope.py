@@ -181,8 +181,6 @@ def may_be_bound_first(node: Node, variable: Variable) -> bool:
     In a triple pattern it may. The right side of an OPTIONAL is matched without the binding: its rows are compatible or
     not, and only then joined. So the variable has to be bound to the left of it. The same holds for a variable in an
     expression."""
-    if variable not in mentioned_variables(node):
-        return True
     asked = NO_VARIABLES.union(*map(expression_variables, node_expressions(node)))
     match node:
         case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():
@@ -197,7 +195,8 @@ def may_be_bound_first(node: Node, variable: Variable) -> bool:
             is_free = variable not in asked or variable in certain_variables(node.pattern)
             return is_free and may_be_bound_first(node.pattern, variable)
         case _:
-            return False  # the parser renames no block with subqueries or MINUS, whatever is in them
+            # The parser renames no block with subqueries or MINUS, whatever is in them.
+            return variable not in mentioned_variables(node)
 
 
 def always_matches_in(node: Node, graph: GraphRef) -> bool:

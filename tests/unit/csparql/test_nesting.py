@@ -32,6 +32,7 @@ WRAPPED = {  # (before, opening, inside, closing, after), and how many brackets 
     "lists": ("ASK { ?s ?p ", "(", "1", ")", " }", 1),
     "optionals": ("ASK { ?s ?p ?o ", "OPTIONAL { ?s ?p ?o ", "", "}", " }", 1),
     "graphs": ("ASK {", "GRAPH <g> {", "?s ?p ?o", "}", "}", 1),
+    "graphs of a variable": ("ASK {", "GRAPH ?g {", "?s ?p ?o", "}", "}", 1),
     "calls": ("ASK { FILTER(", "STR(", "1", ")", ") }", 1),
     "negations": ("ASK { FILTER(", "!", "?x", "", ") }", 1),
     "signs": ("ASK { FILTER(", "- ", "?x", "", ") }", 1),
