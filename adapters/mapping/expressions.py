@@ -14,6 +14,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from wukongs.errors import SettingsError
@@ -45,7 +46,8 @@ class Expression:
 def number(text: str) -> Value | None:
     """Return the finite number that a CSV field holds (an int where it is written as one), None if it holds none."""
     if _INTEGER.fullmatch(text):
-        return int(text)
+        with suppress(ValueError):  # more digits than Python reads
+            return int(text)
     if not _NUMBER.fullmatch(text):
         return None
     value = float(text)

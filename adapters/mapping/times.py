@@ -110,17 +110,20 @@ def _reader(format: TimeFormat) -> Callable[[str], int]:
         text = text.strip()
         if not _NUMBER.fullmatch(text):
             return NO_TIME
-        time = int(Fraction(text.rstrip(".")) * unit // 1)
+        try:
+            time = int(Fraction(text.rstrip(".")) * unit // 1)
+        except ValueError:  # more digits than Python reads
+            return NO_TIME
         return time if abs(time) < _TIME_MS_MAX else NO_TIME
 
     def of_date(text: str) -> int:
         try:
             text = text.strip()
             moment = datetime.fromisoformat(text) if format.text == "iso" else datetime.strptime(text, format.text)
-        except ValueError:
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+        except (ValueError, OverflowError):  # OverflowError: in UTC it is before the year 1, or behind 9999
             return NO_TIME
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
-        since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
         return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
     return of_epoch if format.text in UNITS else of_date

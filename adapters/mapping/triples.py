@@ -6,6 +6,7 @@ lines of all triple maps are put in the order of their rows. A row in which some
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from collections.abc import Mapping as Names
 from dataclasses import dataclass, field
@@ -411,22 +412,28 @@ def _evaluated(table: Table, row: int, computed: Computed, names: tuple[str, ...
         values[name] = value
     try:
         result = computed.number.evaluate(values)
-        if computed.type == "double":
-            return repr(float(result))
+        if isinstance(result, float) and not math.isfinite(result):
+            raise OverflowError
+        if computed.type == "integer" and result != int(result):
+            table.blame(row, None, f"{computed.number.text} = {result} is no integer")
+            return None
+        return _written(result, computed)
     except DivisionByZero:
         if computed.zero_divisor is None:
             table.blame(row, None, f"{computed.number.text} divides by 0")
             return None
         result = computed.zero_divisor
         return repr(float(result)) if computed.type == "double" else str(result)
-    except OverflowError:
+    except (OverflowError, ValueError):  # ValueError: more digits than Python writes
         table.blame(row, None, f"{computed.number.text} is too large")
         return None
-    if computed.type == "integer" and result != int(result):
-        table.blame(row, None, f"{computed.number.text} = {result} is no integer")
-        return None
-    if computed.type == "decimal":
-        return format(result, "f") if isinstance(result, int) else np.format_float_positional(result, trim="-")
+
+
+def _written(result: Value, computed: Computed) -> str:
+    if computed.type == "double":
+        return repr(float(result))
+    if computed.type == "decimal" and isinstance(result, float):
+        return np.format_float_positional(result, trim="-")
     return str(int(result)) if computed.type == "integer" else repr(result)
 
 

@@ -278,6 +278,30 @@ def test_numbers_are_computed_and_faults_named(tmp_path: Path) -> None:
     assert faults(tmp_path, "id,a b,b\n1,1,4\n2,8,4\n", whole) == [(2, 1, "{a b} / b = 0.25 is no integer")]
 
 
+def test_numbers_that_python_does_not_hold_make_bad_records(tmp_path: Path) -> None:
+    text = SIMPLE + '[column.n]\nnumber = "v * 10"\n[[triple]]\npredicate = "http://ex/p"\nvalue = "{n}"\n'
+    digits = "9" * 5000
+    data = f"id,v\n1,1e308\n2,{digits}\n3,5\n"
+    for kind in ("", "integer", "decimal", "double"):
+        mapping = text.replace("v * 10", f'v * 10"\ntype = "{kind}') if kind else text
+        assert lines(tmp_path, data, mapping) == [f'<http://ex/3> <http://ex/p> "{"50.0" if kind == "double" else 50}" .']
+        assert [reason for _, _, reason in faults(tmp_path, data, mapping)] == [
+            "v * 10 is too large",
+            f"expected a number in v, found {digits[:80]!r}",
+        ]
+    many = text.replace("v * 10", "v * v")
+    assert faults(tmp_path, f"id,v\n1,{digits[:3000]}\n", many) == [(2, 1, "v * v is too large")]
+
+
+def test_whole_numbers_stay_exact_as_decimals(tmp_path: Path) -> None:
+    text = SIMPLE + '[column.n]\nnumber = "v + 1"\ntype = "decimal"\n[[triple]]\npredicate = "http://ex/p"\n'
+    data = "id,v\n1,1700000000123456789\n2,1.5\n"
+    assert lines(tmp_path, data, text + 'value = "{n}"\n') == [
+        '<http://ex/1> <http://ex/p> "1700000000123456790" .',
+        '<http://ex/2> <http://ex/p> "2.5" .',
+    ]
+
+
 def test_times_become_datetimes_of_utc(tmp_path: Path) -> None:
     text = SIMPLE + '[column.at]\ntime = "v"\nformat = "%d.%m.%Y %H:%M"\nzone = "Europe/Berlin"\n'
     text += '[[triple]]\npredicate = "http://ex/p"\nvalue = "{at}"\ndatatype = "xsd:dateTime"\n'
@@ -324,6 +348,9 @@ def test_lookups_in_csv_and_rdf(tmp_path: Path) -> None:
         ("1000000", "epoch_ns", "UTC", 1),
         ("1e3", "epoch_s", "UTC", None),
         ("99999999999999999999", "epoch_ms", "UTC", None),
+        ("9" * 5000, "epoch_ms", "UTC", None),
+        ("9999-12-31T23:59:59-05:00", "iso", "UTC", None),
+        ("0001-01-01", "iso", "Asia/Tokyo", None),
         ("31/12/69 17", "%d/%m/%y %H", "UTC", -25_200_000),
         ("2026-10-25T02:30:00", "iso", "Europe/Berlin", 1792888200000),
     ],
