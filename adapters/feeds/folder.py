@@ -237,27 +237,27 @@ class FolderReader:
         return sorted(found, key=lambda one: (one.changed_s, one.path.name))
 
     def _ends(self) -> dict[str, Any]:
-        """Return the state in which all that is there now is read."""
+        """Return the state in which all that is there now, and can be read, is read."""
         found = {}
         for entry in os.scandir(self._options.path):
-            if not entry.is_file() or entry.name.startswith("."):
-                continue
-            facts, read, rest = entry.stat(), _Entry(), b""
-            with opened(entry.path) as file:
-                while data := file.read(READ_BYTES):
-                    data = rest + data
-                    end = data.rfind(b"\n") + 1
-                    read, rest = _behind(read, data[:end]), data[end:]
-            if self._csv is not None and self._csv.header and (header := self._header(Path(entry.path))):
-                read.columns = header[0]
-            read.seen = (facts.st_size, facts.st_mtime)
-            found[_key(facts)] = read.to_state()
+            with suppress(OSError, DataError):  # it is told of when it is read
+                if not entry.name.startswith(".") and entry.is_file():
+                    facts = entry.stat()
+                    found[_key(facts)] = self._end_of(Path(entry.path), facts).to_state()
         return found
 
-    def _header(self, path: Path) -> tuple[tuple[str, ...], int] | None:
-        assert self._csv is not None, path
-        with opened(path) as file:
-            return header_in(self._csv, file.read(READ_BYTES), str(path))
+    def _end_of(self, path: Path, facts: os.stat_result) -> _Entry:
+        read, rest = _Entry(), b""
+        with opened(path) as file, suppress(EOFError, zlib.error, gzip.BadGzipFile):  # it is being packed
+            while data := file.read(READ_BYTES):
+                data = rest + data
+                end = data.rfind(b"\n") + 1
+                read, rest = _behind(read, data[:end]), data[end:]
+        if self._csv is not None and self._csv.header:
+            header = header_in(self._csv, _begin_of(path, READ_BYTES), str(path))
+            read.columns = header[0] if header else ()
+        read.seen = (facts.st_size, facts.st_mtime)
+        return read
 
     def _read(self, file: _File, inlet: Inlet) -> bool:
         """Read what a file has more than before; tell whether it has, or has to be looked for under another name."""

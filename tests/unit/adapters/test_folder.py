@@ -14,6 +14,7 @@ import pytest
 
 from wukongs.adapters.feeds import folder
 from wukongs.adapters.feeds.folder import FolderOptions, FolderReader
+from wukongs.adapters.mapping.mapping import Csv
 
 pytestmark = pytest.mark.nojit
 
@@ -240,3 +241,18 @@ def test_each_line_is_read_once_whatever_rotates_when(watched: Watched, seed: in
                 watched.look(rng.randrange(2))
                 old.unlink()
     watched.settle()
+
+
+def test_files_that_cannot_be_read_do_not_keep_others_from_their_ends(tmp_path: Path) -> None:
+    """What is left out of the start is not looked at: a file of another kind, and one that is being packed."""
+    (tmp_path / "a.csv").write_text("id,v\n1,2\n")
+    (tmp_path / "notes.bin").write_bytes(b"\n\xff")
+    packed = gzip.compress("".join(f"id,v\n{one},{one * 7919 % 1000}\n" for one in range(3000)).encode())
+    (tmp_path / "b.csv.gz").write_bytes(packed[:2000])
+    reader = FolderReader(FolderOptions(str(tmp_path), "*.csv*", follow=False, from_end=True), Csv())
+    inlet = ListInlet()
+    reader.run(inlet)
+    assert inlet.read == []
+    (tmp_path / "a.csv").write_text("id,v\n1,2\n3,4\n")
+    reader.look(inlet)
+    assert inlet.read == ["3,4"]
