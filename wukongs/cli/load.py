@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, SET_ASIDE, complain, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.progress import make_progress, short_bytes
-from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.cli.query import check_file, say_if_compiling, standard_input
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
 from wukongs.settings import Settings
@@ -162,7 +162,7 @@ def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
         aside = _SetAside(options.rejects, rejects)
         node = owned.enter_context(connect_to(options))
         for file in files:
-            source = sys.stdin.buffer if file == _STDIN else file
+            source = standard_input() if file == _STDIN else file
             format = options.format or ("nt" if file == _STDIN else None)
             try:
                 sn = node.load(
@@ -362,7 +362,7 @@ class _Session:
                     return self.is_stopping.is_set()
 
                 state = self.folder.load(
-                    sys.stdin.buffer if path is None else path,
+                    standard_input() if path is None else path,
                     options.graph,
                     options.base,
                     format,

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser
@@ -195,11 +195,18 @@ def read_argument(argument: str, kind: str) -> tuple[str, str]:
         return argument, kind.split()[-1]
     file = argument[1:]
     if file == "-":
-        content, file = sys.stdin.buffer.read(), "standard input"
+        content, file = standard_input().read(), "standard input"
     else:
         check_file(file, f"{kind} file")
         content = Path(file).read_bytes()
     return decode_text(content, kind, file), file
+
+
+def standard_input() -> BinaryIO:
+    """Raises DataError (it is closed, as in <&-)."""
+    if sys.stdin is None:
+        raise DataError("is closed: expected something to read", "standard input")
+    return sys.stdin.buffer
 
 
 # --- work -------------------------------------------------------------------------------------------------------------

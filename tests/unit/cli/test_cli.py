@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +133,14 @@ def test_closed_outputs_are_no_traceback(descriptor: int) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
     else:
         assert (done.returncode, done.stdout, done.stderr) == (0, f"wukongs {wukongs.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["query @-", "load --data-dir {folder} -"])
+def test_a_closed_input_is_no_traceback(command: str, tmp_path: Path) -> None:
+    command = f"exec '{sys.executable}' -m wukongs {command.format(folder=tmp_path / 'db')} <&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "standard input: is closed: expected something to read" in done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
