@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 from wukongs.adapters.replay import PipelineReport
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.table_cells import TRIPLE_COLUMNS, cell_writer, declared_prefixes, is_number
+from wukongs.query.terms.rdf_terms import to_ntriples
 from wukongs.query.terms.text_table import TableLayout
 from wukongs.store.dtypes import UNBOUND
 
@@ -319,7 +320,8 @@ class PlainDisplay:
         note = " partial" if window.partial else ""
         lines = [f"{window.query}\t({window.start_ms}, {window.end_ms}]\t{answer_size(window)}{note}"]
         if self._rows_shown and not window.is_graph and window.kind == "select":
-            lines += ["\t" + "\t".join(text or "" for text in row) for row in window.texts()[: self._rows_shown]]
+            rows = window.texts()[: self._rows_shown]
+            lines += ["".join(f"\t{'' if text is None else to_ntriples(text)}" for text in row) for row in rows]
         self._print("\n".join(lines))
 
     def asked(self, when: str, name: str, result: Result) -> None:

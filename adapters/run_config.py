@@ -19,7 +19,7 @@ from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
-from wukongs.query.terms.names import graph_term
+from wukongs.query.terms.names import graph_term, plain_iri
 from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
 from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
@@ -229,9 +229,18 @@ def _iri(reader: TableReader, key: str) -> str:
 
 
 def _optional_iri(reader: TableReader, key: str) -> str | None:
-    """Return an IRI; it may be relative, as in queries without BASE."""
     text = reader.optional_text(key)
-    return None if text is None else reader.checked(key, text, graph_term)
+    return None if text is None else _plain(reader, key, text)
+
+
+def _plain(reader: TableReader, key: str, text: str) -> str:
+    """Return an IRI without angle brackets, as streams are compared; it may be relative, as in queries without BASE."""
+    return plain_iri(reader.checked(key, text, graph_term))
+
+
+def _timing(reader: TableReader) -> bool | tuple[str, ...]:
+    timing = reader.timing("timing")
+    return timing if isinstance(timing, bool) else tuple(_plain(reader, "timing", one) for one in timing)
 
 
 def _stream(reader: TableReader) -> StreamConfig:
@@ -239,7 +248,7 @@ def _stream(reader: TableReader) -> StreamConfig:
         iri=_iri(reader, "iri"),
         source=_source(reader.table("source")),
         batch_ms=reader.integer("batch_ms", None, low=1),
-        timing=reader.timing("timing"),
+        timing=_timing(reader),
         into=_optional_iri(reader, "into"),
         history_ms=reader.integer("history_ms", None),
         slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from wukongs.cli import DONE, say
+from wukongs.cli.parsers import read_iri
 from wukongs.cli.query import parse_seconds
 from wukongs.cli.server import connect_to, elsewhere, parser_of
-from wukongs.errors import DataError, StreamError
+from wukongs.errors import StreamError
 
 if TYPE_CHECKING:
     from wukongs.remote.client import RemoteEngine
@@ -177,24 +178,24 @@ def _streams_parser(action: str) -> argparse.ArgumentParser:
     elif action == "add":
         _add_declaration(parser)
     else:
-        parser.add_argument("iris", nargs="+", type=_iri, metavar="IRI", help="the IRI of a stream")
+        parser.add_argument("iris", nargs="+", type=read_iri, metavar="IRI", help="the IRI of a stream")
     return parser
 
 
 def _add_declaration(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("iri", type=_iri, metavar="IRI", help="the IRI of the stream")
+    parser.add_argument("iri", type=read_iri, metavar="IRI", help="the IRI of the stream")
     parser.add_argument("--batch-ms", type=_count, metavar="MS", help="how long a stream batch is")
     timing = parser.add_mutually_exclusive_group()
     timing.add_argument(
         "--timing",
         action="append",
         default=[],
-        type=_iri,
+        type=read_iri,
         metavar="IRI",
         help="a predicate whose triples live in windows only; may be given several times",
     )
     timing.add_argument("--all-timing", action="store_true", help="all triples live in windows only")
-    parser.add_argument("--into", type=_iri, metavar="IRI", help="the stored graph that the other triples join")
+    parser.add_argument("--into", type=read_iri, metavar="IRI", help="the stored graph that the other triples join")
     parser.add_argument("--history-ms", type=_count, metavar="MS", help="how long slices are kept at least")
     parser.add_argument("--slice-bytes-max", type=_count, metavar="BYTES", help="what the slices may take")
     parser.add_argument(
@@ -267,15 +268,6 @@ def _check_all(names: Sequence[str], found: Collection[str], what: str, done: st
     for name in names:
         if name not in found:
             raise StreamError(f"no {what} {name} is {done}: there is {', '.join(found) or 'none'}")
-
-
-def _iri(text: str) -> str:
-    from wukongs.query.terms.names import plain_iri
-
-    try:
-        return plain_iri(text)
-    except DataError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

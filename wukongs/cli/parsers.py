@@ -36,3 +36,14 @@ def integer_from(low: int) -> Callable[[str], int]:
         raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
 
     return read
+
+
+def read_iri(text: str) -> str:
+    """Return an IRI without angle brackets: an argparse type."""
+    from wukongs.errors import DataError
+    from wukongs.query.terms.names import plain_iri
+
+    try:
+        return plain_iri(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

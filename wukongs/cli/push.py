@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wukongs.cli.parsers import CommandParser
+from wukongs.cli.parsers import CommandParser, read_iri
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 
@@ -37,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
     )
     parser.add_argument("files", metavar="FILE", nargs="+", help="a file of lines, also .gz; - is standard input")
-    parser.add_argument("--stream", required=True, metavar="IRI", help="the stream")
+    parser.add_argument("--stream", required=True, type=read_iri, metavar="IRI", help="the stream")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="the data folder; made if need be")
     add_server_options(parser)
     what = parser.add_argument_group("what the lines are")
@@ -49,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--mapping", metavar="FILE", help="what triples a record of CSV, TSV or JSON makes")
     what.add_argument("--time-column", metavar="NAME", help="when a record happens, in place of the mapping's [time]")
-    what.add_argument("--time-predicate", metavar="IRI", help="when a message of RDF happens: its literal")
+    what.add_argument("--time-predicate", type=read_iri, metavar="IRI", help="when a message of RDF happens: its literal")
     what.add_argument("--arrival", action="store_true", help="a record happens when it is read")
     what.add_argument(
         "--time-format",
@@ -64,7 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     new = parser.add_argument_group("of a stream that is declared by this")
     new.add_argument("--batch-ms", type=_count, metavar="MS", help="how long a stream batch is")
     new.add_argument("--timing", action="store_true", help="all triples live in windows only")
-    new.add_argument("--into", metavar="IRI", help="the stored graph that timeless triples go to")
+    new.add_argument("--into", type=read_iri, metavar="IRI", help="the stored graph that timeless triples go to")
     how = parser.add_argument_group("how they are sent")
     how.add_argument("--end", action="store_true", help="nothing more comes from here: close what is open")
     how.add_argument("--name", default="", help="of this source, if several push to one stream (default: push)")

@@ -91,6 +91,18 @@ def test_each_window_is_a_line_with_its_first_rows(played: Played) -> None:
     assert err.getvalue() == ""
 
 
+def test_rows_of_windows_are_ntriples_on_one_line() -> None:
+    out, text = io.StringIO(), r'"a\t\"b\"\n\\"'
+    shown = PlainDisplay(each_window=True, rows_shown=1, out=out, err=io.StringIO())
+    with Engine() as engine:
+        stream = engine.stream(EX + "s", batch_ms=1000)
+        engine.register(QUERY, on_result=shown.window)
+        stream.push([(f"<{EX}a>", f"<{EX}p>", text, 500)])
+        stream.advance(1000)
+        engine.settle()
+    assert out.getvalue() == f"q\t(0, 1000]\t1 row\n\t{text}\n"
+
+
 def test_a_summary_has_a_row_for_each_query(played: Played) -> None:
     out, err = io.StringIO(), io.StringIO()
     shown = PlainDisplay(each_window=False, out=out, err=err)

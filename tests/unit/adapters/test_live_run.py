@@ -468,6 +468,12 @@ def test_wrong_options_of_push_are_named(
     assert not (tmp_path / "db").exists()
 
 
+def test_the_stream_of_push_may_stand_in_angle_brackets(tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_text('<http://ex/a> <http://ex/p> "1" . 1000\n')
+    push = ["push", "--data-dir", str(tmp_path / "db"), "--stream", "<http://ex/s>", "--format", "timestamped"]
+    assert main([*push, str(tmp_path / "a.nt")]) == 0
+
+
 def test_a_second_writer_of_one_partition_locks_the_first_one_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from wukongs.adapters.run_config import (
     LsbenchSource,
     PipelineConfig,
     QueryConfig,
+    RdfSource,
     RecordSource,
     StoredConfig,
     TimestampedSource,
@@ -132,6 +133,20 @@ def test_an_empty_file_has_defaults(folder: Path) -> None:
 
 
 _STREAM = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "timestamped", path = "a.nt" }\n'
+
+
+def test_iris_may_stand_in_angle_brackets(tmp_path: Path) -> None:
+    """A stream is then found by its queries, and a timing predicate by the workers that mark its tuples."""
+    (tmp_path / "a.nt").write_text("")
+    (tmp_path / "run.toml").write_text(
+        '[[stream]]\niri = "<http://ex/s>"\ninto = "<http://ex/g>"\ntiming = ["<http://ex/ga>"]\n'
+        'source = { kind = "rdf", path = "a.nt", time = { predicate = "<http://ex/at>" } }\n[[query]]\nname = "q"\n'
+        'text = "REGISTER QUERY q AS SELECT * FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] { ?s ?p ?o }"\n'
+    )
+    (stream,) = load_run_config(tmp_path / "run.toml").streams
+    assert (stream.iri, stream.into, stream.timing) == ("http://ex/s", "http://ex/g", ("http://ex/ga",))
+    assert isinstance(stream.source, RdfSource)
+    assert stream.source.predicate == "http://ex/at"
 
 
 @pytest.mark.parametrize(
