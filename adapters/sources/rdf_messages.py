@@ -6,6 +6,7 @@ labels are made of the partition, the row and the order in which the message nam
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.json_nesting import BoundedJson
 
 FORMATS = {
     "ttl": ox.RdfFormat.TURTLE,
@@ -161,8 +163,10 @@ class MessageParser:
     def _parsed(self, data: bytes) -> list[ox.Quad]:
         if self.source.separator:  # it is the last line, if it is there
             data = re.split(rb"(?m)^\s*" + re.escape(self.source.separator.encode()) + rb"\s*$", data, maxsplit=1)[0]
+        text = io.BytesIO(self.prologue + data)
+        bounded = BoundedJson(text) if self.format == "jsonld" else text
         try:
-            return list(ox.parse(self.prologue + data, format=FORMATS[self.format], base_iri=self.source.base))
+            return list(ox.parse(bounded, format=FORMATS[self.format], base_iri=self.source.base))
         except SyntaxError as error:
             line = (error.lineno or 1) - self.prologue.count(b"\n")
             reason = _PLACE.sub("", str(error.msg))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
+from typing import IO
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,6 +46,7 @@ from wukongs.server.media import (
 from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, seconds_of
 from wukongs.server.sparql import SNAPSHOT, answer
 from wukongs.store.hidden_graphs import check_written
+from wukongs.store.json_nesting import BoundedJson
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MARK = b"\xef\xbb\xbf"
@@ -248,8 +250,9 @@ class Document:
 
         form = pyoxigraph.RdfFormat.RDF_XML if self.media is RDF_XML else pyoxigraph.RdfFormat.JSON_LD
 
-        def triples() -> Iterator[pyoxigraph.Triple]:
-            for quad in pyoxigraph.parse(path=self.path, format=form, base_iri=base):
+        def triples(source: IO[bytes]) -> Iterator[pyoxigraph.Triple]:
+            bounded = source if self.media is RDF_XML else BoundedJson(source)
+            for quad in pyoxigraph.parse(bounded, format=form, base_iri=base):
                 if quad.graph_name != pyoxigraph.DefaultGraph():
                     raise DataError(
                         f"expected the triples of one graph, found the graph {quad.graph_name}", str(self.path)
@@ -257,7 +260,8 @@ class Document:
                 yield quad.triple
 
         try:
-            pyoxigraph.serialize(triples(), self._based, pyoxigraph.RdfFormat.N_TRIPLES)
+            with self.path.open("rb") as source:
+                pyoxigraph.serialize(triples(source), self._based, pyoxigraph.RdfFormat.N_TRIPLES)
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None) or (self._line_of_xml() if self.media is RDF_XML else 0)
             told = error.msg if isinstance(error, SyntaxError) else str(error)
