@@ -23,6 +23,8 @@ _TOKEN = re.compile(
     rb"""[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)"""
 )
 _MARK = b"<<("
+DEPTH_MAX = 100
+"""So deeply triple terms may nest."""
 
 
 def encode_lines_with_triples(
@@ -86,11 +88,11 @@ def _taken_out(line: bytes, scope: bytes, stands_for: str, texts: list[str]) -> 
     return b"%b %b%d>%b" % (line[:at], stands_for.encode(), len(texts) - 1, line[stop:])
 
 
-def _read(line: bytes, at: int, scope: bytes) -> tuple[str, int] | None:
+def _read(line: bytes, at: int, scope: bytes, depth: int = 1) -> tuple[str, int] | None:
     """Read the triple term at a place of a line; return its canonical form and the place behind it, None if there is
     none that is right: the kernel then says so of the line."""
     opening = _TOKEN.match(line, at)
-    if opening is None or opening[1] != _MARK:
+    if opening is None or opening[1] != _MARK or depth > DEPTH_MAX:
         return None
     at = opening.end()
     parts: list[str] = []
@@ -99,7 +101,7 @@ def _read(line: bytes, at: int, scope: bytes) -> tuple[str, int] | None:
         if token is None or token[1] == b")>>":
             return None
         if token[1] == _MARK:
-            inner = _read(line, at, scope) if len(parts) == 2 else None
+            inner = _read(line, at, scope, depth + 1) if len(parts) == 2 else None
             if inner is None:
                 return None
             parts.append(inner[0])

@@ -53,6 +53,8 @@ _ENDS: dict[str, MessageEnd] = {
     "jsonld": "line",
 }
 """Where the messages of a format end, if the source does not say."""
+TRIPLE_TERMS_MAX = 5000
+"""A message has none that are of use; more than these in each other end the process in its parser."""
 _PROLOGUE = re.compile(rb"\s*(?:(?:@prefix|@base|prefix|base)\b[^\r\n]*|#[^\r\n]*)?(?:\r\n|\n|\r|$)", re.IGNORECASE)
 _PLACE = re.compile(r"^Parser error at (?:line \d+ )?(?:between columns \d+ and \d+|column \d+)?:? ?| \(line \d+\)$")
 
@@ -154,7 +156,10 @@ class MessageParser:
 
         lines = []
         for quad in quads:
-            terms = [written(quad.subject), written(quad.predicate), written(quad.object)]
+            try:
+                terms = [written(quad.subject), written(quad.predicate), written(quad.object)]
+            except RecursionError:
+                raise _BadMessage(1, 1, "expected triple terms that nest less deeply") from None
             if not isinstance(quad.graph_name, ox.DefaultGraph):
                 terms.append(written(quad.graph_name))
             lines.append(" ".join(terms) + " .\n")
@@ -163,6 +168,8 @@ class MessageParser:
     def _parsed(self, data: bytes) -> list[ox.Quad]:
         if self.source.separator:  # it is the last line, if it is there
             data = re.split(rb"(?m)^\s*" + re.escape(self.source.separator.encode()) + rb"\s*$", data, maxsplit=1)[0]
+        if data.count(b"<<") > TRIPLE_TERMS_MAX:
+            raise _BadMessage(1, 1, f"expected {self.format}: found more than {TRIPLE_TERMS_MAX:,} triple terms")
         text = io.BytesIO(self.prologue + data)
         bounded = BoundedJson(text) if self.format == "jsonld" else text
         try:
