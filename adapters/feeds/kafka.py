@@ -412,7 +412,7 @@ def _member(key: bytes | str, path: Sequence[str]) -> str | None:
     """Return a member of a JSON object as a text; None if there is none, or it is none of texts and numbers."""
     try:
         found = json.loads(key)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None

@@ -38,6 +38,8 @@ from wukongs.settings.toml_reader import TableReader
 
 READ_BYTES = 1 << 16
 REDIRECTS_MAX = 10
+RETRY_MS_MAX, RETRY_DIGITS = 3_600_000, 10
+"""A server may let us wait for an hour at most before the next try."""
 MEDIA_TYPE = "text/event-stream"
 LAST_ID = "id"
 _MOVED = (301, 302, 303, 307, 308)
@@ -124,7 +126,7 @@ class EventParser:
         elif field == b"id" and b"\0" not in value:
             self.last_id = value.decode("utf-8", "replace")
         elif field == b"retry" and value.isdigit():
-            self.retry_ms = int(value)
+            self.retry_ms = min(int(value[:RETRY_DIGITS]), RETRY_MS_MAX)
         return None
 
 
@@ -219,7 +221,8 @@ class SseReader:
             answer.close()
             before, url = urlsplit(url), urljoin(url, where)
             after = urlsplit(url)
-            if after.scheme not in ("http", "https") or (before.scheme == "https" and after.scheme == "http"):
+            is_downgraded = before.scheme == "https" and after.scheme == "http"
+            if after.scheme not in ("http", "https") or not after.hostname or is_downgraded:
                 raise _Refused(f"status {answer.status}, which leads to {shown_url(url)}")
         status = f"status {answer.status} {answer.reason}".rstrip()
         if answer.status == 204:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from functools import lru_cache
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def _csv_pairs(path: str, key: str, value: str) -> list[tuple[str, str]]:
             if missing:
                 raise DataError(f"expected the columns {key} and {value}, found {rows.fieldnames}", path, 1)
             return [(row[key], row[value]) for row in rows if row[key] is not None and row[value] is not None]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read as CSV ({error})", path) from None
 
 
@@ -68,6 +69,6 @@ def _rdf_store(path: str) -> ox.Store:
             data = gzip.decompress(data)
         store = ox.Store()
         store.bulk_load(data, format=format_)
-    except (OSError, EOFError, SyntaxError, ValueError) as error:
+    except (OSError, EOFError, zlib.error, SyntaxError, ValueError) as error:
         raise DataError(f"cannot be read as RDF ({error})", path) from None
     return store

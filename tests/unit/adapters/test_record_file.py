@@ -327,6 +327,16 @@ def test_lookups_in_csv_and_rdf(tmp_path: Path) -> None:
         lines(tmp_path, "id,v,z\n1,x,y\n", text.replace("?z ?n {", "?z {"))
 
 
+@pytest.mark.parametrize("keys", ['key = "k"\nvalue = "v"', 'query = "SELECT ?k ?v { ?k ?p ?v }"'])
+def test_a_damaged_lookup_is_named(keys: str, tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress("".join(f"{one},{one * 7919 % 1000}\n" for one in range(3000)).encode()))
+    packed[20] ^= 0xFF
+    (tmp_path / "l.csv.gz").write_bytes(packed)
+    text = VALUE + f'[lookup.w]\nfile = "l.csv.gz"\nby = "v"\n{keys}\n'
+    with pytest.raises(DataError, match=r"l\.csv\.gz: cannot be read as (CSV|RDF) \(Error -3 while decompressing"):
+        lines(tmp_path, "id,v\n1,2\n", text)
+
+
 # --- times ------------------------------------------------------------------------------------------------------------
 
 

@@ -300,6 +300,13 @@ def test_events_are_the_same_however_their_bytes_are_cut() -> None:
         assert parser.retry_ms == 12
 
 
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_a_server_lets_us_wait_for_an_hour_at_most(digits: int) -> None:
+    parser = EventParser("")
+    parser.take(b"retry: " + b"9" * digits + b"\n\n")
+    assert parser.retry_ms == 3_600_000
+
+
 def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MESSAGE_BYTES_MAX", 1000)
     for line in (b"data: x\n", b"x"):
