@@ -13,6 +13,7 @@ from typing import TextIO
 
 from wukongs.adapters.feeds.feed import Kind
 from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.feeds.lines import opened
 from wukongs.adapters.feeds.opening import open_feeds
 from wukongs.adapters.mapping.mapping import TimeMap
 from wukongs.adapters.planner import CHUNK_ROWS
@@ -79,7 +80,9 @@ def _opened(stream: StreamConfig, folder: Path) -> Iterator[tuple[StreamSource, 
         return
     for path in stream.source.paths:
         record_file, index = prepare_records(stream.source, path, folder, _HEAD_BYTES)
-        yield record_file, index, stream.source.kind == "parquet" or Path(path).stat().st_size <= _HEAD_BYTES
+        with opened(path) as file:
+            is_whole = stream.source.kind == "parquet" or len(file.read(_HEAD_BYTES + 1)) <= _HEAD_BYTES
+        yield record_file, index, is_whole
 
 
 def _check_feeds(stream: StreamConfig, source: LiveSource, folder: Path, out: TextIO) -> bool:

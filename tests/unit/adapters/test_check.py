@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,18 @@ def test_check_reads_the_head_of_a_large_file(
         "  a.csv: over 5 records, from 1970-01-01T00:00:00.000Z; the first 5 give 5 triples\n"
         in capsys.readouterr().out
     )
+
+
+def test_the_size_of_a_packed_file_is_that_of_what_it_holds(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wukongs.adapters.check._HEAD_BYTES", 1000)
+    packed = gzip.compress(("id,t,v\n" + "a,1,5\n" * 1000).encode())
+    assert len(packed) < 1000
+    (folder / "a.csv.gz").write_bytes(packed)
+    (folder / "run.toml").write_text(RUN.replace("a.csv", "a.csv.gz"))
+    assert main(["run", "--check", str(folder / "run.toml")]) == 0
+    assert "  a.csv.gz: over 165 records, from " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
