@@ -391,7 +391,7 @@ class WindowLog:
         self._waiting += 1
         self._note_watch()
         try:
-            self.changed.wait(timeout_s)
+            self.changed.wait(None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))
         finally:
             self._waiting -= 1
             self._note_watch()

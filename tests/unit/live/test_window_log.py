@@ -56,6 +56,13 @@ def test_what_waits_is_read_after_the_close() -> None:
     assert cursor.take(None) is None
 
 
+def test_a_wait_may_be_longer_than_the_system_knows() -> None:
+    log = log_of()
+    cursor = log.cursor()
+    threading.Timer(0.1, log.put, (0, window("a"))).start()
+    assert cursor.take(1e300) == "a"
+
+
 def test_an_error_stands_in_its_place_and_reading_goes_on_after_it() -> None:
     log = log_of()
     cursor = log.cursor()
