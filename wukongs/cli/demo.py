@@ -37,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=integer_from(0), default=1, metavar="N", help="of the generator (default: 1)")
     parser.add_argument(
-        "--port", type=integer_from(0), default=0, metavar="N", help="port of the console (default: a free one)"
+        "--port", type=integer_from(0, 65535), default=0, metavar="N", help="port of the console (default: a free one)"
     )
     parser.add_argument("--no-browser", action="store_true", help="open no browser, and end with the demo")
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")

@@ -27,13 +27,14 @@ class CommandParser(argparse.ArgumentParser):
         super().error(message + (f"; did you mean {', '.join(hints)}?" if hints else ""))
 
 
-def integer_from(low: int) -> Callable[[str], int]:
-    """Return the argparse type of integers from `low` on."""
+def integer_from(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Return the argparse type of integers from `low` on, up to `high`."""
+    expected = f"from {low} on" if high is None else f"from {low} to {high}"
 
     def read(text: str) -> int:
-        if text.isdecimal() and int(text) >= low:
+        if text.isdecimal() and low <= int(text) and (high is None or int(text) <= high):
             return int(text)
-        raise argparse.ArgumentTypeError(f"expected an integer from {low} on, found {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an integer {expected}, found {text!r}")
 
     return read
 

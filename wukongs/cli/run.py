@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from wukongs.cli.logs import add_log_options, begin_logs
-from wukongs.cli.parsers import CommandParser
+from wukongs.cli.parsers import CommandParser, integer_from
 from wukongs.cli.query import check_file, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 
@@ -39,7 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--plain", action="store_true", help="plain lines instead of a live table on a terminal")
     parser.add_argument(
         "--rows",
-        type=_count,
+        type=integer_from(0),
         metavar="N",
         help="print the first N rows of each window, as N-Triples (plain lines only; default: the newest rows of each "
         "query now and then, as people read them)",
@@ -51,17 +51,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--checkpoint", metavar="DIR", help="keep Spark's checkpoint in this folder, of this run file alone"
     )
     parser.add_argument(
-        "--http", type=_count, metavar="PORT", help="serve the run's engine, with the console, at this port of loopback"
+        "--http",
+        type=integer_from(0, 65535),
+        metavar="PORT",
+        help="serve the run's engine, with the console, at this port of loopback",
     )
     add_server_options(parser)
     add_log_options(parser)
     return parser
-
-
-def _count(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    raise argparse.ArgumentTypeError(f"expected an integer from 0 on, found {text!r}")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def test_a_port_that_is_taken_is_said() -> None:
         console(int(said[0].rpartition(":")[2]), False)(engine, said.append),
     ):
         pass
+
+
+@pytest.mark.parametrize(("command", "option"), [(run, "--http"), (demo, "--port")])
+def test_a_port_that_is_none_is_refused(
+    command: Callable[[list[str]], int], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system would take another one in its place."""
+    with pytest.raises(SystemExit):
+        command([option, "99999", *(["run.toml"] if command is run else [])])
+    assert "expected an integer from 0 to 65535, found '99999'" in capsys.readouterr().err
 
 
 def test_nobody_looks_where_output_goes_into_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
