@@ -38,10 +38,13 @@ def header_in(csv: Csv, data: bytes, path: str) -> tuple[tuple[str, ...], int] |
 class LineCutter:
     """Takes the bytes of one connection in the order in which they come and puts whole lines into an inlet.
 
-    csv: how the lines are written, if a header or the mapping names their columns; name: of the source in errors."""
+    csv: how the lines are written, if a header or the mapping names their columns; name: of the source in errors;
+    is_file: it is a file, in which lines have their places."""
 
-    def __init__(self, inlet: Inlet, csv: Csv | None, name: str) -> None:
+    def __init__(self, inlet: Inlet, csv: Csv | None, name: str, is_file: bool = False) -> None:
         self._inlet, self._csv, self._name = inlet, csv, name
+        self._file = name if is_file else ""
+        self._line, self._byte = 1, 0
         self._columns: tuple[str, ...] | None = None if csv is not None else ()
         self._rest = b""
 
@@ -57,12 +60,19 @@ class LineCutter:
                 self._rest = data
                 return
             self._columns, first = found
-            data = data[first:]
-        elif not self._rest:
-            data = data[text_start(data) :]
+            data = self._behind(data, first)
+        elif not self._byte:
+            data = self._behind(data, text_start(data))
         end = len(data) if is_end else data.rfind(b"\n") + 1
         self._rest = data[end:]
         if len(self._rest) > LINE_BYTES_MAX:
             raise DataError(f"expected lines, found {len(self._rest):,} bytes without a line end", self._name)
         if end:
-            self._inlet.lines(data[:end], columns=self._columns)
+            self._inlet.lines(data[:end], file=self._file, line=self._line, byte=self._byte, columns=self._columns)
+            self._behind(data, end)
+
+    def _behind(self, data: bytes, size: int) -> bytes:
+        """Go on behind so many bytes, and return the rest."""
+        self._line += data.count(b"\n", 0, size)
+        self._byte += size
+        return data[size:]

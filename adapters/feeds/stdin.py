@@ -50,7 +50,7 @@ class StdinReader:
                 cutter.take(data, is_end=not data)
 
     def _read_file(self, path: str, inlet: Inlet) -> None:
-        cutter = LineCutter(inlet, self._csv, path)
+        cutter = LineCutter(inlet, self._csv, path, is_file=True)
         try:
             with opened(path) as file:
                 while not inlet.is_stopped:

@@ -468,6 +468,20 @@ def test_wrong_options_of_push_are_named(
     assert not (tmp_path / "db").exists()
 
 
+def test_push_names_the_lines_of_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "m.toml").write_text(
+        'subject = "http://ex/{id}"\n[[triple]]\npredicate = "http://ex/p"\nvalue = "{id}"\n'
+        '[time]\ncolumn = "t"\nformat = "epoch_ms"\n'
+    )
+    (tmp_path / "a.csv").write_text("id,t\n" + "1,5\n" * 50)
+    (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbfid,t\r\n1,6\r\n2,soon\r\n")
+    push = ["push", "--data-dir", str(tmp_path / "db"), "--stream", "http://ex/s", "--mapping", str(tmp_path / "m.toml")]
+    dead = tmp_path / "dead.jsonl"
+    assert main([*push, "--dead-letters", str(dead), str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]) == 0
+    assert f"set aside: {tmp_path / 'b.csv'}, line 3, column 3: expected a time" in capsys.readouterr().err
+    assert json.loads(dead.read_text())["byte"] == 14
+
+
 def test_the_stream_of_push_may_stand_in_angle_brackets(tmp_path: Path) -> None:
     (tmp_path / "a.nt").write_text('<http://ex/a> <http://ex/p> "1" . 1000\n')
     push = ["push", "--data-dir", str(tmp_path / "db"), "--stream", "<http://ex/s>", "--format", "timestamped"]
