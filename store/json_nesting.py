@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -14,9 +14,12 @@ _STEPS = np.array([(one in b"{[") - (one in b"]}") for one in range(256)], np.in
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"|(")(?:[^"\\]|\\.)*+(\\?)\Z', re.DOTALL)
 
 
-class BoundedJson:
-    """A file of JSON to read from. Raises: ValueError (it nests too deeply)."""
+def bounded_json(file: IO[bytes]) -> IO[bytes]:
+    """Return a file of JSON to read from, which raises ValueError where it nests too deeply."""
+    return cast("IO[bytes]", _BoundedJson(file))
 
+
+class _BoundedJson:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._depth = 0

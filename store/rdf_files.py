@@ -32,7 +32,7 @@ from wukongs.store.dtypes import CLASH_FIRST
 from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.encoder import rename_terms
 from wukongs.store.hidden_graphs import check_graphs_written
-from wukongs.store.json_nesting import BoundedJson
+from wukongs.store.json_nesting import bounded_json
 from wukongs.store.line_pieces import cut_ranges, cut_stream
 from wukongs.store.term_ids import HASH_BITS
 from wukongs.store.terms import blank_node
@@ -322,7 +322,7 @@ def _read_oxigraph(
     if file.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
         file.read(3)
     numbers: dict[str, int] = {}
-    bounded = BoundedJson(file) if known == "jsonld" else file
+    bounded = bounded_json(file) if known == "jsonld" else file
     try:
         quads = pyoxigraph.parse(bounded, format=getattr(pyoxigraph.RdfFormat, _OXIGRAPH_FORMATS[known]), base_iri=base)
     except ValueError as error:

@@ -36,7 +36,7 @@ from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.json_nesting import BoundedJson
+from wukongs.store.json_nesting import bounded_json
 
 FORMATS = {
     "ttl": ox.RdfFormat.TURTLE,
@@ -171,7 +171,7 @@ class MessageParser:
         if data.count(b"<<") > TRIPLE_TERMS_MAX:
             raise _BadMessage(1, 1, f"expected {self.format}: found more than {TRIPLE_TERMS_MAX:,} triple terms")
         text = io.BytesIO(self.prologue + data)
-        bounded = BoundedJson(text) if self.format == "jsonld" else text
+        bounded = bounded_json(text) if self.format == "jsonld" else text
         try:
             return list(ox.parse(bounded, format=FORMATS[self.format], base_iri=self.source.base))
         except SyntaxError as error:

@@ -49,7 +49,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--mapping", metavar="FILE", help="what triples a record of CSV, TSV or JSON makes")
     what.add_argument("--time-column", metavar="NAME", help="when a record happens, in place of the mapping's [time]")
-    what.add_argument("--time-predicate", type=read_iri, metavar="IRI", help="when a message of RDF happens: its literal")
+    what.add_argument(
+        "--time-predicate", type=read_iri, metavar="IRI", help="when a message of RDF happens: its literal"
+    )
     what.add_argument("--arrival", action="store_true", help="a record happens when it is read")
     what.add_argument(
         "--time-format",

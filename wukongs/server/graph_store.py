@@ -46,7 +46,7 @@ from wukongs.server.media import (
 from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, seconds_of
 from wukongs.server.sparql import SNAPSHOT, answer
 from wukongs.store.hidden_graphs import check_written
-from wukongs.store.json_nesting import BoundedJson
+from wukongs.store.json_nesting import bounded_json
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MARK = b"\xef\xbb\xbf"
@@ -251,7 +251,7 @@ class Document:
         form = pyoxigraph.RdfFormat.RDF_XML if self.media is RDF_XML else pyoxigraph.RdfFormat.JSON_LD
 
         def triples(source: IO[bytes]) -> Iterator[pyoxigraph.Triple]:
-            bounded = source if self.media is RDF_XML else BoundedJson(source)
+            bounded = source if self.media is RDF_XML else bounded_json(source)
             for quad in pyoxigraph.parse(bounded, format=form, base_iri=base):
                 if quad.graph_name != pyoxigraph.DefaultGraph():
                     raise DataError(

@@ -475,7 +475,15 @@ def test_push_names_the_lines_of_its_files(tmp_path: Path, capsys: pytest.Captur
     )
     (tmp_path / "a.csv").write_text("id,t\n" + "1,5\n" * 50)
     (tmp_path / "b.csv").write_bytes(b"\xef\xbb\xbfid,t\r\n1,6\r\n2,soon\r\n")
-    push = ["push", "--data-dir", str(tmp_path / "db"), "--stream", "http://ex/s", "--mapping", str(tmp_path / "m.toml")]
+    push = [
+        "push",
+        "--data-dir",
+        str(tmp_path / "db"),
+        "--stream",
+        "http://ex/s",
+        "--mapping",
+        str(tmp_path / "m.toml"),
+    ]
     dead = tmp_path / "dead.jsonl"
     assert main([*push, "--dead-letters", str(dead), str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]) == 0
     assert f"set aside: {tmp_path / 'b.csv'}, line 3, column 3: expected a time" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from wukongs.adapters.run_config import RdfSource
 from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.rdf_messages import MessageParser
 from wukongs.errors import DataError
-from wukongs.store.json_nesting import DEPTH_MAX, BoundedJson
+from wukongs.store.json_nesting import DEPTH_MAX, bounded_json
 
 pytestmark = pytest.mark.nojit
 
@@ -26,7 +26,7 @@ def nested(depth: int) -> bytes:
 
 
 def is_read(data: bytes, rng: random.Random) -> bool:
-    file = BoundedJson(io.BytesIO(data))
+    file = bounded_json(io.BytesIO(data))
     read = b""
     try:
         while part := file.read(rng.choice((1, 2, 3, 7, 100, 1000))):
