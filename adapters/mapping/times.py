@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 
 NO_TIME = -(1 << 62)
 UNITS = {
@@ -27,6 +28,8 @@ UNITS = {
 
 _TIME_MS_MAX = 253_402_300_800_000
 """The year 10000. Later times are taken for another unit by mistake."""
+EVENT_MIN_MS, EVENT_MAX_MS = TICK_MIN_MS + 86_400_000, TICK_MAX_MS - 86_400_000
+"""Event times that a stream takes, in 1935 to 2109."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 _PLAIN_ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
 _ISO_OF_UTC = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
@@ -80,6 +83,12 @@ def times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
         known = np.array([of_text(text) for text in unique.dictionary.to_pylist()], np.int64)
         times[left] = known[np.asarray(unique.indices)]
     return times
+
+
+def event_times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
+    """Do as times_of, with NO_TIME also for a time that no stream takes."""
+    times = times_of(cells, format)
+    return np.where((times < EVENT_MIN_MS) | (times > EVENT_MAX_MS), NO_TIME, times)
 
 
 def time_of(text: str, format: TimeFormat) -> int | None:

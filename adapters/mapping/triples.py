@@ -21,7 +21,7 @@ from wukongs.adapters.mapping.lookups import read_lookup
 from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
 from wukongs.adapters.mapping.numbers import NumberFormat
 from wukongs.adapters.mapping.templates import TermMap, encoded_cell
-from wukongs.adapters.mapping.times import NO_TIME, iso_texts, stamp_texts, times_of
+from wukongs.adapters.mapping.times import NO_TIME, event_times_of, iso_texts, stamp_texts, times_of
 from wukongs.query.terms.arrow_texts import TEXT, bytes_of, text_array
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
 
@@ -103,7 +103,7 @@ class Mapper:
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
             return table.numbered(first_row) * spec.every_ms
-        return times_of(table.names[str(spec.column)], spec.format)
+        return event_times_of(table.names[str(spec.column)], spec.format)
 
     def lines(self, table: Table, first_row: int, times: Int64Array) -> tuple[Lines, BoolArray]:
         """Return the lines of all rows but bad ones, and which rows pass the mapping's conditions on their own cells.
@@ -111,8 +111,7 @@ class Mapper:
         mapping = self._mapping
         rows = _Rows(table, mapping, self._constants, first_row)
         wanted = self._wanted(rows)
-        for row in np.flatnonzero((times == NO_TIME) & wanted).tolist():
-            self._blame_time(table, row)
+        self._blame_times(table, np.flatnonzero((times == NO_TIME) & wanted))
         for lookup in mapping.lookups:
             keys, values = self._lookups[lookup.name]
             rows.add(lookup.name, values.take(pc.index_in(rows.cells(lookup.by), keys)))
@@ -141,12 +140,16 @@ class Mapper:
         found = rows.passing(tuple(one for one in self._mapping.conditions if one.column not in made))
         return np.ones(rows.table.row_count, bool) if found is None else found
 
-    def _blame_time(self, table: Table, row: int) -> None:
+    def _blame_times(self, table: Table, rows: Int64Array) -> None:
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
+        if not len(rows):
+            return
         column = str(spec.column)
-        found = _shown(table.names[column][row].as_py())
-        table.blame(row, column, f"expected {spec.format} in {column}, found {found}")
+        cells = table.names[column].take(pa.array(rows))
+        for row, cell, time in zip(rows.tolist(), cells, times_of(cells, spec.format).tolist(), strict=True):
+            expected = spec.format if time == NO_TIME else f"{spec.format} in 1935 to 2109"
+            table.blame(row, column, f"expected {expected} in {column}, found {_shown(cell.as_py())}")
 
 
 class _Rows:

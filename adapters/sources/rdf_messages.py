@@ -18,7 +18,7 @@ import numpy as np
 import pyoxigraph as ox
 
 from wukongs.adapters.mapping.templates import encoded_cell
-from wukongs.adapters.mapping.times import time_of
+from wukongs.adapters.mapping.times import EVENT_MAX_MS, EVENT_MIN_MS, time_of
 from wukongs.adapters.run_config import MessageEnd, RdfSource
 from wukongs.adapters.source import (
     NO_TIME,
@@ -194,6 +194,8 @@ class MessageParser:
         time = time_of(text, self.source.time_format)
         if time is None:
             raise _BadMessage(1, 1, f"expected {self.source.time_format} as <{predicate}>, found {text!r}")
+        if not EVENT_MIN_MS <= time <= EVENT_MAX_MS:
+            raise _BadMessage(1, 1, f"expected a time in 1935 to 2109 as <{predicate}>, found {text!r}")
         return time
 
 

@@ -374,6 +374,17 @@ def test_times(text: str, format: str, zone: str, expected: int | None, tmp_path
     assert rows.encoded.timestamps.tolist() == ([] if expected is None else [expected])
 
 
+@pytest.mark.parametrize("far", ["9999-12-31T23:59:59Z", "1900-01-01T00:00:00"])
+def test_a_time_that_no_stream_takes_makes_a_bad_record(far: str, tmp_path: Path) -> None:
+    """It is no end of the run, and makes none of the others late."""
+    mapping = VALUE.replace("every_ms = 1000", 'column = "v"')
+    source, index = opened(tmp_path, f"id,v\n1,2026-01-01T00:00:00\n2,{far}\n3,2026-01-02T00:00:00\n", mapping)
+    rows = read_all(source, index)
+    assert rows.offsets.tolist() == [0, 2]
+    (one,) = rows.malformed
+    assert one.reason == f"expected a date and time in 1935 to 2109 in v, found {far!r}"
+
+
 def test_start_and_backwards(tmp_path: Path) -> None:
     text = VALUE.replace("every_ms = 1000", 'column = "v"\nstart = "1970-01-01T00:00:02"')
     data = "id,v\n1,1970-01-01T00:00:01\n2,1970-01-01T00:00:03\n3,1970-01-01T00:00:02\n4,later\n5,1970-01-01T00:00:03\n"
