@@ -12,6 +12,7 @@ import numpy as np
 from wukongs.store.jit import njit_inline, njit_uncounted
 from wukongs.store.memo_kernels import find_known
 from wukongs.store.slot_kernels import same_bytes
+from wukongs.store.snapshot import EVENT_MAX_MS, EVENT_MIN_MS
 from wukongs.store.unicode_kernels import is_in_label, read_escape, read_utf8
 
 IN_IRI = 1
@@ -294,7 +295,7 @@ def _skip_space(data, p, end):
 
 @njit_inline
 def _read_time(data, p, end):
-    """Read an integer of at most 18 digits. Returns (position behind it or -error, value)."""
+    """Read a time that a stream takes. Returns (position behind it or -error, value)."""
     negative = p < end and data[p] == 45
     i = p + 1 if negative else p
     first = i
@@ -302,7 +303,7 @@ def _read_time(data, p, end):
     while i < end and i < first + 18 and 48 <= data[i] <= 57:
         value = value * 10 + np.int64(data[i]) - 48
         i += 1
-    if i == first or (i < end and 48 <= data[i] <= 57):
+    if i == first or (i < end and 48 <= data[i] <= 57) or value > (-EVENT_MIN_MS if negative else EVENT_MAX_MS):
         return -E_TIME, value
     return i, (-value if negative else value)
 

@@ -13,6 +13,8 @@ TICK_MIN_MS = -(1 << 40)
 """The earliest event time that an SN can name (in 1935, with times counted from 1970)."""
 TICK_MAX_MS = (1 << 42) - 1
 """The latest (in 2109)."""
+EVENT_MIN_MS, EVENT_MAX_MS = TICK_MIN_MS + 86_400_000, TICK_MAX_MS - 86_400_000
+"""Event times that a stream takes, if its stream batches are no longer than a day."""
 
 
 def tick_sn(time_ms: int) -> int:

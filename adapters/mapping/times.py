@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
+from wukongs.store.snapshot import EVENT_MAX_MS, EVENT_MIN_MS
 
 NO_TIME = -(1 << 62)
 UNITS = {
@@ -28,8 +28,6 @@ UNITS = {
 
 _TIME_MS_MAX = 253_402_300_800_000
 """The year 10000. Later times are taken for another unit by mistake."""
-EVENT_MIN_MS, EVENT_MAX_MS = TICK_MIN_MS + 86_400_000, TICK_MAX_MS - 86_400_000
-"""Event times that a stream takes, in 1935 to 2109."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
 _PLAIN_ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
 _ISO_OF_UTC = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z$"

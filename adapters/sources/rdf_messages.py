@@ -18,7 +18,7 @@ import numpy as np
 import pyoxigraph as ox
 
 from wukongs.adapters.mapping.templates import encoded_cell
-from wukongs.adapters.mapping.times import EVENT_MAX_MS, EVENT_MIN_MS, time_of
+from wukongs.adapters.mapping.times import time_of
 from wukongs.adapters.run_config import MessageEnd, RdfSource
 from wukongs.adapters.source import (
     NO_TIME,
@@ -37,6 +37,7 @@ from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_sta
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.json_nesting import bounded_json
+from wukongs.store.snapshot import EVENT_MAX_MS, EVENT_MIN_MS
 
 FORMATS = {
     "ttl": ox.RdfFormat.TURTLE,

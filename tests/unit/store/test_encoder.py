@@ -116,6 +116,8 @@ MALFORMED = [
     ("suffix", "<http://s> <http://p> <http://o> .", 35, "expected a timestamp, an integer in milliseconds"),
     ("suffix", "<http://s> <http://p> <http://o> . 1.5", 37, "expected the end of the line after the statement"),
     ("suffix", f"<http://s> <http://p> <http://o> . {10**18}", 36, "expected a timestamp, an integer in milliseconds"),
+    ("suffix", f"<http://s> <http://p> <http://o> . {1 << 42}", 36, "expected a timestamp, an integer in milliseconds"),
+    ("prefix", f"{-1 << 40}\t<h:s> <h:p> <h:o> .", 1, "expected a timestamp, an integer in milliseconds"),
     ("prefix", "<http://s> <http://p> <http://o> .", 1, "expected a timestamp, an integer in milliseconds"),
     ("prefix", "5<http://s> <http://p> <http://o> .", 2, "expected a tab between timestamp and subject"),
 ]
