@@ -18,8 +18,8 @@ RETRY_S = 0.05
 ROUND_S = 2.0
 """A node that does not answer for longer is perhaps out by now. The next round is twice as long: it may be busy."""
 SILENT_PULSES = 40
-"""A node that reports nothing for longer is perhaps gone. Reports come with each pulse, of quiet nodes with each 16th, by
-way of others, too; one may be late by a pause of the other node, as for its disk."""
+"""A node that reports nothing for longer is perhaps gone. Reports come with each pulse, of quiet nodes with each 16th,
+by way of others, too; one may be late by a pause of the other node, as for its disk."""
 
 
 def left_s(deadline: float) -> float:
