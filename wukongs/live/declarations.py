@@ -29,6 +29,8 @@ from wukongs.settings import Settings
 from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 
 log = logging.getLogger("wukongs")
+BATCH_MS_MAX = 1 << 38
+"""Some eight years. SNs name times of less than two hundred, and all of a stream batch has to be within."""
 
 
 def stream_options(
@@ -52,7 +54,7 @@ def stream_options(
     slice_bytes_max = settings.slice_bytes_max if slice_bytes_max is None else slice_bytes_max
     options = {
         "timing": timing if isinstance(timing, bool) else [graph_term(text).text for text in timing or ()],
-        "batch_ms": positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1),
+        "batch_ms": positive("batch_ms", settings.batch_ms if batch_ms is None else batch_ms, 1, high=BATCH_MS_MAX),
         "into": None if into is None else written_graph(into).text,
         "history_ms": positive("history_ms", settings.history_ms if history_ms is None else history_ms, 0),
         "slice_bytes_max": positive("slice_bytes_max", slice_bytes_max, 1, "bytes"),

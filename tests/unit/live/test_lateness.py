@@ -108,6 +108,11 @@ def test_a_time_that_no_sn_can_name_is_an_error_with_lateness_too(option: dict[s
     [
         ({"lateness_ms": -1}, "lateness_ms = -1: expected an integer of at least 0, in milliseconds"),
         ({"lateness_ms": 1.5}, "lateness_ms = 1.5: expected"),
+        ({"lateness_ms": 1 << 63}, "lateness_ms = 9223372036854775808: expected an integer of at most"),
+        (
+            {"batch_ms": 1 << 50},
+            "batch_ms = 1125899906842624: expected an integer of at most 274877906944, in milliseconds",
+        ),
         ({"on_late": 7}, 'on_late = 7: expected a callable, the path of a file, or "count"'),
         ({"on_late": ""}, "on_late = '': expected a callable"),
         ({"on_late": "/no/such/folder/late.nq"}, "cannot write this file: No such file"),

@@ -120,8 +120,10 @@ def is_reported(text: str) -> bool:
     return _STORED_BLANK.fullmatch(text) is not None
 
 
-def positive(name: str, value: int, low: int, unit: str = "milliseconds") -> int:
-    """Return an option that is an integer of at least `low`. Raises SettingsError."""
+def positive(name: str, value: int, low: int, unit: str = "milliseconds", high: int = (1 << 63) - 1) -> int:
+    """Return an option that is an integer from `low` to `high`. Raises SettingsError."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise SettingsError(f"{name} = {value!r}: expected an integer of at least {low}, in {unit}")
+        raise SettingsError(f"{name} = {value!r:.100}: expected an integer of at least {low}, in {unit}")
+    if value > high:
+        raise SettingsError(f"{name} = {value!r:.100}: expected an integer of at most {high}, in {unit}")
     return value
