@@ -147,11 +147,9 @@ class Clock:
         return min(((tick, minor - 1) for tick, minor in missing), default=sn)
 
     def _stored_to(self, key: str, batch: int) -> int:
-        """Return up to where a stream that has come up to a stream batch is stored; it has nothing before it counts."""
-        if self.streams[key].is_timing:
-            return batch
-        counts_after = self.course(key).counts_after
-        return max(self.followed.get(key, 0), 0 if counts_after == NEVER else self._ended_by(key, counts_after))
+        """Return up to where a stream that has come up to a stream batch is stored. Also where it counts: a partition
+        may bring something of before."""
+        return batch if self.streams[key].is_timing else self.followed.get(key, 0)
 
     def _tick(self, stable: Mapping[str, int]) -> int:
         """Return the last tick such that each stream that counts has all stream batches that end by it."""
