@@ -4,7 +4,7 @@ fast (the default): a quarter of the examples, the same ones in each run.
 ci: all of them, by a fresh seed (`make test-ci`: by one of the commit). all: five times as many, by a fresh seed.
 
 A fresh seed is printed with what fails; WUKONGS_SEED=n repeats it. The last tier needs `-o faulthandler_timeout=0` too:
-a test is ended after five minutes otherwise.
+a test is ended after ten minutes otherwise.
 """
 
 from __future__ import annotations
