@@ -141,10 +141,10 @@ class Mapper:
         return np.ones(rows.table.row_count, bool) if found is None else found
 
     def _blame_times(self, table: Table, rows: Int64Array) -> None:
-        spec = self._mapping.time
-        assert spec is not None, self._mapping.file
         if not len(rows):
             return
+        spec = self._mapping.time
+        assert spec is not None, self._mapping.file
         column = str(spec.column)
         cells = table.names[column].take(pa.array(rows))
         for row, cell, time in zip(rows.tolist(), cells, times_of(cells, spec.format).tolist(), strict=True):

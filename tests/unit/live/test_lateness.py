@@ -231,7 +231,7 @@ def test_an_error_of_on_late_is_no_error_of_the_push() -> None:
         assert stream.push([at("a", 150), at("late", 50)]) == 1
 
 
-@pytest.mark.parametrize("lateness_ms", [2**63 - 2, 2**63 - 1, 2**70])
+@pytest.mark.parametrize("lateness_ms", [2**63 - 2, 2**63 - 1])
 def test_with_a_lateness_beyond_all_times_nothing_is_late(lateness_ms: int, tmp_path: Path) -> None:
     with wukongs.Engine(tmp_path / "db") as engine:
         stream = engine.stream(A, batch_ms=100, lateness_ms=lateness_ms)
