@@ -45,6 +45,8 @@ STAGE = "stage"
 TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change, unless its deadline comes first."""
 IS_WHOLE = "is_whole"
+LIFE = "life"
+"""The field of an answer to STAGE that says which life of the node has given it: its disk, its boot."""
 LOG_S = 10.0
 """How far behind a node's log may be."""
 ABANDON_S = 2.0
@@ -142,7 +144,8 @@ class Changes:
         if is_last:  # what came before it is safe then as well
             self._host.disk.sync()
             self._store.wait_for_built(packet.fields["change"], BUILD_S)
-        return Packet(STAGE, {VIEW: self._host.node.control.view})
+        me = self._host.me
+        return Packet(STAGE, {VIEW: self._host.node.control.view, LIFE: [me.disk, me.boot]})
 
     def pulse(self) -> None:
         """Let what is staged here grow older. In the protocol's thread."""
@@ -264,6 +267,9 @@ class Staged:
         self._read = read
         self._host, self._store, self._peers, self._claims = host, store, peers, claims
         self._counts: defaultdict[int, int] = defaultdict(int)
+        self._lives = dict[int, object]()
+        """Which life of each node has answered last: one that goes on from its folder may lack what the one before had
+        not seen to the disk."""
 
     def send(
         self, encoded: Encoded, goes: bool = False, into: Sequence[str | None] = (), is_whole: bool = False
@@ -313,9 +319,22 @@ class Staged:
                 packets[node] = tuples_packet(STAGE, [share] if len(share) else [], **numbered)
             return packets
 
-        ask_members(self._host, self._peers, asked, current().within(TIMEOUT_S))
+        answers = ask_members(self._host, self._peers, asked, current().within(TIMEOUT_S))
         for node in told:
             self._counts[node] += 1
+        for node, answer in answers.items():
+            life = answer.fields.get(LIFE)
+            before, self._lives[node] = self._lives.get(node, life), life
+            if _is_later(life, before):
+                raise NodeUnavailable(
+                    f"node {node} has begun anew since a part of this change was sent to it, which it may have lost: "
+                    "nothing was done. Do it again"
+                )
+
+
+def _is_later(life: object, before: object) -> bool:
+    """Whether a node has begun anew with the same disk; nodes of an earlier release say neither."""
+    return isinstance(life, list) and isinstance(before, list) and life[:1] == before[:1] and life != before
 
 
 def _tuples(packet: Packet) -> Encoded:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cluster.wires import EX, Wires, wired
+from tests.unit.cluster.wires import EX, Fault, Wires, wired
 from wukongs.cluster import changes as changes_module
-from wukongs.cluster.changes import NOTHING, STAGE, Changes
+from wukongs.cluster.changes import LIFE, NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
-from wukongs.cluster.members import is_silent
+from wukongs.cluster.members import VIEW, is_silent
 from wukongs.cluster.staging import STAGED_AGE_MAX_S, Staging
 from wukongs.cluster.times import packed
 from wukongs.errors import BudgetExceeded, DataError, NodeUnavailable, OutcomeUnknown, StreamError
@@ -142,6 +142,33 @@ def test_a_chunk_whose_answer_was_lost_counts_once(is_repeated: bool) -> None:
         late = next(packet for _, node, packet in wires.asked if (packet.kind, node) == (STAGE, 1))
         wires.networks[1].handlers[STAGE](late)
         assert staged(wires) == [0, 0], "it is over"
+
+
+@pytest.mark.parametrize(("disk", "is_lost"), [(0, True), (1, False)])
+def test_a_node_that_has_begun_anew_between_two_chunks_may_have_lost_the_first(disk: int, is_lost: bool) -> None:
+    """Only the last chunk is seen to the disk, with what came before it in the same life. With another disk it has what
+    others have kept for it."""
+    come = list[Packet]()
+
+    def begin_anew(node: int, packet: Packet) -> None:
+        if node == 1 and packet.kind == STAGE and not packet.fields.get("is_abandoned"):
+            come.append(packet)
+            if packet.fields.get("is_last"):
+                answer = Packet(STAGE, {VIEW: 0, LIFE: [disk, 2]})
+                wires.faults.append(Fault(STAGE, 1, answer, is_done=True, count=1))
+
+    with wired(2) as wires:
+        wires.before = begin_anew
+        if is_lost:
+            with pytest.raises(NodeUnavailable, match="node 1 has begun anew since a part of this change") as caught:
+                changes_of(wires).add([chunk("a")], None)
+            assert caught.value.outcome == "not applied"
+            assert stored(wires) == [0, 0]
+            assert staged(wires) == [0, 0]
+            wires.before = lambda *_: None
+        show(wires, changes_of(wires).add([chunk("a")], None))
+        assert stored(wires) == [20, 20]
+        assert len(come) == 2
 
 
 def test_what_may_still_come_into_the_log_stays_staged(monkeypatch: pytest.MonkeyPatch) -> None:
