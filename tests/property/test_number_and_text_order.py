@@ -19,7 +19,7 @@ from tests.term_spaces import ListTermSpace
 from wukongs.csparql.algebra import Aggregate, Call
 from wukongs.csparql.terms import XSD, Term, Variable, literal
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.expressions import number_columns, text_expressions
+from wukongs.query.expressions import frame, number_columns, text_expressions
 from wukongs.query.expressions.exact_numbers import ExactNumbers, exact_ranks
 from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.expressions.scalar_evaluator import value_in
@@ -39,6 +39,7 @@ from wukongs.store.term_registry import TermRegistry
 def _columns_of_any_length() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_expressions, "ROWS_MIN", 0)
+        patch.setattr(frame, "ROWS_MIN", 0)
         yield
 
 

@@ -25,6 +25,9 @@ from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
 """Values that tell how far an id decides equality: not at all; against STRING_ID and ANY_ID; against every term."""
 
+ROWS_MIN = 64
+"""The numbers of fewer rows are sooner read one by one than by columns."""
+
 _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
 
 
@@ -101,11 +104,12 @@ class Frame:
             is_open = np.equal(numbers.kinds, UNDECIDED) & (column != UNBOUND)
             if not with_texts or not is_open.any():
                 return numbers
-            spread = self.texts(variable)
-            assert spread.places is not None
-            read = numbers_of_column(spread.column).take(spread.places)
-            kinds = np.where(is_open, read.kinds, numbers.kinds).astype(np.uint8)
-            return Numbers(np.where(is_open, read.values, numbers.values), kinds)
+            if self.table.length >= ROWS_MIN:
+                spread = self.texts(variable)
+                assert spread.places is not None
+                read = numbers_of_column(spread.column).take(spread.places)
+                kinds = np.where(is_open, read.kinds, numbers.kinds).astype(np.uint8)
+                return Numbers(np.where(is_open, read.values, numbers.values), kinds)
         pool = self._pool
         if pool.numbers is None:
             pool.numbers = numbers_of(self.values)
