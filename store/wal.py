@@ -43,6 +43,7 @@ windows that count triples, and results compared between firings; 3 with a messa
  A segment begins with it: builds that know only earlier ones refuse it."""
 _MAGIC = re.compile(rb"WKLOG(\d{3})")
 _HEADER = struct.Struct("<IIQQQB")
+_RECORD_MAX = (1 << 32) - 1
 RECORD_HEADER_BYTES = _HEADER.size
 SEGMENT_HEAD_BYTES = 8
 """Where the first record of a segment begins."""
@@ -310,6 +311,11 @@ class WriteAheadLog:
 
     def _append(self, kind: int, payload: Payload, sn: int) -> int:
         size = sum(len(part) for part in payload)
+        if size > _RECORD_MAX:
+            raise StorageError(
+                f"a change of {size} bytes: a record of the log has at most {_RECORD_MAX}. Nothing of it is applied: "
+                "make several changes of it"
+            )
         lsn = self._next_lsn
         rest = _HEADER.pack(0, size, lsn, sn, self._synced_lsn, kind)[_CHECKED_FROM:]
         checksum = zlib.crc32(rest)

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.failing_disk import FullDisk
@@ -55,6 +56,17 @@ def test_records_come_back_in_the_order_in_which_they_were_appended(tmp_path: Pa
     ]
     assert log.append(2, [], 0) == 7
     log.close()
+
+
+def test_a_record_that_is_too_long_for_the_log_is_refused_and_the_log_goes_on(tmp_path: Path) -> None:
+    log, _ = opened(tmp_path)
+    never_touched = memoryview(np.zeros(1 << 32, np.uint8))
+    for write in (log.append, log.commit):
+        with pytest.raises(StorageError, match=r"a change of 4294967298 bytes: .* at most 4294967295\. Nothing of it"):
+            write(2, [b"ab", never_touched], 10)
+    log.commit(3, [b"c"], 20)
+    log.close()
+    assert opened(tmp_path)[1] == [(1, 0, 1, b"head"), (2, 20, 3, b"c")]
 
 
 def test_one_sync_serves_all_who_wait(tmp_path: Path) -> None:
