@@ -449,7 +449,7 @@ class NodeStream:
         There may be something of before by now, which another partition has brought."""
         self.state.counts = counts
         self.state.record_to = to if counts else _EVERY_BATCH
-        core.join(self.state, to, sn, is_empty=True)
+        core.join_nothing(self.state, to, sn)
 
     def join(self, core: Core, batch: int, sn: int, *, counts: bool) -> None:
         """Show what a record brings of a late stream, and let its timeless tuples join the stored graph at its SN.

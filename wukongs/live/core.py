@@ -469,13 +469,21 @@ class Core:
         to_ms = NOT_YET_MS if clock_ms is None or joined_ms is None else min(clock_ms, joined_ms)
         return max(to_ms, ahead_ms.get(state.iri, to_ms))
 
-    def join(self, state: StreamState, to: int, sn: int, *, is_empty: bool = False) -> None:
+    def join(self, state: StreamState, to: int, sn: int) -> None:
         """Let the stream batches of a stream up to number `to`, which the clock has passed, join the stored graph at a
-        new snapshot number. is_empty: that stands for none of them; what there is by now joins with the next tick."""
+        new snapshot number."""
         found = []
-        while not is_empty and (number := state.next_join()) is not None and number <= to:
+        while (number := state.next_join()) is not None and number <= to:
             if (part := state.take_timeless(number)) is not None:
                 found.append(part)
+        self._join(state, to, sn, found)
+
+    def join_nothing(self, state: StreamState, to: int, sn: int) -> None:
+        """Note that a stream has nothing up to number `to`, at a new snapshot number. What there is by now joins with
+        the next tick."""
+        self._join(state, to, sn, [])
+
+    def _join(self, state: StreamState, to: int, sn: int, found: list[Timeless]) -> None:
         state.joins.append((to, sn))
         if found:
             self.late_sn = max(sn, self.late_sn)
