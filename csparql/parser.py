@@ -114,8 +114,6 @@ def _describe(parser: PatternParser, registration: Registration | None) -> Query
     dataset = read_dataset(parser)
     if parser.token.kind in ("WHERE", "{"):
         pattern = parser.where()
-    elif is_star:
-        raise parser.error("WHERE or '{' after DESCRIBE *")
     else:
         pattern = UNIT
     node = _modified(parser, pattern)

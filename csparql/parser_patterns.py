@@ -1517,7 +1517,7 @@ class PatternParser:
             if self.token.kind == "var":
                 found.keys.append((self.named(self.advance()), None))
             elif self.accept("("):
-                found.keys.append(self._group_key())
+                found.keys.append(self._group_key(found.keys))
             elif self._at_constraint():
                 found.keys.append((self._unnamed_key(), self._constraint("GROUP BY")))
             elif found.keys:
@@ -1525,14 +1525,14 @@ class PatternParser:
             else:
                 raise self.error("a variable, a function or (expression AS ?variable) after GROUP BY")
 
-    def _group_key(self) -> tuple[Variable, Expression]:
+    def _group_key(self, others: list[tuple[Variable, Expression | None]]) -> tuple[Variable, Expression]:
         expression = self._expression()
         if self.accept(")"):
             return self._unnamed_key(), expression
         self.expect("AS", "')', or AS and a variable")
         token = self.token
         variable = self._expected_variable("a variable after AS")
-        if variable in self.in_scope:
+        if variable in self.in_scope or any(variable == other for other, _ in others):
             raise self.error("a variable after AS that the query has not used before", token)
         self.expect(")", "')' after the variable")
         return variable, expression
@@ -1570,27 +1570,35 @@ class PatternParser:
                 found.offset = number
 
     def _grouped(self, pattern: Node, select: SelectClause, found: Modifiers) -> Node:
-        """Put Group and HAVING around the pattern, if the query groups; check that SELECT may project its variables."""
-        if not (found.group_by or self._aggregates or found.having):
-            return pattern
+        """Put Group around the pattern, if the query groups, and HAVING; check that SELECT may project its variables.
+
+        HAVING alone groups nothing: without GROUP BY and aggregates it is a filter (18.2.4.1)."""
+        for item in select.items:
+            if item.expression is not None:
+                self.having_aliases += [(item, token) for variable, token in found.asked if variable == item.variable]
+        if self._groups(found):
+            pattern = self._group_of(pattern, select, found)
+        for condition in found.having:
+            pattern = Filter(condition, pattern)
+        return pattern
+
+    def _groups(self, found: Modifiers) -> bool:
+        return found.group_by or bool(self._aggregates)
+
+    def _group_of(self, pattern: Node, select: SelectClause, found: Modifiers) -> Node:
         if select.star is not None:
             raise self.error("variables and aggregates in a query that groups, since '*' names no groups", select.star)
         visible = {variable for variable, _ in found.keys}
         for item in select.items:
             self._check_projection(item, visible)
             visible.add(item.variable)
-            if item.expression is not None:
-                self.having_aliases += [(item, token) for variable, token in found.asked if variable == item.variable]
         self._sample_ungrouped(found, visible)
         for variable, expression in found.keys:
             if expression is not None:
                 pattern = Extend(pattern, variable, expression)
         keys = tuple(dict.fromkeys((*(variable for variable, _ in found.keys), *self._graph_key(bool(found.keys)))))
         made = tuple((variable, aggregate) for aggregate, variable in self._aggregates.items())
-        node: Node = Group(pattern, keys, made)
-        for condition in found.having:
-            node = Filter(condition, node)
-        return node
+        return Group(pattern, keys, made)
 
     def _check_projection(self, item: SelectItem, visible: set[Variable]) -> None:
         for variable, token in item.mentions:
@@ -1682,7 +1690,7 @@ class PatternParser:
         found = self._modifiers()
         values = self._data_block() if self.accept("VALUES") else None
         node = self._grouped(pattern, clause, found)
-        keys: set[Variable] | None = None if node is pattern else {variable for variable, _ in found.keys}
+        keys = {variable for variable, _ in found.keys} if self._groups(found) else None
         if values is not None:
             node = join(node, values)
             keys = None if keys is None else keys.union(values.variables)

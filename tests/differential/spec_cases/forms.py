@@ -35,6 +35,7 @@ FORMS = [
     Case("describe-blank-closure", ":a :p [ :q [ :r 1 ] ] . :b :p 2 .", "DESCRIBE :a", ":a :p [ :q [ :r 1 ] ] ."),
     Case("describe-variable", ":a :p 1 . :b :p 2 .", "DESCRIBE ?x { ?x :p 2 }", ":b :p 2 ."),
     Case("describe-star", ":a :p :b . :b :q 2 .", "DESCRIBE * { ?x :p ?y }", ":a :p :b . :b :q 2 ."),
+    Case("describe-star-of-no-pattern", ":a :p 1 .", "DESCRIBE *", ""),
     Case("describe-both", ":a :p 1 . :b :p 2 . :c :p 3 .", "DESCRIBE :a ?x { ?x :p 2 }", ":a :p 1 . :b :p 2 ."),
     Case("describe-nothing", ":a :p 1 .", "DESCRIBE :none", ""),
     Case("describe-a-cycle-of-blank-nodes", ":a :p _:x . _:x :q _:y . _:y :q _:x .", "DESCRIBE :a", ":a :p _:x . _:x :q _:y . _:y :q _:x ."),
@@ -46,6 +47,7 @@ FORMS = [
     Case("ask-limit-zero", ":a :p 1 .", "ASK { ?x :p ?v } LIMIT 0", False),
     Case("ask-values", ":a :p 1 .", "ASK { ?x :p ?v } VALUES ?v { 2 }", False),
     Case("ask-group-having", ":a :p 1 .", "ASK { ?x :p ?v } GROUP BY ?x HAVING(COUNT(*) > 1)", False, "gives true"),
+    Case("ask-having-alone", ":a :p 1 . :b :p 2 .", "ASK { ?x :p ?v } HAVING(?x = :b)", True),
     # --- datasets -----------------------------------------------------------------------------------------------------
     Case("from-one", _GRAPHS, "SELECT ?v FROM :g1 { ?x :p ?v }", "(1) (2)"),
     Case("from-merges-as-a-set", _GRAPHS, "SELECT ?x ?v FROM :g1 FROM :g2 { ?x :p ?v FILTER isIRI(?x) }", "(:a 1) (:b 3)", "keeps the triple of both graphs twice"),

@@ -15,6 +15,9 @@ GROUPS = [
     Case("grouped-nothing-is-no-row", "", "SELECT ?x (COUNT(*) AS ?n) { ?x ?p ?o } GROUP BY ?x", ""),
     Case("having-of-nothing", "", "SELECT (COUNT(*) AS ?n) { ?x ?p ?o } HAVING(COUNT(*) > 0)", ""),
     Case("having-without-group-by", ":a :p 1 .", "SELECT (COUNT(*) AS ?n) { ?x ?p ?o } HAVING(COUNT(*) = 1)", "(1)"),
+    Case("having-alone-filters", ":a :p 1 , 2 . :b :p 3 .", "SELECT ?x ?v { ?x :p ?v } HAVING(?v > 1)", "(:a 2) (:b 3)"),
+    Case("having-alone-of-a-subquery", ":a :p 1 , 2 .", "SELECT ?v ?z { { SELECT ?v { ?x :p ?v } HAVING(?v > 1) } BIND(?v AS ?z) }", "(2 2)"),
+    Case("having-alone-does-not-see-a-selected-name", ":a :p 1 .", "SELECT (?v + 1 AS ?n) { ?x :p ?v } HAVING(?n > 1)", ""),
     Case("expression-over-nothing", "", "SELECT (COUNT(*) + 1 AS ?n) (COALESCE(MAX(?x), 'none') AS ?m) { ?x ?p ?o }", "(1 'none')"),
     Case("constant-beside-an-aggregate", "", "SELECT (1 AS ?one) (COUNT(*) AS ?n) { ?x ?p ?o }", "(1 0)"),
     # --- types and errors ---------------------------------------------------------------------------------------------

@@ -69,6 +69,12 @@ def test_group_by_and_having() -> None:
     assert node == Project(Extend(having, N, AGG1), (S, N))
 
 
+def test_having_alone_groups_nothing() -> None:
+    """Without GROUP BY and aggregates the step that groups is left out (18.2.4.1), and HAVING filters."""
+    condition = Call("=", (S, ONE))
+    assert pattern_of("SELECT ?s", "HAVING (?s = 1)") == Project(Filter(condition, SPO), (S,))
+
+
 def test_group_keys_that_are_expressions() -> None:
     node = pattern_of("SELECT ?n (SAMPLE(?o) AS ?m)", "GROUP BY (?o + 1 AS ?n) STR(?p) (?s)")
     keyed = Extend(SPO, N, Call("+", (OBJ, ONE)))
