@@ -69,13 +69,14 @@ def rewrite(query: Query) -> Query:
 def shorten_chains(query: Query) -> Node:
     """Make one path of a chain such as `:p/:p?/:p?`, where nobody counts its walks: `:p{1,3}`.
 
-    The parser makes joins of a chain, which count each walk. That shows neither in ASK nor below DISTINCT. With a link
-    that is no option in it, no node leads to itself by no link, so constants that the graph does not know are the same
-    to both. The node between two parts has to be a blank node of these two alone."""
-    whole = query.pattern
+    The parser makes joins of a chain, which count each walk. That shows neither in ASK without OFFSET nor below
+    DISTINCT. With a link that is no option in it, no node leads to itself by no link, so constants that the graph does
+    not know are the same to both. The node between two parts has to be a blank node of these two alone."""
+    whole, is_counted = query.pattern, False
     while isinstance(whole, Slice):
+        is_counted = is_counted or whole.offset > 0
         whole = whole.pattern
-    is_set = query.form == "ask" or isinstance(whole, Distinct)
+    is_set = isinstance(whole, Distinct) or (query.form == "ask" and not is_counted)
     if not is_set or per_row_function(query.pattern) is not None:
         return query.pattern
     blanks = Counter(part for part in parts_of(query.pattern) if isinstance(part, Variable) and part.is_blank)

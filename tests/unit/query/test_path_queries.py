@@ -366,4 +366,6 @@ def test_a_chain_counts_where_it_should() -> None:
     assert ask(engine, ":a :p/:p? ?y", "?y") == [("b",), ("c",), ("d",), ("d",)]
     assert ask(engine, ":a :p/:p? ?y", "DISTINCT ?y") == [("b",), ("c",), ("d",)]
     assert ask(engine, "{ SELECT (COUNT(*) AS ?n) { :a :p/:p? ?z } }", "DISTINCT ?n") == [("4",)]
+    for offset, answer in ((0, True), (1, True), (2, False)):
+        assert engine.query(f"{PREFIX} ASK {{ :a :p/:p? :d }} OFFSET {offset}").boolean is answer, offset
     assert ask(engine, ":nowhere :p?/:p? ?y", "DISTINCT ?y") == [], "between the two parts stands a node of the graph"
