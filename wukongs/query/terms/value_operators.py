@@ -15,7 +15,7 @@ Decisions where the specification leaves room:
 * The difference of two dateTimes, dates or times is that of their instants (XPath), in UTC where they have no zone.
 * yearMonthDurations and dayTimeDurations are ordered among themselves; all durations have = and !=.
 * Booleans compare with false < true; simple strings by code points.
-* Triple terms are equal if their parts are, and have no order of their own.
+* Triple terms are equal if their parts are (one with NaN is not equal to itself), and have no order of their own.
 * A language-tagged string, and a boolean or number of ill-typed form, have no effective boolean value: SPARQL 1.1 was
   written for RDF 1.0's plain literals and calls ill-typed forms false, SPARQL 1.2 and its tests make both an error.
 * A decimal quotient that ends is exact, up to 1000 digits; any other is rounded half-even to 28 significant digits, or
@@ -117,12 +117,12 @@ def _is_indeterminate(left: Value, right: Value) -> bool:
 
 def _known_equal(left: Value, right: Value) -> bool | None:
     """RDFterm-equal (17.4.1.7) for values that have no common order."""
+    if left.kind == right.kind == Kind.TRIPLE:
+        return _equal_triples(str(left.data), str(right.data))
     if same_term(left, right):
         return True
     if left.kind == right.kind and (left.kind == Kind.DURATION or _are_of_one_type(left, right)):
         return left.data == right.data
-    if left.kind == right.kind == Kind.TRIPLE:
-        return _equal_triples(str(left.data), str(right.data))
     are_literals = left.is_literal and right.is_literal
     if are_literals and Kind.OPAQUE in (left.kind, right.kind) and Kind.LANG_STRING not in (left.kind, right.kind):
         return None
