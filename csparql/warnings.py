@@ -261,6 +261,6 @@ def _empty_default(query: Query, read: set[GraphRef]) -> Iterator[str]:
 def _unbound_aliases(query: Query) -> Iterator[str]:
     for name, expression, line, column in query.having_aliases:
         yield (
-            f"line {line}, column {column}: {name} is unbound in HAVING, since SELECT binds it only after the groups "
-            f"are chosen, and a condition that fails drops the group: write {expression} in its place"
+            f"line {line}, column {column}: {name} is unbound in HAVING, since SELECT binds it only after HAVING has "
+            f"chosen, and a condition that fails drops the row: write {expression} in its place"
         )

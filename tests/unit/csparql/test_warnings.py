@@ -39,14 +39,14 @@ W = "[RANGE 1s STEP 1s]"
         ),
         (
             f"SELECT ?s (COUNT( ?o )  AS ?n) FROM STREAM <s> {W} {{ ?s ?p ?o }}\nGROUP BY ?s HAVING (?n > 2)",
-            "line 2, column 21: ?n is unbound in HAVING, since SELECT binds it only after the groups are chosen, and a "
-            "condition that fails drops the group: write COUNT( ?o ) in its place",
+            "line 2, column 21: ?n is unbound in HAVING, since SELECT binds it only after HAVING has chosen, and a "
+            "condition that fails drops the row: write COUNT( ?o ) in its place",
         ),
         (
             f"SELECT ?s FROM STREAM <s> {W} {{ ?s ?p ?o {{ SELECT ?s (MAX(?o)+1 AS ?m) {{ ?s <q> ?o }} GROUP BY ?s\n"
             "HAVING (SUM(?o) > 1) (1 < ?m)\n} }",
-            "line 2, column 27: ?m is unbound in HAVING, since SELECT binds it only after the groups are chosen, and a "
-            "condition that fails drops the group: write MAX(?o)+1 in its place",
+            "line 2, column 27: ?m is unbound in HAVING, since SELECT binds it only after HAVING has chosen, and a "
+            "condition that fails drops the row: write MAX(?o)+1 in its place",
         ),
     ],
 )
