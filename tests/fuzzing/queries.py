@@ -48,8 +48,13 @@ def _select(maker: PatternMaker, depth: int, clauses: list[Tree], top: bool) -> 
     word = rng.choices(("", "DISTINCT", "REDUCED"), (7, 2, 0.5 if top else 0))[0]
     seen = list(dict.fromkeys(maker.bound)) or list(VARIABLES[:2])
     operator = f"SELECT {word}".strip()
+    having = []
+    if rng.random() < 0.06:
+        condition = maker.expressions.condition(maker.variables(), 1)
+        having.append(tree("modifier", "HAVING ALONE", "HAVING (", condition, ")"))
     if rng.random() < 0.3:
-        return tree("query", operator, "SELECT", word, "*", clauses, "WHERE", group, _values(maker, 0.06))
+        modifiers = having + _values(maker, 0.06)
+        return tree("query", operator, "SELECT", word, "*", clauses, "WHERE", group, modifiers)
     shown = rng.sample(seen, min(len(seen), rng.randint(1, 3)))
     columns = [tree("column", "", name) for name in shown]
     if rng.random() < 0.25:
@@ -57,7 +62,7 @@ def _select(maker: PatternMaker, depth: int, clauses: list[Tree], top: bool) -> 
         columns.append(tree("column", "SELECT AS", "(", maker.expressions.value(maker.variables(), 2), f"AS {name} )"))
         shown.append(name)
     order = [] if word == "REDUCED" else _order(maker, shown)  # how many rows LIMIT cuts is open then
-    modifiers = order + _values(maker, 0.06)
+    modifiers = having + order + _values(maker, 0.06)
     if not top:
         maker.bound = shown
     return tree("query", operator, "SELECT", word, columns, clauses, "WHERE", group, modifiers)
