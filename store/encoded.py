@@ -11,6 +11,9 @@ import numpy as np
 from wukongs.store.dtypes import CLASH_FIRST, BoolArray, Int64Array, UInt8Array
 from wukongs.store.slot_kernels import fill_slots, find_ids, take_texts
 
+SHOWN_MAX = 200
+"""Characters of a text that messages show."""
+
 
 @dataclass(frozen=True, slots=True)
 class TermTable:
@@ -193,6 +196,11 @@ class TermCutter:
         )
 
 
+def cut(text: str) -> str:
+    """Return a text, or the beginning of a long one, for a message."""
+    return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."
+
+
 @dataclass(frozen=True, slots=True)
 class MalformedLine:
     """A line that was set aside: its number (from 1), the column (from 1) where reading failed, why, and its text."""
@@ -201,3 +209,8 @@ class MalformedLine:
     column: int
     reason: str
     text: str
+
+    @property
+    def shown(self) -> str:
+        """Its text as messages have it."""
+        return cut(self.text)

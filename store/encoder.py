@@ -15,7 +15,7 @@ from wukongs.errors import DataError
 from wukongs.store import encode_kernels as kernels
 from wukongs.store import ntriples_kernels as grammar
 from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.encoded import NO_SIGNS, Encoded, MalformedLine, TermTable, replace_ids, signs
+from wukongs.store.encoded import NO_SIGNS, Encoded, MalformedLine, TermTable, cut, replace_ids, signs
 from wukongs.store.slot_kernels import fill_slots
 from wukongs.store.term_ids import (
     DATATYPE_NAMES,
@@ -346,8 +346,7 @@ def _refuse(name: str, row: int, state: Int64Array, text: bytes) -> None:
     if state[kernels.S_ERROR] == grammar.E_NULL:
         raise DataError(f"row {row}, column {name!r}: {reason}")
     character = len(text[: int(state[kernels.S_ERROR_AT])].decode(errors="replace")) + 1
-    shown = text.decode(errors="replace")
-    shown = shown if len(shown) <= 200 else shown[:200] + "..."
+    shown = cut(text.decode(errors="replace"))
     raise DataError(f"row {row}, column {name!r}, character {character}: {reason}, found {shown!r}")
 
 

@@ -183,7 +183,7 @@ def check_lines(
     for found in piece.malformed:
         bad = replace(found, line=found.line + first_line - 1)
         if strict or on_malformed is None:
-            raise DataError(f"column {bad.column}: {bad.reason}, found {_shorten(bad.text)!r}", name, bad.line)
+            raise DataError(f"column {bad.column}: {bad.reason}, found {bad.shown!r}", name, bad.line)
         on_malformed(name, bad)
     try:
         check_graphs_written(piece.encoded)
@@ -310,10 +310,6 @@ def _named_errors(name: str) -> Iterator[None]:
         raise DataError(f"cannot read the file: {error.strerror or error}", name) from error
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "..."
-
-
 def _read_oxigraph(
     file: IO[bytes], name: str, known: str, base: str | None, scope: bytes, hash_bits: int, chunk_quads: int
 ) -> Iterator[Encoded]:
@@ -338,7 +334,7 @@ def _read_oxigraph(
             return
         encoded, malformed, _ = encode_lines_with_triples(data, scope, hash_bits)
         if malformed:
-            raise DataError(f"this is not RDF: {malformed[0].reason}, found {_shorten(malformed[0].text)!r}", name)
+            raise DataError(f"this is not RDF: {malformed[0].reason}, found {malformed[0].shown!r}", name)
         yield _relabel(encoded, scope, hash_bits, numbers)
 
 

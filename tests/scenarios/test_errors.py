@@ -240,6 +240,15 @@ def test_a_malformed_line_is_reported_and_set_aside(
     assert engine.stats()["malformed_lines"] == 1
 
 
+@pytest.mark.faces("embedded", "connect")
+def test_a_long_malformed_line_is_cut_in_the_log(engine: wukongs.Engine, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "wukongs"):
+        engine.load(io.BytesIO(b'<http://e/s> <http://e/p> "' + 9999 * b"x" + b" .\n"), format="nt")
+    (told,) = [record.getMessage() for record in caplog.records if "set aside" in record.getMessage()]
+    assert told.endswith("x...")
+    assert len(told) < 400
+
+
 def test_a_malformed_line_stops_a_strict_load(engine: wukongs.Engine, tmp_path: Path) -> None:
     path = tmp_path / "broken.nt"
     path.write_text("<http://ex/a> <http://ex/p> <http://ex/o> .\n\n<http://ex/b> <http://ex/p> .\n")

@@ -33,7 +33,7 @@ def log_malformed(count: int, file: str, line: MalformedLine) -> None:
     """Log a line that was set aside, if it is one of the first ones. count: how many there are by now."""
     if count <= MALFORMED_LOGGED_MAX:
         place = f"{file}, line {line.line}, column {line.column}"
-        log.warning("%s: %s; set aside: %s", place, line.reason, line.text)
+        log.warning("%s: %s; set aside: %s", place, line.reason, line.shown)
 
 
 def open_file(
