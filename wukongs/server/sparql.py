@@ -159,8 +159,14 @@ async def answer(
         raise _not_acceptable(accept, offered)
     headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
     if warnings:
-        headers[WARNING] = _shortened("; ".join(warnings).encode("ascii", "backslashreplace").decode())
+        headers[WARNING] = _shortened(_in_header("; ".join(warnings)))
     return await face.workers.stream(request, written(result, media), media.content_type, headers)
+
+
+def _in_header(text: str) -> str:
+    """Return a text as a header may have it: in ASCII, with escapes for the rest. An IRI may hold U+007F."""
+    plain = text.encode("ascii", "backslashreplace").decode()
+    return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in plain)
 
 
 def _shortened(text: str) -> str:

@@ -890,6 +890,8 @@ def test_likely_mistakes_are_told_beside_the_answer(filled: Client) -> None:
     told = filled.get(f"SELECT {unbound} {{ ?x ?p ?o }}").headers["Wukongs-Warning"]
     assert (len(told) < 2100, told.endswith("... (and more)")) == (True, True)  # proxies refuse long headers
     assert filled.get("SELECT ?ñ { ?x ?p ?o }").headers["Wukongs-Warning"].startswith("?\\xf1 is selected")
+    control = filled.get("ASK { ?x <http://ex/\x7f> ?o }", ("default-graph-uri", "http://ex/\x7f"))
+    assert (control.status, "<http://ex/\\x7f>" in control.headers["Wukongs-Warning"]) == (200, True)
     graph = ("default-graph-uri", "http://ex/nothing")
     beside = filled.get("SELECT ?name { ?x ?p ?name }", graph).headers["Wukongs-Warning"]
     assert beside.startswith("there is no graph <http://ex/nothing> so far")
