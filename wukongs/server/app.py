@@ -134,7 +134,8 @@ def take_name(request: HTTPConnection, prefix: str, known: Collection[str]) -> s
     """Put the name that a path has into its parameters; return what is asked of it, "" for itself."""
     path: bytes = request.scope["raw_path"]
     segments = path.decode("latin-1").removeprefix(prefix).split("/")
-    what = segments.pop() if len(segments) > 1 and segments[-1] in known else ""
+    is_asked = len(segments) > 1 and segments[-1] != "" and segments[-1] in known  # a name may end with a slash
+    what = segments.pop() if is_asked else ""
     request.path_params["name"] = unquote("/".join(segments))
     return what
 

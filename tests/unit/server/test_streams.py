@@ -59,6 +59,15 @@ def test_a_stream_is_declared_listed_and_dropped(client: Client, engine: wukongs
     assert "Declared: none" in client.ask("GET", PATH).text
 
 
+def test_a_name_that_ends_with_a_slash_is_another_one(client: Client, engine: wukongs.Engine) -> None:
+    declare(client)
+    assert client.ask("DELETE", f"/streams/{S}/").status != 204
+    assert engine.streams() == [S]
+    engine.stream(f"{S}/", batch_ms=100)
+    assert client.ask("DELETE", f"/streams/{S}/").status == 204
+    assert engine.streams() == [S]
+
+
 def test_declared_again_with_the_same_options_it_is_the_same(client: Client) -> None:
     assert declare(client, timing=True).status == 201
     assert declare(client, timing=True).status == 200
