@@ -204,8 +204,12 @@ async def windows(request: Request) -> Response:
         raise Refused(406, f"Accept: {accept}: expected {EVENTS.types[0]}, {POLL.types[0]} or {ARROW.types[0]}")
     feed = await _feed_of(request, face)
     wish = await _wish(request, feed)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"} if media is EVENTS else {}
+    if request.method == "HEAD":  # it has no body, so nothing is waited for
+        answer = Response(headers=headers, media_type=media.types[0])
+        del answer.headers["content-length"]
+        return answer
     if media is EVENTS:
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(_server_sent(feed, wish), headers=headers, media_type=EVENTS.types[0])
     timeout_s = min(POLL_S if (given_s := seconds_of(fields)) is None else given_s, POLL_MAX_S)
     if media is ARROW:
@@ -221,12 +225,12 @@ async def windows(request: Request) -> Response:
 
 async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
     fields = query_fields(request)
-    given = request.headers.get("last-event-id") or one_of(fields, "after")
-    after = None
+    named, after = request.headers.get("last-event-id"), None
+    given = named or one_of(fields, "after")
     if given == "now":
         after = await feed.newest_by_now()
     elif given is not None:
-        after = integer("after", given)
+        after = integer("Last-Event-ID" if named else "parameter after", given)
     changes = "changes" in fields and one_of(fields, "changes") not in ("false", "0")
     if changes:
         feed.wants_changes = True

@@ -146,15 +146,15 @@ def seconds_of(fields: Fields, name: str = "timeout") -> float | None:
 def integer_of(fields: Fields, name: str) -> int | None:
     """Return a parameter that is an integer. Raises Refused."""
     given = one_of(fields, name)
-    return None if given is None else integer(name, given)
+    return None if given is None else integer(f"parameter {name}", given)
 
 
 def integer(name: str, given: str) -> int:
-    """Return what is given for a parameter as an integer. Raises Refused."""
+    """Return what is given for a parameter or header as an integer. Raises Refused."""
     with suppress(ValueError):
         if -(1 << 63) <= int(given) < 1 << 63:
             return int(given)
-    raise Refused(400, f"parameter {name} = {given!r}: expected an integer")
+    raise Refused(400, f"{name} = {given!r}: expected an integer")
 
 
 def query_fields(request: HTTPConnection) -> Fields:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -329,11 +330,24 @@ def test_an_error_stands_in_the_place_of_its_window(client: Client, engine: wuko
     assert found[0][2]["title"] == "BudgetExceeded"
 
 
+@pytest.mark.parametrize("accept", [EVENTS, "application/json", ARROW])
+def test_head_of_windows_waits_for_none(registered: Client, accept: str) -> None:
+    connection = http.client.HTTPConnection(registered.host, registered.port, timeout=10)
+    with closing(connection):
+        for _ in range(2):  # the second one is answered once the first one is
+            connection.request("HEAD", "/queries/q/windows", headers={"Accept": accept})
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers.get_content_type(), answer.read()) == (200, accept, b"")
+        connection.request("HEAD", "/queries/q/windows?after=x", headers={"Accept": accept})
+        assert connection.getresponse().status == 400
+
+
 def test_refusals_of_subscribers(registered: Client) -> None:
     assert registered.ask("GET", "/queries/x/windows", accept=EVENTS).status == 404
     assert registered.ask("GET", "/queries/q/windows", accept="text/html").status == 406
     assert registered.ask("GET", "/queries/q/windows", {"after": "x"}).status == 400
-    assert registered.ask("GET", "/queries/q/windows", headers={"Last-Event-ID": "x"}).status == 400
+    answer = registered.ask("GET", "/queries/q/windows", headers={"Last-Event-ID": "x"})
+    assert (answer.status, "Last-Event-ID = 'x': expected an integer" in answer.text) == (400, True)
     with socket(registered, "/queries/x/windows") as connection:
         told = json.loads(connection.recv(timeout=10))
         assert (told["event"], told["data"]["status"]) == ("refused", 404)
