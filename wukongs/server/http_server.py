@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 import uvloop
@@ -178,9 +179,26 @@ def _doors_of(settings: HttpSettings, tokens: _Tokens | None) -> Doors:
             f"host = {settings.host!r} is not loopback: whoever reaches it could read and change all. Give a file with "
             "tokens that clients have to name (--tokens FILE), or listen on 127.0.0.1"
         )
+    for origin in settings.origins:
+        _check_origin(origin)
     if tokens is not None:
         return Doors(tokens.admit, None, settings.origins)
     return Doors(None, {*_LOOPBACK, settings.host}, settings.origins)
+
+
+def _check_origin(origin: str) -> None:
+    """Raise SettingsError for an origin that no browser would send: its pages would stay out, and nobody knew why."""
+    if origin in ("*", "null"):
+        return
+    with suppress(ValueError):
+        parts = urlsplit(origin)
+        is_default = (parts.scheme, parts.port) in (("http", 80), ("https", 443))
+        if parts.hostname and not is_default and origin == f"{parts.scheme}://{parts.netloc.lower()}":
+            return
+    raise SettingsError(
+        f"origin {origin!r} (--cors): expected one as browsers send it, in small letters, without a path or the usual "
+        "port, such as https://yasgui.org or http://localhost:3000; or * for all"
+    )
 
 
 def _pass_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

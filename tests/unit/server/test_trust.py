@@ -96,6 +96,14 @@ def test_origins_that_are_allowed_by_name(engine: wukongs.Engine) -> None:
         server.close()
 
 
+@pytest.mark.parametrize(
+    "origin", [f"{ELSEWHERE}/", f"{ELSEWHERE}:443", "elsewhere.example", "https://Elsewhere.example", "", "http://x:y"]
+)
+def test_an_origin_that_no_browser_sends_is_refused(engine: wukongs.Engine, origin: str) -> None:
+    with pytest.raises(wukongs.SettingsError, match="expected one as browsers send it"):
+        HttpServer(engine, HttpSettings(port=0, origins=(origin,)))
+
+
 def test_without_origins_nothing_is_said_of_them(client: Client) -> None:
     answer = client.get("ASK {}")
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
