@@ -125,6 +125,10 @@ def main(argv: Sequence[str]) -> int:
     if options.spark is not None and options.server is None:
         parser.error("--spark loads into running nodes: give --server, too")
     files = find_files(options.files)
+    if options.rejects is not None and any(_is_same_file(options.rejects, file) for file in files):
+        parser.error(
+            f"--rejects {options.rejects} is one of the files to load, and would be emptied: name another file"
+        )
     if options.spark is not None:
         return _load_by_spark(options, files)
     if options.server is not None:
@@ -238,6 +242,10 @@ def _status(refused: Sequence[str], aside: _SetAside, is_allowed: bool) -> int:
         "them for nothing wrong",
         SET_ASIDE,
     )
+
+
+def _is_same_file(path: Path, file: str) -> bool:
+    return file != _STDIN and path.exists() and path.samefile(file)
 
 
 def _open_rejects(path: Path) -> BinaryIO:

@@ -305,6 +305,16 @@ def test_a_graph_that_is_no_iri_is_wrong_usage(ran: Ran, folder: str, data: str)
     assert not Path(folder).exists()
 
 
+def test_rejects_do_not_empty_a_file_that_is_loaded(ran: Ran, folder: str, tmp_path: Path) -> None:
+    file, link = tmp_path / "a.nt", tmp_path / "b.nt"
+    write(file, range(2), "oops\n")
+    link.symlink_to(file)
+    held = file.read_bytes()
+    status, out, err = ran("load", "--data-dir", folder, "--rejects", str(link), str(file))
+    assert (status, out, file.read_bytes()) == (2, "", held)
+    assert f"--rejects {link} is one of the files to load, and would be emptied: name another file\n" in err
+
+
 def test_rejects_that_cannot_be_written(ran: Ran, folder: str, tmp_path: Path) -> None:
     file = tmp_path / "bad.nt"
     file.write_text("nonsense\n")
