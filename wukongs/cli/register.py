@@ -61,7 +61,8 @@ def read_bindings(file: str) -> pyarrow.Table:
     try:
         return _READERS[kind](file)
     except (pa.ArrowException, OSError, UnicodeDecodeError, StopIteration) as error:
-        raise DataError(f"expected a table: {str(error).partition(chr(10))[0]}", file) from None
+        told = str(error).partition("\n")[0] or "it is empty"
+        raise DataError(f"expected a table: {told}", file) from None
 
 
 def _read_parquet(file: str) -> pyarrow.Table:

@@ -362,11 +362,12 @@ def test_bindings_from_a_file(ran: Ran, server: str, tmp_path: Path, kind: str) 
 
 def test_a_file_that_holds_no_bindings(ran: Ran, server: str, tmp_path: Path) -> None:
     query = register_text("RANGE 100ms STEP 100ms")
-    for name, told in (
-        ("b.txt", "expected bindings in a file .parquet, .arrow, .csv"),
-        ("b.parquet", "expected a table"),
+    for name, content, told in (
+        ("b.txt", b"none", "expected bindings in a file .parquet, .arrow, .csv"),
+        ("b.parquet", b"none", "expected a table"),
+        ("b.csv", b"", "expected a table: it is empty"),
     ):
-        (tmp_path / name).write_bytes(b"none")
+        (tmp_path / name).write_bytes(content)
         status, _, err = ran("register", "--server", server, "--bindings", str(tmp_path / name), query)
         assert status == 1
         assert err.startswith(f"wukongs: {tmp_path / name}: {told}")
