@@ -116,6 +116,8 @@ async def _explain(request: Request, face: Face, operation: Operation) -> Respon
     kind = one_of(operation.fields, "explain")
     if kind not in _EXPLAINED or operation.is_update:
         raise Refused(400, f"explain={kind}: expected {' or '.join(_EXPLAINED)}, of a query")
+    if "at" in operation.fields:
+        raise Refused(400, "explain and at: expected one of the two, since a plan is of the graph as it is now")
     explain = partial(
         face.engine.explain,
         operation.text,

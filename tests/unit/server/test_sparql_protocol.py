@@ -881,6 +881,11 @@ def test_a_body_that_is_much_too_long_is_told_so(engine: wukongs.Engine) -> None
         assert answer.status == 413
 
 
+def test_a_plan_is_of_the_graph_as_it_is_now(filled: Client) -> None:
+    answer = filled.get("ASK {}", ("explain", "plan"), ("at", "0"))
+    assert (answer.status, "explain and at: expected one of the two" in answer.text) == (400, True)
+
+
 def test_likely_mistakes_are_told_beside_the_answer(filled: Client) -> None:
     answer = filled.get("SELECT ?nme { ?x ?p ?name }")
     assert (answer.status, len(answer.json["results"]["bindings"])) == (200, 1)
