@@ -138,23 +138,27 @@ def matched_in(query: Query, stream: str) -> Iterator[TriplePattern]:
     """Yield the triple patterns of a query that tuples in its windows over a stream can match."""
     own = [window for window in query.dataset.windows if window.stream == stream]
     is_merged = any(not window.named for window in own)
-    return _matched_in(query, is_merged, {iri(window.name) for window in own})
+    return _matched_in(query, is_merged, {iri(window.name) for window in own}, bool(own))
 
 
 def matched_in_stored(query: Query) -> Iterator[TriplePattern]:
-    """Yield the triple patterns of a query that triples of the stored graphs which it reads can match."""
+    """Yield the triple patterns of a query that triples of the stored graphs which it reads can match. GRAPH <g> also
+    reaches a graph that FROM merges (decision 0003)."""
     clause = query.dataset
-    return _matched_in(query, bool(clause.default_graphs), {iri(name) for name in clause.named_graphs})
+    names = {iri(name) for name in (*clause.default_graphs, *clause.named_graphs)}
+    return _matched_in(query, bool(clause.default_graphs), names, bool(clause.named_graphs))
 
 
-def _matched_in(query: Query, is_in_default: bool, names: Collection[Term]) -> Iterator[TriplePattern]:
+def _matched_in(
+    query: Query, is_in_default: bool, names: Collection[Term], is_ranged_over: bool
+) -> Iterator[TriplePattern]:
     """Yield the triple patterns of a query that some data can match. is_in_default: it is part of the default graph;
-    names: of the named graphs that it is."""
+    names: by which GRAPH reaches it; is_ranged_over: GRAPH with a variable may reach it."""
 
     def visit(part: Any) -> Iterator[TriplePattern]:
         if isinstance(part, TriplePattern | PathPattern):
             graph = part.graph
-            is_named = bool(names) if isinstance(graph, Variable) else graph in names
+            is_named = is_ranged_over if isinstance(graph, Variable) else graph in names
             if is_in_default if isinstance(graph, DefaultGraph) else is_named:
                 yield from (part,) if isinstance(part, TriplePattern) else _links_of(part)
         elif isinstance(part, tuple):

@@ -79,6 +79,11 @@ BEHIND = {
     "a path": (f"{IN_WINDOW} ?s ({node('knows')}|{node('q')})+ ?f", STORED),
     "a path of no length": (f"{IN_WINDOW} ?s {node('knows')}* ?f", STORED),
     "in a filter": (f"{IN_WINDOW} ?s {node('knows')} ?f FILTER NOT EXISTS {{ ?f {node('q')} ?x }}", STORED),
+    "of the default graph by its name": (
+        f"{IN_WINDOW} GRAPH <urn:x-wukongs:default> {{ ?s {node('p')} ?other }}",
+        STORED,
+    ),
+    "of a graph that FROM merges": (f"{IN_WINDOW} GRAPH <http://ex/g> {{ ?s {node('q')} ?f }}", "FROM <http://ex/g>"),
     "of a named graph": (f"{IN_WINDOW} GRAPH ?g {{ ?s {node('q')} ?f }}", f"{STORED} FROM NAMED <http://ex/g>"),
 }
 
