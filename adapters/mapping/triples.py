@@ -103,7 +103,7 @@ class Mapper:
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
             return table.numbered(first_row) * spec.every_ms
-        return event_times_of(table.names[str(spec.column)], spec.format)
+        return event_times_of(_single(table.names[str(spec.column)])[0], spec.format)
 
     def lines(self, table: Table, first_row: int, times: Int64Array) -> tuple[Lines, BoolArray]:
         """Return the lines of all rows but bad ones, and which rows pass the mapping's conditions on their own cells.
@@ -146,8 +146,11 @@ class Mapper:
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
         column = str(spec.column)
-        cells = table.names[column].take(pa.array(rows))
-        for row, cell, time in zip(rows.tolist(), cells, times_of(cells, spec.format).tolist(), strict=True):
+        cells, lengths = _single(table.names[column].take(pa.array(rows)))
+        times = times_of(cells, spec.format).tolist()
+        for row, cell, length, time in zip(rows.tolist(), cells, lengths.tolist(), times, strict=True):
+            if length > 1:
+                table.blame(row, column, f"expected one value in {column}, found {length}")
             expected = spec.format if time == NO_TIME else f"{spec.format} in 1935 to 2109"
             table.blame(row, column, f"expected {expected} in {column}, found {_shown(cell.as_py())}")
 
@@ -197,10 +200,10 @@ class _Rows:
         cells = self._cells[name]
         if not _is_list(cells):
             return cells
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
+        singles, lengths = _single(cells)
         for row in np.flatnonzero(lengths > 1).tolist():
             self.table.blame(row, name, f"expected one value in {name}, found {lengths[row]}")
-        return pc.list_element(pc.if_else(pa.array(lengths > 0), cells, pa.scalar([None], cells.type)), 0)
+        return singles
 
     def elements(self, names: tuple[str, ...]) -> tuple[dict[str, pa.Array], Int64Array | None]:
         """Return the columns side by side, and the row of each entry. Lists count element by element, in parallel, and
@@ -442,6 +445,14 @@ def _written(result: Value, computed: Computed) -> str:
 
 def _is_list(cells: pa.Array) -> bool:
     return bool(pa.types.is_large_list(cells.type))
+
+
+def _single(cells: pa.Array) -> tuple[pa.Array, Int64Array]:
+    """Return the only cell of each row, null for a row with none or several, and how many it has."""
+    if not _is_list(cells):
+        return cells, np.asarray(pc.is_valid(cells)).astype(np.int64)
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
+    return pc.list_element(pc.if_else(pa.array(lengths == 1), cells, pa.scalar([None], cells.type)), 0), lengths
 
 
 def _shown(text: object) -> str:

@@ -173,6 +173,20 @@ value = "{twice}"
     assert not rows.backwards
 
 
+def test_a_json_list_of_one_time_is_the_time_and_others_are_bad(tmp_path: Path) -> None:
+    text = 'subject = "http://ex/s"\n[time]\ncolumn = "at"\nformat = "epoch_ms"\n[[triple]]\n'
+    text += 'predicate = "http://ex/p"\nvalue = "{v}"\n'
+    times = ("[5]", "6", "[7, 8]", "[]", "[null]", "[9]")
+    data = "\n".join(f'{{"at": {at}, "v": {number}}}' for number, at in enumerate(times))
+    source, index = opened(tmp_path, data, text, "jsonl")
+    assert read_all(source, index).encoded.timestamps.tolist() == [5, 6, 9]
+    assert faults(tmp_path, data, text, "jsonl") == [
+        (3, 1, "expected one value in at, found 2"),
+        (4, 1, "expected a time as epoch_ms in at, found nothing"),
+        (5, 1, "expected a time as epoch_ms in at, found nothing"),
+    ]
+
+
 def test_json_paths_lists_and_faults(tmp_path: Path) -> None:
     text = """
 subject = "http://ex/{id}/{items[].sku}"
