@@ -13,7 +13,15 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from wukongs.adapters.feeds.feed import WAITS, Waits
 from wukongs.adapters.feeds.kinds import KINDS
-from wukongs.adapters.mapping.mapping import MESSAGE_TIME, Mapping, load_mapping, mapping_in, time_format_in, time_in
+from wukongs.adapters.mapping.mapping import (
+    MESSAGE_TIME,
+    Mapping,
+    check_time,
+    load_mapping,
+    mapping_in,
+    time_format_in,
+    time_in,
+)
 from wukongs.adapters.mapping.rml import load_rml
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
@@ -333,6 +341,7 @@ def _records(reader: TableReader, kind: RecordKind, paths: tuple[str, ...]) -> R
         raise reader.error("time", "when a record happens, here or as [time] of the mapping", "neither")
     constants = reader.table("with")
     with_ = tuple((name, constants.text(name)) for name in constants.names())
+    check_time(reader, time, {*mapping.made, *(name for name, _ in with_)})
     return RecordSource(kind=kind, paths=paths, mapping=replace(mapping, time=time), constants=with_)
 
 

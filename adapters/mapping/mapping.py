@@ -20,7 +20,7 @@ lookups.py, rows by the sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -166,8 +166,13 @@ class Mapping:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the data that it reads; constants of the source are among them."""
-        made = {ROW, FILE, *(one.name for one in self.computed), *(one.name for one in self.lookups)}
+        made = self.made
         return tuple(name for name in self.names if name not in made)
+
+    @property
+    def made(self) -> frozenset[str]:
+        """The columns that are not of the data."""
+        return frozenset((ROW, FILE, *(one.name for one in self.computed), *(one.name for one in self.lookups)))
 
 
 def load_mapping(path: str | Path) -> Mapping:
@@ -188,6 +193,7 @@ def mapping_in(reader: TableReader) -> Mapping:
     if subject is None and (near := get_close_matches("subject", reader.names(), 1)):
         raise reader.error(near[0], "the key subject", f"the unknown key {near[0]!r}")
     graph = reader.optional_text("graph")
+    computed = _computed(reader.table("column"))
     mapping = Mapping(
         file=reader.file,
         triples=reader.tables("triple", lambda one: _triple(one, prefixes, subject, graph)),
@@ -195,12 +201,13 @@ def mapping_in(reader: TableReader) -> Mapping:
         conditions=_conditions(reader),
         empty=reader.texts("empty") if reader.has("empty") else ("",),
         split=tuple(_texts_by_name(reader.table("split"))),
-        computed=_computed(reader.table("column")),
-        lookups=_lookups(reader.table("lookup")),
+        computed=computed,
+        lookups=_lookups(reader.table("lookup"), [one.name for one in computed]),
         csv=_csv(reader.table("csv")) if reader.has("csv") else None,
     )
     if not mapping.triples:
         raise reader.error("triple", "at least one [[triple]]", "none")
+    check_time(reader, mapping.time, mapping.made)
     if not reader.has("number"):
         return mapping
     table = reader.table("number")
@@ -208,6 +215,12 @@ def mapping_in(reader: TableReader) -> Mapping:
     mapping = replace(mapping, number=_number_format(table), numbers=numbers)
     table.done()
     return mapping
+
+
+def check_time(reader: TableReader, time: TimeMap | None, made: Collection[str]) -> None:
+    """Raise SettingsError for a time in a column that is not of the data: a time is read before others are made."""
+    if time is not None and time.column in made:
+        raise reader.error("time.column", "a column of the data", f"{time.column!r}, which is made from others")
 
 
 def time_in(reader: TableReader, key: str) -> TimeMap | None:
@@ -320,12 +333,14 @@ def _texts_by_name(table: TableReader) -> list[tuple[str, str]]:
 
 def _computed(columns: TableReader) -> tuple[Computed, ...]:
     found = []
-    for name in columns.names():
+    names = columns.names()
+    for at, name in enumerate(names):
         table = columns.table(name)
         text, time = table.optional_text("number"), table.optional_text("time")
         if (text is None) == (time is None):
             raise table.error("number", "number (an expression) or time (a column)", "both" if text else "neither")
         if time is not None:
+            _check_is_before(table, "time", (time,), names[at:])
             found.append(Computed(name, time=time, format=time_format_in(table)))
         else:
             zero = table.take("zero_divisor")
@@ -333,9 +348,17 @@ def _computed(columns: TableReader) -> tuple[Computed, ...]:
                 raise table.error("zero_divisor", "a number", repr(zero))
             type_ = table.choice("type", ("", "double", "integer", "decimal"), "")
             expression = compile_expression(cast(str, text), f"{table.file}, column.{name}.number")
+            _check_is_before(table, "number", expression.columns, names[at:])
             found.append(Computed(name, expression, cast(NumberType, type_) if type_ else None, zero))
         table.done()
     return tuple(found)
+
+
+def _check_is_before(table: TableReader, key: str, columns: Collection[str], later: Collection[str]) -> None:
+    """Raise SettingsError for a column that is made of itself, or of one that is made behind it."""
+    for name in columns:
+        if name in later:
+            raise table.error(key, "columns of the data, or ones that are made before it", repr(name))
 
 
 def _number_format(table: TableReader) -> NumberFormat | None:
@@ -359,10 +382,12 @@ def _numbers(columns: TableReader, mapping: Mapping) -> tuple[tuple[str, NumberF
     return tuple(found)
 
 
-def _lookups(names: TableReader) -> tuple[Lookup, ...]:
+def _lookups(tables: TableReader, computed: Collection[str]) -> tuple[Lookup, ...]:
+    """Read the lookups; they come before computed columns."""
     found = []
-    for name in names.names():
-        table = names.table(name)
+    names = tables.names()
+    for at, name in enumerate(names):
+        table = tables.table(name)
         lookup = Lookup(
             name=name,
             file=table.path("file"),
@@ -375,6 +400,7 @@ def _lookups(names: TableReader) -> tuple[Lookup, ...]:
             raise table.error(
                 "query", "key and value (columns of a CSV file), or a query of an RDF file", "not one of these"
             )
+        _check_is_before(table, "by", (lookup.by,), (*names[at:], *computed))
         table.done()
         found.append(lookup)
     return tuple(found)

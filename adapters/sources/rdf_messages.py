@@ -57,7 +57,10 @@ _ENDS: dict[str, MessageEnd] = {
 TRIPLE_TERMS_MAX = 5000
 """A message has none that are of use; more than these in each other end the process in its parser."""
 _PROLOGUE = re.compile(rb"\s*(?:(?:@prefix|@base|prefix|base)\b[^\r\n]*|#[^\r\n]*)?(?:\r\n|\n|\r|$)", re.IGNORECASE)
-_PLACE = re.compile(r"^Parser error at (?:line \d+ )?(?:between columns \d+ and \d+|column \d+)?:? ?| \(line \d+\)$")
+_PLACE = re.compile(
+    r"^Parser error (?:at (?:line \d+ )?(?:between columns \d+ and \d+|column \d+)?"
+    r"|between line \d+ column \d+ and line \d+ column \d+):? ?| \(line \d+\)$"
+)
 
 
 class _BadMessage(Exception):
@@ -171,7 +174,7 @@ class MessageParser:
             data = re.split(rb"(?m)^\s*" + re.escape(self.source.separator.encode()) + rb"\s*$", data, maxsplit=1)[0]
         if data.count(b"<<") > TRIPLE_TERMS_MAX:
             raise _BadMessage(1, 1, f"expected {self.format}: found more than {TRIPLE_TERMS_MAX:,} triple terms")
-        text = io.BytesIO(self.prologue + data)
+        text = io.BytesIO(self.prologue + data.rstrip())  # what ends too early does so on its own line
         bounded = bounded_json(text) if self.format == "jsonld" else text
         try:
             return list(ox.parse(bounded, format=FORMATS[self.format], base_iri=self.source.base))

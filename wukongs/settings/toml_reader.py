@@ -228,7 +228,8 @@ class TableReader:
         if not path.is_file():
             variable = _VARIABLE.search(text)
             advice = f"; {variable['name']} in the environment says where to look" if variable else ""
-            raise self.error(key, "a file", f"{path}, which is not there{advice}")
+            what = "is none" if path.exists() else "is not there"
+            raise self.error(key, "a file", f"{path}, which {what}{advice}")
         return str(path)
 
     def filled(self, key: str, text: str) -> str:

@@ -110,6 +110,14 @@ def test_bad_messages_are_named(tmp_path: Path) -> None:
     assert [(one.line, one.time_ms, one.reason) for one in rows.backwards] == [(17, 0, "its time 0 ms is before 1 ms")]
 
 
+def test_messages_that_end_too_early_are_named_by_their_own_line(tmp_path: Path) -> None:
+    open_object = '{"@id": "http://ex/a"'
+    rows = rows_of(tmp_path, "m.jsonld", f'{open_object}\n{{"@id": "http://ex/b", "{AT}": "5"}}\n'.encode())
+    assert [one.line for one in rows.malformed] == [1]
+    rows = rows_of(tmp_path, "m.ttl", HEAD.encode() + b'e:a e:at 1 .\n\ne:b e:at 2 ; e:p "open .\n\n')
+    assert [(one.line, one.reason) for one in rows.malformed] == [(6, "expected ttl: Unexpected end of file")]
+
+
 def test_remote_contexts_are_refused_and_times_have_zones(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, "m.jsonld", '{"@context": "http://e/c.jsonld", "a": 1}\n')
     assert [one.reason for one in rows.malformed] == [

@@ -572,6 +572,9 @@ def test_headers(data: str | bytes, mapping: str, error: type[Exception], messag
         opened(tmp_path, data, mapping)
 
 
+LOOKUP = "file='m.toml'\nkey='k'\nvalue='w'\n"
+
+
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
@@ -601,6 +604,18 @@ def test_headers(data: str | bytes, mapping: str, error: type[Exception], messag
         (VALUE + "if_empty = 'no'", "if_empty: expected one of 'skip', 'bad'"),
         (VALUE + "[column.x]\n", "column.x.number: expected number .* or time .*, found neither"),
         (VALUE + "[column.x]\nnumber='a +'\n", "number = 'a \\+': expected a column, a number or \\(, found the end"),
+        (VALUE + "[column.v]\nnumber='v / 10'\n", "line .*column.v.number: .* that are made before it, found 'v'"),
+        (VALUE + "[column.x]\ntime='y'\n[column.y]\nnumber='v'\n", "column.x.time: .* made before it, found 'y'"),
+        (VALUE + f"[lookup.v]\n{LOOKUP}by='v'\n", "line .*lookup.v.by: .* that are made before it, found 'v'"),
+        (VALUE + f"[lookup.x]\n{LOOKUP}by='y'\n[column.y]\nnumber='v'\n", "lookup.x.by: .* before it, found 'y'"),
+        (
+            VALUE.replace("every_ms = 1000", "column = 'x'") + "[column.x]\nnumber='v'\n",
+            "line .*time.column: expected a column of the data, found 'x', which is made from others",
+        ),
+        (
+            VALUE.replace("every_ms = 1000", "column = '_row'"),
+            "time.column: expected a column of the data, found '_row'",
+        ),
         (VALUE + "[lookup.x]\nfile='m.toml'\nby='v'\n", "lookup.x.query: expected key and value"),
         (VALUE + "[csv]\nheader = false\n", "csv.columns: expected the names of the columns"),
         (VALUE + "[number]\ndecimal = '.,'\n", "number.decimal: expected one character such as ','"),

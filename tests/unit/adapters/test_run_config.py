@@ -191,6 +191,11 @@ def test_iris_may_stand_in_angle_brackets(tmp_path: Path) -> None:
             r"source.path",
             "a file, found .*no.nt, which is not there",
         ),
+        (
+            "[[stream]]\niri='x'\nsource={kind='timestamped', path='../'}",
+            r"source.path",
+            "a file, found .*, which is none",
+        ),
         ("[[stream]]\niri='x'\nsource={kind='timestamped', path=[]}", r"source.path", "a path or a list of paths"),
         (
             "[[stream]]\niri='x'\nsource={kind='lsbench', path='a.nt'}",
