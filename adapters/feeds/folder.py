@@ -315,10 +315,13 @@ class FolderReader:
         """Yield whole lines, up to READ_BYTES or a line at once, each with the entry before it."""
         if entry.byte == 0 and self._csv is not None and self._csv.header:
             content.seek(0)
-            found = header_in(self._csv, content.read(READ_BYTES), str(file.path))
-            if found is None and not (file.size and self._is_settled(file)):
+            head = content.read(READ_BYTES)
+            found = header_in(self._csv, head, str(file.path))
+            if found is None and head and self._is_settled(file):  # a header alone, or lines that end with a CR
+                found = header_in(self._csv, head + b"\n", str(file.path))
+            if found is None:
                 return
-            entry.columns, first = found or ((), 0)
+            entry.columns, first = found
             content.seek(0)
             entry = _behind(entry, content.read(first))
         content.seek(entry.byte)

@@ -256,3 +256,13 @@ def test_files_that_cannot_be_read_do_not_keep_others_from_their_ends(tmp_path: 
     (tmp_path / "a.csv").write_text("id,v\n1,2\n3,4\n")
     reader.look(inlet)
     assert inlet.read == ["3,4"]
+
+
+@pytest.mark.parametrize("text", ["id,v", "id,v\n", "id,v\r", "id,v\r1,2\r3,4", "id,v\r1,2\r3,4\r"])
+def test_a_header_is_none_of_the_records_whatever_ends_its_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    reader = FolderReader(FolderOptions(str(tmp_path), follow=False), Csv())
+    inlet = ListInlet()
+    reader.run(inlet)
+    assert inlet.read == (["1,2", "3,4"] if "1" in text else [])
+    assert inlet.said == []
