@@ -53,6 +53,8 @@ class LineCutter:
 
         Raises: DataError (no header, or a line without end)."""
         data = self._rest + data
+        if not data:  # also of a connection that brought nothing, not even a header
+            return
         if self._columns is None:
             assert self._csv is not None, self._name
             found = header_in(self._csv, data + b"\n" if is_end else data, self._name)

@@ -124,8 +124,10 @@ class TcpReader:
                 if not data:
                     break
                 cutter.take(data)
-        finally:
+        except OSError:
             cutter.take(b"", is_end=True)
+            raise
+        cutter.take(b"", is_end=True)
 
 
 KIND = Kind(

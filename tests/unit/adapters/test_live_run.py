@@ -308,6 +308,30 @@ def test_a_server_of_lines_that_goes_away_is_found_again(tmp_path: Path) -> None
             assert not found
 
 
+@pytest.mark.parametrize("garbage", [b"", b"\xff\n"])
+def test_a_connection_that_brings_nothing_is_lost_and_one_of_garbage_is_told(tmp_path: Path, garbage: bytes) -> None:
+    (port,) = free_ports(1)
+    config = config_of(tmp_path, f'kind = "tcp"\nconnect = "127.0.0.1:{port}"')
+    stream = config.streams[0]
+    live = replace(stream.source, format=replace(stream.source.format, kind="csv"))
+    config = replace(config, streams=(replace(stream, source=live),))
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=100)
+        with feeding(engine, config) as found:
+            for text in (garbage, b"id,t,v\n1,1,x\n"):
+                with socket.create_server(("127.0.0.1", port)) as server:
+                    server.settimeout(20)
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(text)
+                if garbage:
+                    break
+            wait_until(lambda: bool(found) or engine.stats()["streams"]["http://ex/s"]["tuples"] == 1, 20)
+            assert [str(one) for one in found] == (
+                [f"127.0.0.1:{port}, line 1: expected a header in UTF-8"] if garbage else []
+            )
+
+
 def test_a_header_with_a_column_twice_is_told_and_its_file_passed_over(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "twice.csv").write_text("id,t,v,v\n1,10,a,b\n")
