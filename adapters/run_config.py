@@ -446,7 +446,8 @@ def _check_queries(config: RunConfig) -> None:
     """Refuse a query that does not parse, or stands under the wrong heading, before anything is loaded."""
     declared = [one.iri for one in config.streams]
     for one in config.queries:
-        windows = parse_query(one.text, source=one.source).dataset.windows
+        query = parse_query(one.text, source=one.source)
+        windows, registration = query.dataset.windows, query.registration
         if not windows:
             raise SettingsError(
                 f"{config.file}, [[query]] {one.name}: expected a continuous query, found one without FROM STREAM: "
@@ -457,6 +458,12 @@ def _check_queries(config: RunConfig) -> None:
                 f"{config.file}, [[query]] {one.name}: expected streams of this file, found FROM STREAM <{stream}>: "
                 f"declare it under [[stream]]. Declared: {', '.join(declared) or 'none'}"
             )
+        if (
+            query.form == "construct"
+            and registration is not None
+            and (registration.is_stream or registration.has_operator)
+        ):
+            declared.append(registration.name)  # the queries below may read what it makes
     for one in config.asks:
         if parse_query(one.text, source=one.source).dataset.windows:
             raise SettingsError(

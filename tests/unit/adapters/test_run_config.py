@@ -289,6 +289,24 @@ def test_a_query_over_a_stream_of_no_file_is_refused(folder: Path) -> None:
         _load(folder, f"[[query]]\nname='Q'\ntext='{QUERY}'")
 
 
+MADE = """
+[[query]]
+name = 'M'
+text = 'REGISTER %s AS CONSTRUCT { ?x ?p ?o } FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?x ?p ?o }'
+"""
+
+
+@pytest.mark.parametrize("made", ["STREAM <http://ex/m>", "ISTREAM <http://ex/m>"])
+def test_a_query_may_read_what_a_query_above_it_makes(folder: Path, made: str) -> None:
+    reader = f"[[query]]\nname='Q'\ntext='{QUERY.replace('http://ex/s', 'http://ex/m')}'\n"
+    _load(folder, _STREAM + MADE % made + reader)
+    message = r"\[\[query\]\] Q: expected streams of this file, found FROM STREAM <http://ex/m>"
+    with pytest.raises(SettingsError, match=message):
+        _load(folder, _STREAM + reader + MADE % made)
+    with pytest.raises(SettingsError, match=message):
+        _load(folder, _STREAM + MADE % "QUERY <http://ex/m>" + reader)
+
+
 def test_a_query_under_the_wrong_heading_is_refused(folder: Path) -> None:
     with pytest.raises(SettingsError, match=r"\[\[query\]\] Q: expected a continuous query, .*: \[\[ask\]\] is for"):
         _load(folder, "[[query]]\nname='Q'\ntext='ASK {}'")
