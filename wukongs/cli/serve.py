@@ -104,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     from wukongs.durable.recovery import check_is_ours
     from wukongs.engine import Engine
     from wukongs.server.face import Bounds
-    from wukongs.server.http_server import HttpServer, HttpSettings
+    from wukongs.server.http_server import HttpServer, HttpSettings, check
 
     settings = HttpSettings(
         host=options.host,
@@ -115,6 +115,7 @@ def main(argv: Sequence[str]) -> int:
         origins=tuple(options.cors),
         bounds=Bounds(timeout_max_s=options.timeout),
     )
+    check(settings)
     if options.data_dir is not None:
         check_is_ours(options.data_dir)
     allowed: dict[str, Any] = {} if options.service is None else {"service_allowed": tuple(options.service)}

@@ -50,6 +50,14 @@ class HttpSettings:
     bounds: Bounds = field(default_factory=Bounds)
 
 
+def check(settings: HttpSettings) -> None:
+    """Raise the SettingsError with which an HttpServer would refuse these settings now: before data are loaded for
+    it."""
+    _doors_of(settings, _tokens_of(settings))
+    _certificates(settings)
+    _bound(settings.host, settings.port).close()
+
+
 class HttpServer:
     """Serves from its construction until `close`. address: where; owns_queries: nobody else reads the windows of the
     queries that are registered already, so they are not to wait for anybody; node: the one that the engine is of.
@@ -59,7 +67,7 @@ class HttpServer:
     def __init__(
         self, engine: Engine, settings: HttpSettings, *, owns_queries: bool = False, node: Node | None = None
     ) -> None:
-        self._tokens = None if settings.tokens_file is None else _Tokens(settings.tokens_file)
+        self._tokens = _tokens_of(settings)
         doors = _doors_of(settings, self._tokens)
         bounds = settings.bounds
         self._workers = Workers(bounds.threads, bounds.per_client_max, bounds.waiting_max)
@@ -170,6 +178,10 @@ class _Tokens:
 
     def admit(self, token: object) -> bool:
         return self._gate.admits(token)
+
+
+def _tokens_of(settings: HttpSettings) -> _Tokens | None:
+    return None if settings.tokens_file is None else _Tokens(settings.tokens_file)
 
 
 def _doors_of(settings: HttpSettings, tokens: _Tokens | None) -> Doors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,19 @@ def test_wrong_arguments(arguments: list[str], status: int, expected: str, capsy
     errors = capsys.readouterr().err
     assert expected in errors
     assert "Traceback" not in errors
+
+
+def test_what_is_wrong_is_said_before_data_are_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "a.ttl"
+    data.write_text("<http://ex/a> <http://ex/p> 1 .")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = str(other.getsockname()[1])
+        for wrong in (["--port", taken], ["--port", "0", "--cors", "a.example"], ["--port", "0", "--tls-key", "k.pem"]):
+            assert main(["serve", "--data", str(data), "--data-dir", str(tmp_path / "db"), *wrong]) == 2
+    told = capsys.readouterr().err
+    assert f"127.0.0.1:{taken}: Address already in use: give another --port" in told
+    assert "loaded" not in told
+    assert not (tmp_path / "db").exists()
 
 
 def test_a_malformed_file_is_named_before_anything_is_served(
