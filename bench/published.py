@@ -14,7 +14,8 @@ from typing import Literal
 _FIRING = {
     "latency": "from the last advance that a window waits for until its columns are ready; of a peer: loading the "
     "window's triples, and answering",
-    "execution": "one firing, by the engine's own count; of a peer: answering alone",
+    "execution": "one firing, by the engine's own count, without picking its windows: columns, whose terms are not "
+    "written; of a peer: answering alone, from the text of the query to all rows as terms",
 }
 _ONE_SHOT = {"execution": "from the text of a query to all its rows as terms"}
 COVERS: Mapping[str, Mapping[str, str]] = {
@@ -26,7 +27,8 @@ COVERS: Mapping[str, Mapping[str, str]] = {
         "busy: sealing and firing": "share of the time that the engine's thread had a core",
     },
     "throughput": {
-        "throughput": "registered queries over the time from the advance that makes them due until all are answered",
+        "throughput": "registered queries over the time from the advance that makes them due until all are answered; "
+        "those that are alike, such as all of L4, are answered once",
         "latency": "from that advance until the window is in on_result",
         "execution": "from due to columns ready, by the engine's own count; of queries that fire together, that of all",
         "register": "one registration, its text parsed",

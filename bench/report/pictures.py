@@ -171,7 +171,7 @@ def _curves(group: Group) -> Iterator[Picture]:
                 by_rest.setdefault(tuple(item for item in line.case if item[0] != name), []).append(line)
         if not by_rest:
             continue
-        rest = max(by_rest, key=lambda one: len(by_rest[one]))
+        rest = max(by_rest, key=lambda one: sum(line.median > 0 for line in by_rest[one]))
         lines = by_rest[rest]
         if len({dict(line.case)[name] for line in lines}) < 2:
             continue

@@ -108,6 +108,8 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
     if cases and (beside or any(line.engine != OURS for line in group.lines)):
         better = "Above 1 is better for wukongs." if is_rate(group.unit) else "Below 1 is better for wukongs."
         document.say(f"The ratio is wukongs ÷ that engine, with its 95 % interval. {better}")
+    for names in dict.fromkeys(tuple(one.query for one in line.members) for line in group.lines if _is_mean(line)):
+        document.say(f"The geometric mean is that of {', '.join(names)}.")
     if beside:
         document.say(
             "A number in brackets marks a published figure, of another machine and other data: see the sources."
@@ -139,6 +141,10 @@ def tabulate(document: Document, group: Group, sources: dict[Source, int]) -> No
             "remark",
         )
         document.table(names, rows)
+
+
+def _is_mean(line: Line) -> bool:
+    return len(line.members) > 1
 
 
 def _tabulate_cases(document: Document, group: Group) -> None:

@@ -164,8 +164,9 @@ def test_p99_is_told_from_a_hundred_samples_on(tmp_path: Path, without_pictures:
 def test_a_geometric_mean_needs_all_queries(tmp_path: Path, without_pictures: None) -> None:
     values = {f"L{number}": [number * one for one in FAST] for number in range(1, 7)}
     lines = [measured(query, "wukongs", samples) for query, samples in values.items()]
-    lines += [measured(f"L{number}", "a peer", SLOW) for number in range(1, 6)]
-    _, page = reported(write_folder(tmp_path, lines))
+    lines += [measured(f"L{number}", "a peer", SLOW) for number in (*range(1, 6), 7)]
+    text, page = reported(write_folder(tmp_path, lines))
+    assert "The geometric mean is that of L1, L2, L3, L4, L5, L6.\n" in text, "and not that of L7"
     at = next(place for place, row in enumerate(page.rows) if row[0] == "geometric mean")
     mean = math.exp(sum(math.log(number * 0.046) for number in range(1, 7)) / 6)
     assert page.rows[at][1:3] == ["wukongs", f"{mean:.3g}"]
@@ -346,6 +347,16 @@ def test_a_metric_in_two_units_has_pictures_of_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_curve_is_of_a_case_that_has_something_to_show(tmp_path: Path) -> None:
+    lines = [
+        measured("protocol", "wukongs", [said], experiment="nodes", metric="messages", case=case)
+        for nodes, said in ((1, 0.0), (2, 7.0))
+        for case in ({"nodes": nodes, "streams": 1}, {"nodes": nodes, "streams": 5})
+    ]
+    text, _ = reported(write_folder(tmp_path, lines))
+    assert "Over streams: nodes 2]" in text, "one node alone says nothing"
+
+
 def test_a_report_is_the_same_when_it_is_written_again(tmp_path: Path) -> None:
     folder = everything(tmp_path)
     write_report(folder)
