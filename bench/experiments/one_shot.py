@@ -97,9 +97,9 @@ def _run_query(
 
 
 def _ask(guest: Guest, text: str, took_ms: list[float], calls: int) -> None:
-    until = time.perf_counter() + TURN_S
-    gc.collect()
+    gc.collect()  # which may take longer than the turn, beside a peer with millions of objects
     gc.disable()
+    until = time.perf_counter() + TURN_S
     try:
         for _ in range(calls):
             began = time.perf_counter()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from tests.unit.bench.test_peers import stub
 from wukongs.bench import runs
 from wukongs.bench.__main__ import main as parts_main
 from wukongs.bench.compare import as_tables
-from wukongs.bench.experiments import latency, session
+from wukongs.bench.experiments import latency, one_shot, session, soak, through_spark
 from wukongs.bench.experiments.soak import slope_percent
-from wukongs.bench.lsbench.data import STREAMS
+from wukongs.bench.lsbench.data import QUICK_DATA, STREAMS, generate_lsbench
+from wukongs.bench.lsbench.replay import feed_of
 from wukongs.bench.peers import Rows
 from wukongs.bench.peers.in_process import Oxigraph
 from wukongs.bench.record import BenchError, Record
@@ -566,6 +568,21 @@ def test_the_machine_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None
     machine.begin()
     assert waited == [30.0]
     assert 0 <= machine.busy() <= 1
+
+
+def test_a_turn_of_one_shot_queries_begins_behind_the_garbage_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("gc.collect", lambda: clock.__setitem__(0, clock[0] + 5 * one_shot.TURN_S))
+
+    def select(text: str) -> Rows:
+        clock[0] += one_shot.TURN_S / 100
+        return []
+
+    peer: Any = SimpleNamespace(select=select)
+    took_ms: list[float] = []
+    one_shot._ask(session.Guest("wukongs", peer), "SELECT", took_ms, one_shot.CALLS)
+    assert took_ms == pytest.approx([10 * one_shot.TURN_S] * one_shot.CALLS)
 
 
 def test_runs_can_be_compared_as_reports_are() -> None:
