@@ -4,8 +4,9 @@ One engine with a data folder; LSBench's five streams by the clock; L1-L6 and 50
 turns four times a second meanwhile, and the windows of L3 read over HTTP. Every SAMPLE_S seconds a case `minute` has:
 `latency`, from the moment when a stream batch was due until a window of L1-L6 is in on_result; `subscriber`, the same
 until it is read over HTTP; `one-shot`; `memory` that the process holds; `folder` and `files`; `behind`, how late a call
-began at most. The stream batches come again after a while, so that what is absorbed is there already, and the stored
-graph stays as it is: what grows then is ours.
+began at most. A sample in which no window came has no latency: the next one has what they waited. The stream batches
+come again after a while, so that what is absorbed is there already, and the stored graph stays as it is: what grows
+then is ours.
 
 `growth` is the slope of a line through the samples of a figure but for the first fifth, in percent of their median over
 the time of the run. Windows have to come once each, in order, and those of some places of the data with the rows that
@@ -51,6 +52,8 @@ READ_S = 60.0
 LEFT_OUT = 5
 """The first fifth of the samples is no part of a slope: caches fill, and stream batches come for the first time."""
 FLAT_PERCENT = 5.0
+SLOPE_SAMPLES_MIN = 3
+"""Fewer samples have no slope."""
 _PREFIXES = "PREFIX sioc: <http://rdfs.org/sioc/ns#> PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/> "
 _FUNCTIONS = ("COUNT(?post)", "COUNT(DISTINCT ?tag)", "MIN(?post)", "MAX(?tag)", "SAMPLE(?tag)")
 Sample = dict[str, tuple[str, list[float]]]
@@ -81,8 +84,13 @@ def run(session: Session, minutes: float | None) -> None:
         session.record.skipped(EXPERIMENT, QUERY, WUKONGS, session.case, f"answers otherwise: {wrong}")
         return
     busy = session.busy()
+    if len(soak.samples) < SLOPE_SAMPLES_MIN:
+        told = f"the run was too short: {len(soak.samples)} samples, {SLOPE_SAMPLES_MIN} are needed to tell what grew"
+        session.record.skipped(EXPERIMENT, QUERY, WUKONGS, session.case, told)
+        return
     for metric in ("latency", "subscriber", "one-shot", "folder", "files", "memory"):
-        percent = slope_percent(soak.minutes, [float(np.median(sample[metric][1])) for sample in soak.samples])
+        over_time = medians_of(metric, soak.minutes, soak.samples)
+        percent = slope_percent([minute for minute, _ in over_time], [value for _, value in over_time])
         if percent is not None:
             told = "flat" if abs(percent) <= FLAT_PERCENT else f"not flat: {percent:+.1f} % over the run"
             say(f"  {metric}: {told}")
@@ -90,12 +98,18 @@ def run(session: Session, minutes: float | None) -> None:
             session.record.measured(*key, [percent], unit="%", checked=CHECKED, busy=busy)
 
 
+def medians_of(metric: str, minutes: Sequence[float], samples: Sequence[Sample]) -> list[tuple[float, float]]:
+    """Return (minute, median) of the samples that have a metric: none has windows if none came."""
+    pairs = zip(minutes, samples, strict=True)
+    return [(minute, float(np.median(sample[metric][1]))) for minute, sample in pairs if metric in sample]
+
+
 def slope_percent(minutes: Sequence[float], values: Sequence[float]) -> float | None:
-    """Return the slope of the line through all samples but the first, in percent of their median over the time of the
-    run; None for fewer than three."""
+    """Return the slope of the line through all samples but the first fifth, in percent of their median over the time of
+    the run; None for fewer than three."""
     first = len(values) // LEFT_OUT
     at, kept = np.asarray(minutes[first:]), np.asarray(values[first:])
-    if len(kept) < 3 or not np.median(kept):
+    if len(kept) < SLOPE_SAMPLES_MIN or not np.median(kept):
         return None
     return round(float(np.polyfit(at, kept, 1)[0]) * minutes[-1] / float(np.median(kept)) * 100, 6)
 
@@ -185,14 +199,15 @@ class _Soak:
         asked = [1e3 * one for one in _taken(self._asked_s)]
         files = sum(path.is_file() for path in self._folder.rglob("*"))
         sample: Sample = {
-            "latency": ("ms", windows or [0.0]),
-            "subscriber": ("ms", [1e3 * one for one in _taken(self._subscriber.latency_s)] or [0.0]),
-            "one-shot": ("ms", asked or [0.0]),
+            "latency": ("ms", windows),
+            "subscriber": ("ms", [1e3 * one for one in _taken(self._subscriber.latency_s)]),
+            "one-shot": ("ms", asked),
             "memory": ("MB", [resident_bytes() / 1e6]),
             "folder": ("MB", [folder_usage(self._folder / "data")["folder_bytes"] / 1e6]),
             "files": ("files", [float(files)]),
             "behind": ("ms", [1e3 * late_s]),
         }
+        sample = {metric: one for metric, one in sample.items() if one[1]}
         self.minutes.append(minute)
         self.samples.append(sample)
         case = {**self._session.case, "minute": round(minute, 2)}
@@ -205,7 +220,8 @@ class _Soak:
         for old in [number for number in self._due_s if number < least - 1]:
             del self._due_s[old]
         if len(self.samples) % 6 == 0:
-            say(f"  minute {minute:.1f}: latency {np.median(windows):.2f} ms, {sample['memory'][1][0]:,.0f} MB")
+            told = f"latency {np.median(windows):.2f} ms" if windows else "no windows"
+            say(f"  minute {minute:.1f}: {told}, {sample['memory'][1][0]:,.0f} MB")
 
     def _ask(self, ends: threading.Event) -> None:
         """Ask S1-S6 by turns, four times a second."""

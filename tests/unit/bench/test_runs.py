@@ -155,6 +155,24 @@ def test_a_slope_is_that_of_the_line_without_the_first_fifth() -> None:
     assert slope_percent(minutes[:2], [1.0, 2.0]) is None
 
 
+def test_a_sample_in_which_no_window_came_has_no_latency(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    record = Record.open(None, "lsbench", {}, {})
+    here = session.Session(record, {}, {}, (), 1, True, session.Machine(0.0))
+    workload: Any = SimpleNamespace(posters=["u1"])
+    run = soak._Soak(here, Any, workload, tmp_path)  # type: ignore[arg-type]
+    reader: Any = SimpleNamespace(latency_s=[], came=0)
+    run._readers["L1"] = reader
+    run._sample(1.0, 0.0)
+    run._asked_s.append(0.002)
+    run._sample(2.0, 0.0)
+    found = [(line["case"]["minute"], line["metric"]) for line in record.lines.values()]
+    always = ["memory", "folder", "files", "behind"]
+    assert found == [*((1.0, metric) for metric in always), *((2.0, metric) for metric in ("one-shot", *always))]
+    assert soak.medians_of("one-shot", run.minutes, run.samples) == [(2.0, 2.0)]
+    assert soak.medians_of("latency", run.minutes, run.samples) == []
+
+
 @pytest.mark.slow
 def test_many_queries_are_measured_from_tables_and_one_by_one(whole: Path) -> None:
     lines = [line for line in lines_in(whole / "lsbench") if line["experiment"] == "queries"]
