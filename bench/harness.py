@@ -26,6 +26,10 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 Row = dict[str, Any]
 RESAMPLES = 10_000
+SAMPLES_MIN = 5
+"""Fewer samples than these have no interval."""
+P99_SAMPLES_MIN = 100
+"""Fewer samples than these have no 99th percentile: it would be the greatest of them."""
 
 
 class WrongAnswer(Exception):

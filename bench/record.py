@@ -21,7 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from wukongs.bench.harness import Row, bootstrap_medians, commit, interval, machine, markdown_table, versions
+from wukongs.bench.harness import (
+    P99_SAMPLES_MIN,
+    SAMPLES_MIN,
+    Row,
+    bootstrap_medians,
+    commit,
+    interval,
+    machine,
+    markdown_table,
+    versions,
+)
 from wukongs.errors import WukongsError
 
 SAMPLES_MAX = 1000
@@ -206,7 +216,10 @@ def say(text: str) -> None:
 def _shown(line: Row) -> Row:
     row = {name: line[name] for name in ("query", "engine")}
     row |= {"case": _words(line["case"]), "metric": f"{line['metric']}, {line['unit']}"}
-    row |= {name: line[name] for name in ("median", "low", "high", "p99", "count")}
+    row |= {"median": line["median"]}
+    for names, least in ((("low", "high"), SAMPLES_MIN), (("p99",), P99_SAMPLES_MIN)):
+        row |= {name: line[name] if line["count"] >= least else "" for name in names}
+    row |= {"count": line["count"]}
     rows = "" if line["rows"] is None else line["rows"]
     return {**row, "rows": rows, "checked with": line["checked"], "busy": f"{line['busy']:.0%}"}
 

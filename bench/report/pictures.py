@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wukongs.bench.harness import SAMPLES_MIN
 from wukongs.bench.published import GEOMETRIC_MEAN, P99, Published
 from wukongs.bench.report.document import Picture, number
 from wukongs.bench.report.groups import USUAL, Group, Line, has, natural, published_beside, title_of, words
-from wukongs.bench.report.reading import OURS, SAMPLES_MIN, Case, convert, is_count, is_time
+from wukongs.bench.report.reading import OURS, Case, convert, is_count, is_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

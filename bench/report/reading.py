@@ -18,13 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wukongs.bench.harness import bootstrap_medians, interval
+from wukongs.bench.harness import P99_SAMPLES_MIN, SAMPLES_MIN, bootstrap_medians, interval
 from wukongs.errors import WukongsError
 
-SAMPLES_MIN = 5
-"""Fewer samples than these have no interval."""
-P99_SAMPLES_MIN = 100
-"""Fewer samples than these have no 99th percentile: it would be the greatest of them."""
 OURS = "wukongs"
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"bytes": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -40,7 +36,7 @@ class ResultsError(WukongsError):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured figure: median and 95 % interval (None: not known). values: samples, at most 2000 of `count`."""
+    """One measured figure: median and 95 % interval (None: not known). values: samples, at most 1000 of `count`."""
 
     experiment: str
     query: str

@@ -578,6 +578,14 @@ def test_a_later_line_takes_the_place_of_one_with_its_key(tmp_path: Path) -> Non
         Record.open(tmp_path, "lsbench", {"users": 3}, {})
 
 
+def test_few_samples_have_no_interval_and_no_p99_in_the_table_of_a_run() -> None:
+    record = Record.open(None, "lsbench", {}, {})
+    for query, count in (("L1", 1), ("L2", 5), ("L3", 100)):
+        record.measured("latency", query, "wukongs", {}, "latency", [2.0] * count, checked="hand")
+    rows = [line.split(" | ")[4:9] for line in record.to_text().splitlines() if line.startswith("| L")]
+    assert rows == [["2", "", "", "", "1"], ["2", "2", "2", "", "5"], ["2", "2", "2", "2", "100"]]
+
+
 def test_the_machine_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr(session, "wait_until_idle", lambda seconds: bool(waited.append(seconds)))
