@@ -67,11 +67,15 @@ def run(session: Session, data: LsbenchData, texts: Mapping[str, str], counts: S
     asked = {name: text for name, text in texts.items() if session.wants(name)}
     queries = tuple(query for query in QUERIES if session.wants(query.name))
     sizes = QUICK if session.is_quick else Sizes()
-    open_counts = [
-        count
-        for count in counts
-        if session.open(EXPERIMENT, STORED, (WUKONGS,), session.with_case(nodes=count).case, "load")
-    ]
+    names = (*asked, *(query.name for query in queries))
+
+    def is_done(case: Mapping[str, Any]) -> bool:
+        done = session.record.is_done
+        return done(EXPERIMENT, STORED, WUKONGS, case, "load") and all(
+            done(EXPERIMENT, name, WUKONGS, case) for name in names
+        )
+
+    open_counts = [count for count in counts if not is_done(session.with_case(nodes=count).case)]
     if not open_counts or not (asked or queries):
         return
     last_day = last_day_of(data)

@@ -5,7 +5,8 @@ faster until the engine falls behind.
 in a queue counts. `behind` is how long after its time the last window came; beyond BEHIND_MS the engine has fallen
 behind, and greater rates are not tried. `tuples` is what was pushed in a second of the clock. `busy` are the shares of
 the time that the engine's threads, and the one that pushes, had a core: the greatest is where it falls behind first.
-Three windows of each query are compared with pyoxigraph's. Peers are not fed by the clock: `latency` has them.
+Three windows of each query are compared with pyoxigraph's. Peers are not fed by the clock: `latency` has them. If some
+of L1-L6 were asked for only, these are registered, and the case has their names.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from wukongs import WindowResult
 from wukongs.bench.experiments.feed import SETTLE_S, Feed
 from wukongs.bench.experiments.session import REFERENCE, Session
+from wukongs.bench.lsbench.queries import QUERIES
 from wukongs.bench.peers import WUKONGS, Rows, as_ntriples, difference
 from wukongs.bench.record import say
 
@@ -38,6 +40,12 @@ PARTS = {
 }
 """Threads, by what they do."""
 FIRINGS = "of it firings"
+
+
+def of_queries(session: Session) -> Session:
+    """Return the session with the names of the queries that are registered in its case, if they are not all."""
+    wanted = [query.name for query in QUERIES if session.wants(query.name)]
+    return session if len(wanted) == len(QUERIES) else session.with_case(queries=", ".join(wanted))
 
 
 class ThreadShares:
@@ -71,7 +79,7 @@ def _thread_ticks() -> dict[tuple[str, int | None], int]:
 
 def run(session: Session, feed_at: Callable[[float], Feed], rates: Sequence[float]) -> None:
     """Measure each rate that is not done, from the least on."""
-    behind_at = None
+    session, behind_at = of_queries(session), None
     for rate in sorted(rates):
         case = {**session.case, "rate": rate}
         if session.record.is_done(EXPERIMENT, ALL, WUKONGS, case, "behind"):

@@ -65,7 +65,7 @@ def run(
 def _run_rates(
     session: Session, users: int, settings_of: Callable[[int], NetworkSettings], rates: Sequence[float]
 ) -> None:
-    cases = [{**session.case, "rate": one} for one in rates]
+    cases = [{**rate.of_queries(session).case, "rate": one} for one in rates]
     if all(session.record.is_done(rate.EXPERIMENT, rate.ALL, WUKONGS, case) for case in cases):
         return
     if users > RATE_USERS:

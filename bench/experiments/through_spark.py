@@ -44,7 +44,7 @@ def run_latency(session: Session, feed: Feed) -> None:
 
 def run_rates(session: Session, feed_at: Callable[[float], Feed], rates: Sequence[float]) -> None:
     """Measure each rate that is not done, from the least on, until the engine falls behind."""
-    behind_at = None
+    session, behind_at = rate.of_queries(session), None
     for one in sorted(rates):
         here = session.with_case(rate=one, **THROUGH)
         key = (rate.EXPERIMENT, rate.ALL, WUKONGS, here.case)

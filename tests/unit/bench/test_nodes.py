@@ -67,6 +67,18 @@ def test_clusters_are_measured_and_every_answer_is_compared(tmp_path: Path, monk
 
 
 @pytest.mark.slow
+def test_queries_that_were_not_asked_for_at_first_are_measured_when_a_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "processes", in_process)
+    for queries in ("S1", "S1,L1"):
+        lines = measured(tmp_path, "--nodes", "1", "--queries", queries)
+        assert {line["query"] for line in lines} & {"S1", "L1"} == set(queries.split(","))
+    newest = {(line["query"], line["metric"], line["case"].get("streams")): line for line in lines}
+    assert measured(tmp_path, "--nodes", "1", "--queries", "L1") == list(newest.values()), "nothing is measured again"
+
+
+@pytest.mark.slow
 def test_an_answer_that_differs_has_no_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def less(node_count: int) -> Iterator[Bench]:

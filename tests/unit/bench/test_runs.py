@@ -237,6 +237,7 @@ def test_rates_beyond_the_one_that_is_too_much_are_not_tried(
     assert "fell behind" in capsys.readouterr().err
     assert bench(*arguments) == 0
     assert len(lines_in(tmp_path)) == len(lines), "nothing is measured again"
+    assert {line["case"]["queries"] for line in lines.values()} == {"L1"}, "it is no figure of L1-L6 together"
 
 
 @pytest.mark.slow
@@ -350,7 +351,8 @@ def test_streams_that_enter_through_spark_are_measured_and_checked(
     assert bench(*arguments, str(tmp_path / "right"), "--experiment", "rate") == 0
     lines = {(line["query"], line.get("metric")): line for line in lines_in(tmp_path / "right")}
     assert set(lines) == {("L3", "latency"), ("all", "tuples"), ("all", "behind")}
-    assert all(line["case"] == {"users": 60, "rate": 1.0, "through": "spark"} for line in lines.values())
+    case = {"users": 60, "rate": 1.0, "through": "spark", "queries": "L3"}
+    assert all(line["case"] == case for line in lines.values())
     assert lines["L3", "latency"]["rows"] > 0, "nothing would be measured"
     with wrong_oxigraph(monkeypatch, 0):
         assert bench(*arguments, str(tmp_path / "wrong"), "--experiment", "latency") == 0
