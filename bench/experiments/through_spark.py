@@ -71,7 +71,8 @@ def _write_rate(session: Session, feed: Feed, queries: Sequence[WindowQuery], ru
         session.record.skipped(*key, why)
         return 0.0
     last_ms = _last_ms(feed)
-    behind_ms = max(0.0, *(delay for end_ms, delay in run.delays_ms(None, last_ms - feed.step_ms) if end_ms == last_ms))
+    last = [delay for end_ms, delay in run.delays_ms(None, last_ms - feed.step_ms) if end_ms == last_ms]
+    behind_ms = max(0.0, *last)
     tuples = run.notes.triples * 1000 / (last_ms + behind_ms)
     about = {"checked": REFERENCE, "busy": session.busy()}
     session.record.measured(*key, "tuples", [tuples], unit="tuples/s", **about)  # type: ignore[arg-type]
@@ -131,7 +132,7 @@ def _write_down(
         key = (experiment, query.name, WUKONGS, session.case)
         delays = [] if run is None else run.delays_ms(query.name, from_ms)
         delays = [one for one in delays if one[0] <= _last_ms(feed)]
-        told = why or wrong.get(query.name) or ("" if delays else "answers otherwise: no windows came")
+        told = why or wrong.get(query.name) or _lost(feed, from_ms, [end_ms for end_ms, _ in delays])
         if told:
             why = why or told
             session.record.skipped(*key, told)
@@ -141,6 +142,15 @@ def _write_down(
         about = {"rows": sorted(rows)[len(rows) // 2], "checked": REFERENCE, "busy": busy}
         session.record.measured(*key, "latency", [delay for _, delay in delays], **about)  # type: ignore[arg-type]
     return why
+
+
+def _lost(feed: Feed, from_ms: int, ends: Sequence[int]) -> str:
+    """Return which windows behind a time did not come, or not once; empty if all did. ends: of those that came."""
+    first_ms = from_ms // feed.step_ms * feed.step_ms + feed.step_ms
+    expected = range(first_ms, _last_ms(feed) // feed.step_ms * feed.step_ms + 1, feed.step_ms)
+    if sorted(ends) == list(expected):
+        return ""
+    return f"answers otherwise: {len(expected)} windows expected behind {from_ms} ms, {len(ends)} found"
 
 
 def _otherwise(session: Session, feed: Feed, queries: Sequence[WindowQuery], run: Run) -> dict[str, str]:

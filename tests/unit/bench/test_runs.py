@@ -360,6 +360,16 @@ def test_streams_that_enter_through_spark_are_measured_and_checked(
     assert line["skipped"].startswith("answers otherwise: ")
 
 
+def test_windows_that_do_not_come_through_spark_are_told() -> None:
+    feed = feed_of(generate_lsbench(QUICK_DATA))
+    assert feed.last_ms == 1400
+    assert through_spark._lost(feed, 900, [1000, 1100, 1200, 1300, 1400]) == ""
+    told = "answers otherwise: 5 windows expected behind 950 ms, {} found"
+    assert through_spark._lost(feed, 950, [1000, 1100, 1200, 1300]) == told.format(4)
+    assert through_spark._lost(feed, 950, []) == told.format(0)
+    assert through_spark._lost(feed, 950, [1000, 1100, 1200, 1300, 1300]) == told.format(5)
+
+
 def test_without_java_nothing_goes_through_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     arguments = ("lsbench", "--through", "spark", "--queries", "L2", "--experiment", "latency,rate")
