@@ -104,8 +104,8 @@ class Benchmark:
 
 def run(benchmark: str, options: Options) -> None:
     """Run a benchmark, or all of them, each into a folder of its own. Raises SettingsError (a name that is none),
-    BenchError (no data, a folder of another run; of all, once the others are done), KeyboardInterrupt: what was
-    measured by then is in the folder."""
+    BenchError (no data, a folder of another run, queries that no experiment has; of all, once the others are done),
+    KeyboardInterrupt: what was measured by then is in the folder."""
     names = BENCHMARKS if benchmark == "all" else (benchmark,)
     makers = _peers(options.peers)
     for name in names:
@@ -114,14 +114,21 @@ def run(benchmark: str, options: Options) -> None:
         if name in KNOWN and (lacking := KNOWN[name].lacks()):
             say(f"{name} will not be measured: {lacking}")
     cannot: list[BenchError] = []
+    has_results = False
     for name in names:
         folder = options.report / name if options.report is not None and benchmark == "all" else options.report
         try:
-            _run_one(name, folder, options, makers)
+            has_results |= _run_one(name, folder, options, makers)
         except BenchError as error:
             cannot.append(error)
     if cannot:
         raise cannot[0]
+    if options.queries and not has_results:
+        asked, experiments = ", ".join(options.queries), ", ".join(options.experiments) or "those that ran"
+        raise BenchError(
+            f"{benchmark}: nothing was measured: none of the experiments has these queries (experiments: "
+            f"{experiments}; queries: {asked}): leave one of --experiment and --queries out"
+        )
 
 
 def _check(name: str, benchmark: str, options: Options) -> None:
@@ -167,7 +174,8 @@ def _peers(given: Sequence[str]) -> dict[str, Kind]:
     return found
 
 
-def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[str, Kind]) -> None:
+def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[str, Kind]) -> bool:
+    """Run a benchmark; tell whether there is a result."""
     benchmark = _BENCHMARKS[name]
     data, case, feed = benchmark.read(options)
     settings = {"repeat": options.repeat, "is_quick": options.is_quick}
@@ -189,6 +197,7 @@ def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[s
             is_usual |= (experiment == "nodes" and bool(options.nodes)) or (experiment in LONG and options.is_quick)
             if experiment in options.experiments or (is_usual and not options.experiments):
                 measure(session, feed, options)
+    return bool(record.lines)
 
 
 @contextmanager

@@ -672,6 +672,15 @@ def test_wrong_arguments_are_named(arguments: tuple[str, ...], told: str, capsys
     assert told in capsys.readouterr().err
 
 
+def test_queries_that_no_experiment_has_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench("lsbench", "--experiment", "load,composite", "--queries", "S1,L12") == 1
+    told = (
+        "wukongs: lsbench: nothing was measured: none of the experiments has these queries (experiments: load, "
+        "composite; queries: S1, L12): leave one of --experiment and --queries out\n"
+    )
+    assert told in capsys.readouterr().err
+
+
 def test_data_that_is_not_there_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
