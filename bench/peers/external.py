@@ -62,6 +62,10 @@ class External:
         except (PeerFailed, TooSlow) as error:
             self.close()
             raise PeerMissing(str(error) or f"{name}: no answer to hello within {answer_s:g} s") from None
+        except BaseException:  # such as Ctrl-C: nobody has the engine yet who would end it
+            self._kill()
+            self.close()
+            raise
 
     def load(self, ntriples: bytes) -> None:
         path = Path(self._folder.name) / "stored.nt"

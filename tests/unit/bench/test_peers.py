@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,19 @@ def test_a_peer_has_stored_triples_and_windows_that_replace_each_other(make: Cal
         assert peer.select("SELECT ?s { GRAPH <http://e/old> { ?s ?p ?o } }") == []
     finally:
         peer.close()
+
+
+def test_ctrl_c_while_an_engine_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def interrupted(self: External, message: object, timeout_s: float) -> None:
+        started.append(self._process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(External, "_ask", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        External("silent", shlex.join([sys.executable, "-c", "import time; time.sleep(60)"]))
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
 
 
 def test_wukongs_answers_as_the_peers_do() -> None:
