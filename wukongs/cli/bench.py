@@ -46,11 +46,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--rate", type=_rates, default=(), metavar="X,...", help="of lsbench: multiples of the rates of the streams"
     )
     parser.add_argument(
-        "--queries", type=_names, default=(), metavar="Q,...", help="these only, as L1,L4 (default: all)"
+        "--queries", type=_some_names, default=(), metavar="Q,...", help="these only, as L1,L4 (default: all)"
     )
     parser.add_argument(
         "--experiment",
-        type=_names,
+        type=_some_names,
         default=(),
         metavar="E,...",
         help="these only, of those below (default: all but those behind `if named`)",
@@ -87,6 +87,13 @@ def make_parsers(command: str) -> dict[str, argparse.ArgumentParser]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (part.strip() for part in text.split(","))))
+
+
+def _some_names(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    if not names:
+        raise argparse.ArgumentTypeError(f"expected names with commas between, found {text!r}")
+    return names
 
 
 def _rates(text: str) -> tuple[float, ...]:

@@ -648,6 +648,8 @@ def test_runs_can_be_compared_as_reports_are() -> None:
             "no experiment 'speed' of lsbench: expected some of latency, one-shot, ",
         ),
         (("citybench", "--queries", "L1"), "no query 'L1' of citybench"),
+        (("lsbench", "--queries", ""), "argument --queries: expected names with commas between, found ''"),
+        (("lsbench", "--experiment", ","), "argument --experiment: expected names with commas between, found ','"),
         (("lsbench", "--peers", "blazegraph"), "no peer 'blazegraph': expected some of pyoxigraph, rdflib, jena, "),
         (("lsbench", "--peers", "jena=x"), "no peer 'jena=x'"),
         (("lsbench", "--peers", "wukongs=x"), "no peer 'wukongs=x'"),
