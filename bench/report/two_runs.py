@@ -2,7 +2,8 @@
 
 Times, rates and sizes that the system tells are compared by their ratio and its 95 % interval: a figure has changed if
 the interval does not hold 1. Counts of work (rows, bytes, probes) are the same in each run of the same code, so any
-difference counts. `--against` of `python -m wukongs.bench` is for two checkouts, which it runs by turns.
+difference counts; but for counts that go by the clock, such as messages of the protocol of nodes. `--against` of
+`python -m wukongs.bench` is for two checkouts, which it runs by turns.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ _TITLES = (
     (True, "better", "Counts of work that shrank"),
     (False, "open", "Without an interval: too few samples, zeros, or other units"),
 )
+_BY_THE_CLOCK = {
+    *(("nodes", metric) for metric in ("all messages", "all moved", "messages", "bytes")),
+    ("fault-tolerance", "syncs"),
+    ("soak", "files"),
+}
+"""Counts that grow with the time that something takes, such as those with the protocol of nodes in them."""
 _ALIKE = ("benchmark", "machine", "versions", "data", "settings")
 
 
@@ -53,7 +60,9 @@ class Change:
 
     @property
     def is_count(self) -> bool:
-        return is_count(self.after.unit) and self.before.unit == self.after.unit
+        """Tell whether it is a count of work, which is the same in each run of the same code."""
+        goes_by_the_clock = (self.after.experiment, self.after.metric) in _BY_THE_CLOCK
+        return is_count(self.after.unit) and self.before.unit == self.after.unit and not goes_by_the_clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +130,13 @@ def compare_runs(before: Path, after: Path) -> Comparison:
 def change_of(before: Figure, after: Figure) -> Change:
     """Compare a figure with the same one of a later run."""
     ratio = ratio_of([(after, before)])
-    if is_count(after.unit) and before.unit == after.unit:
+    unjudged = Change(before, after, ratio, "open", 1.0)
+    if unjudged.is_count:
         cost = after.median / before.median if before.median else inf if after.median else 1.0
         verdict: Verdict = "worse" if cost > 1 else "better" if cost < 1 else "the same"
         return Change(before, after, Bounded(cost, None, None) if before.median else None, verdict, cost)
     if ratio is None:
-        return Change(before, after, None, "open", 1.0)
+        return unjudged
     cost = 1 / ratio.value if is_rate(after.unit) else ratio.value
     if ratio.low is None or ratio.high is None:
         return Change(before, after, ratio, "open", cost)

@@ -73,6 +73,16 @@ def test_counts_of_work_are_compared_exactly(tmp_path: Path) -> None:
     assert [one.after.query for one in found.worse_than(1.1)] == ["L3"]
 
 
+def test_counts_that_go_by_the_clock_are_no_change_of_the_work(tmp_path: Path) -> None:
+    of_nodes = {"experiment": "nodes", "unit": "messages", "case": {"nodes": 2}}
+    metrics = ("all messages", "requests")
+    before = [measured("L1", "wukongs", [100], metric=metric, **of_nodes) for metric in metrics]
+    after = [measured("L1", "wukongs", [130], metric=metric, **of_nodes) for metric in metrics]
+    found = compared(tmp_path, before, after)
+    assert {one.after.metric: one.verdict for one in found.changes} == {"all messages": "open", "requests": "worse"}
+    assert [one.after.metric for one in found.worse_than(1.1)] == ["requests"], "the protocol speaks with the time"
+
+
 def test_one_sample_tells_nothing_of_times(tmp_path: Path) -> None:
     found = compared(tmp_path, [measured("L1", "wukongs", [1.0])], [measured("L1", "wukongs", [9.0])])
     assert [one.verdict for one in found.changes] == ["open"]
