@@ -151,11 +151,20 @@ def test_a_name_counts_once_in_an_engine(engine: Any) -> None:
 
 
 def test_of_a_file_with_a_mistake_no_rule_is_taken(engine: Any) -> None:
-    with pytest.raises(errors.RuleError, match="line 2"):
+    with pytest.raises(errors.RuleError, match="line 3"):
         engine.add_rules(f"{COPY}\nRULE wrong: CONSTRUCT {{ ?x :q ?y }} WHERE {{ ?x :p ?z }}")
     update(engine, "INSERT DATA { :a :p :b }")
     assert engine.rules() == []
     assert found(engine) == ["a p b"]
+
+
+def test_a_mistake_is_told_with_its_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.rules"
+    file.write_text(f"# a comment\n{COPY}\n\n\nRULE wrong: CONSTRUCT {{ ?x :q ?y }} WHERE {{ ?x :p ?z }}")
+    for add in (lambda: wukongs.Engine(rules=file), lambda: wukongs.Engine().add_rules(file)):
+        with pytest.raises(errors.RuleError, match=r"wrong\.rules, line 6, column 31: expected variables") as caught:
+            add()
+        assert "6 | RULE wrong: CONSTRUCT { ?x :q ?y }" in caught.value.excerpt
 
 
 def test_a_cycle_through_rules_that_are_there_already_is_refused_and_named(engine: Any) -> None:
