@@ -265,7 +265,8 @@ class Propagation:
         return stands
 
     def _ranked(self, number: int) -> Ranks:
-        """Derive a recursive stratum anew as it was, to know in which round each of its triples comes."""
+        """Derive a recursive stratum anew as it was, to know in which round each of its triples comes. Those that are
+        explicit by now get no rank."""
         ranks, graph, now = Ranks(), self._graph, self._graph.now
         plans = self._settled(number)
         inferred = self._before.inferred(self._graphs)
@@ -286,6 +287,7 @@ class Propagation:
             front = self._inserted([joined(found)])
         self._graph = graph
         assert self._graph.now is now
+        ranks.forget(self._stays)
         return ranks
 
     def _settled(self, number: int) -> tuple[RulePlan, ...]:

@@ -112,3 +112,21 @@ def test_what_stands_by_a_new_edge_goes_with_the_node_behind_it(monkeypatch: pyt
         engine.update(f"{prefix} DELETE DATA {{ :a :to :early . :d :to :late }}; INSERT DATA {{ :early :to :late }}")
         found = engine.query(f"{prefix} SELECT ?x {{ :start :reaches ?x }}")
         assert {str(row[0]) for row in found} == {EX + "a", EX + "c", EX + "d"}
+
+
+@pytest.mark.parametrize("still_follows", [False, True])
+def test_what_becomes_explicit_while_ranks_are_made_stays(still_follows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change that needs ranks first also states a triple that was inferred."""
+    monkeypatch.setattr(propagation, "RANKLESS_MIN", 0)
+    monkeypatch.setattr(propagation, "RANKLESS_FACTOR", 0)
+    prefix = f"PREFIX : <{EX}> "
+    rules = f"""{prefix}
+        RULE first: CONSTRUCT {{ :start :reaches ?x }} WHERE {{ :start :to ?x }}
+        RULE next: CONSTRUCT {{ :start :reaches ?y }} WHERE {{ :start :reaches ?x . ?x :to ?y }}"""
+    with wukongs.Engine(rules=rules) as engine:
+        engine.update(f"{prefix} INSERT DATA {{ :start :to :a . :a :to :b . :b :to :c }}")
+        other = "; INSERT DATA { :start :to :b }" if still_follows else ""
+        engine.update(f"{prefix} INSERT DATA {{ :start :reaches :c }}; DELETE DATA {{ :a :to :b }} {other}")
+        engine.update(f"{prefix} DELETE DATA {{ :start :to :b }}")
+        found = engine.query(f"{prefix} SELECT ?x FROM <urn:x-wukongs:explicit> {{ :start :reaches ?x }}")
+        assert found.texts() == [(f"<{EX}c>",)]
