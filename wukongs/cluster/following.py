@@ -256,8 +256,8 @@ class Following:
         return kept[1] if kept is not None and kept[0] == rules else self._new_inference(ruleset_of(rules))
 
     def _new_inference(self, ruleset: Ruleset) -> Inference:
-        core = self._core
-        found = Inference(ids_of(core), lambda: terms_of(core), core.default_graph, core.settings)
+        core = self._core  # other nodes change the graph, too, and what was followed may not come to count: no ranks
+        found = Inference(ids_of(core), lambda: terms_of(core), core.default_graph, core.settings, has_ranks=False)
         found.take(ruleset)
         return found
 

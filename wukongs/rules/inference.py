@@ -147,10 +147,16 @@ def _plain(rule: InstalledRule) -> Sequence[Rule]:
 
 class Inference:
     """store.arrangement.Follower of an engine with rules. Used with the engine's lock held, or for one change of a
-    cluster by one thread. keeper, terms: as in Reader."""
+    cluster by one thread. keeper, terms: as in Reader; has_ranks: whether all changes of the graph are followed here,
+    each once, so that ranks stay true."""
 
     def __init__(
-        self, keeper: TermKeeper, terms: Callable[[], QueryTerms], default_graph: int, settings: Settings
+        self,
+        keeper: TermKeeper,
+        terms: Callable[[], QueryTerms],
+        default_graph: int,
+        settings: Settings,
+        has_ranks: bool = True,
     ) -> None:
         self._keeper = keeper
         self._terms = terms
@@ -159,6 +165,7 @@ class Inference:
         self._strata: tuple[StratumPlan, ...] = ()
         self._memo: PlanMemo | None = None
         self._ranks: dict[int, Ranks] = {}
+        self._has_ranks = has_ranks
         self._graphs: tuple[int, ...] = ()
         """Into which the rules conclude, or those before them."""
         self.ruleset = Ruleset({}, Program(()))
@@ -271,7 +278,8 @@ class Inference:
             limits.deadline_s = time.monotonic() + limits.timeout_s
         memo = self._memo = self._memo or PlanMemo()
         reader = Reader(self._keeper, self._terms, self._default_graph, memo, limits)
-        return Propagation(self._strata, before, reader, settings.rules_rows_max, self._ranks, self._graphs)
+        ranks = self._ranks if self._has_ranks else None
+        return Propagation(self._strata, before, reader, settings.rules_rows_max, ranks, self._graphs)
 
     def _pause(self, propagation: Propagation, error: Exception) -> None:
         rule = propagation.at_work

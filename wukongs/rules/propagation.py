@@ -68,7 +68,8 @@ class StratumPlan:
 
 class Propagation:
     """before: the stored graph as it was; rows_max: so many triples may be derived; ranks: of the strata that have
-    some, by number. They are worth nothing after an error. graphs: those into which rules conclude, or have concluded.
+    some, by number, None: none are made. They are worth nothing after an error. graphs: those into which rules
+    conclude, or have concluded.
 
     at_work: the rule that runs, for whoever asks after an error."""
 
@@ -78,19 +79,19 @@ class Propagation:
         before: Read,
         reader: Reader,
         rows_max: int,
-        ranks: dict[int, Ranks],
+        ranks: dict[int, Ranks] | None,
         graphs: Sequence[int] = (),
     ) -> None:
         self._strata = strata
         self._graphs = graphs
-        self._ranks = ranks
+        self._ranks = {} if ranks is None else ranks
         self._graph = ChangingGraph(before)
         self._before = before
         self._reader = reader
         self._rows_max = rows_max
         self._derived = 0
         self._stays = NO_QUADS
-        self._may_rank = before.divided is None  # else all would be fetched for that
+        self._may_rank = ranks is not None and before.divided is None  # else all would be fetched for that
         self.at_work: Rule | None = None
 
     def follow(self, change: Difference, asserted: Quads) -> Difference:
