@@ -88,7 +88,6 @@ class Ruleset:
             if parsed.name in self.rules:
                 known = f"rule {parsed.name}, which is there already"
                 raise parsed.error("a name that no other rule has", known, "drop that one first")
-            rules_of(parsed)  # what is refused is named with its place in its file
             found.append(InstalledRule(parsed.name, text_of(parsed), into))
         return Ruleset.of(found)
 

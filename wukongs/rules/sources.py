@@ -11,6 +11,7 @@ from pathlib import Path
 
 from wukongs.csparql.parser_rules import ParsedRule, parse_rules
 from wukongs.errors import RuleError
+from wukongs.rules.program import rules_of
 
 RuleSource = str | os.PathLike[str]
 SHIPPED = ("owl-rl", "rdfs")
@@ -23,12 +24,15 @@ _PATH = re.compile(r"[/\\]|\.rules$")
 def read_rules(source: RuleSource) -> tuple[ParsedRule, ...]:
     """Parse the rules of a source: a path, or a str that is the name of a shipped set, a text with RULE, or a path.
 
-    Raises RuleError (no such set; a file that cannot be read; no rule in it; all that parse_rules and no rule may say);
-    QuerySyntaxError (place)."""
+    Raises RuleError (no such set; a file that cannot be read; no rule in it; all that parse_rules, rules_of and no rule
+    may say); QuerySyntaxError (place)."""
     text, file = _text_of(source)
     found = parse_rules(text, file=file)
     if not found:
         raise RuleError("RULE name: CONSTRUCT { template } WHERE { pattern }", "no rule", file or "rules")
+    for rule in found:
+        if rule.standing is None:
+            rules_of(rule)  # what is refused is told with its place here: later a rule is a text of its own
     return found
 
 

@@ -55,6 +55,12 @@ def test_a_refused_rule_is_shown_underlined(tmp_path: Path, capsys: pytest.Captu
     assert shown.index("<q>") == marks.index("^^^")
 
 
+def test_a_rule_that_is_not_added_is_shown_in_its_file(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("more.rules").write_text("# more\n\nRULE more: CONSTRUCT { ?x <h> ?z } WHERE { ?x <p> ?y }")
+    assert main(["rules", "add", "--data-dir", "db", family, "more.rules"]) == REFUSED
+    assert "more.rules, line 3, column 31: expected variables in the template" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
