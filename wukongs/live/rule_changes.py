@@ -42,11 +42,15 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
 def replay(core: Core, found: Ruleset, sn: int) -> None:
     """Do what a record of the log says. Called with the lock held.
 
-    All is derived anew even if these are the rules already: the head of a segment that was begun for the record names
-    them, and a checkpoint may end before it. A rule that took less when it was logged, or had other bounds, may take
-    too much now: it is paused, so that the data folder opens."""
-    core.inference.take(found)
+    If these are the rules already, and not since one was paused just now, all is derived anew: the head of a segment
+    that was begun for the record names them, and a checkpoint may end before it. Else the graph has what follows by the
+    rules so far. A rule that took less when it was logged, or had other bounds, may take too much now: it is paused, so
+    that the data folder opens."""
+    inference = core.inference
+    is_followed = inference.is_changed or found.rules != inference.ruleset.rules
+    stored = inference.plans() if is_followed else None
+    inference.take(found)
     trace = core.arrangement.trace
     if sn >= trace.upper:
-        core.arrangement.seal_inferred(sn, core.inference.derive_or_pause(Read(trace.read(trace.upper))))
+        core.arrangement.seal_inferred(sn, inference.derive_or_pause(Read(trace.read(trace.upper)), stored=stored))
     core.pass_to(sn + 1)

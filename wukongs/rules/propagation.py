@@ -135,7 +135,8 @@ class Propagation:
         these had; added: the names of rules that are new. The graph is not divided.
 
         All goes that a dropped rule may have concluded, by the look of it; what follows in other ways comes back. Where
-        that is most of what is inferred, all is derived anew."""
+        that is most of what is inferred, all is derived anew, unless the others have concluded more than one change
+        may."""
         gone = self._explicit(gone_of(change))
         promoted = self._promoted(asserted)
         forget = self._before.inferred_with((plan.graph, plan.head_predicate) for plan in dropped)
@@ -143,7 +144,9 @@ class Propagation:
         for plan in dropped:
             mine |= plan.may_be_heads(forget)
         forget = taken(forget, mine)
-        if len(forget[0]) > FORGOTTEN_SHARE_MAX * self._before.batches.hidden_count:
+        inferred_count = self._before.batches.hidden_count
+        others_count = inferred_count - len(forget[0])
+        if len(forget[0]) > FORGOTTEN_SHARE_MAX * inferred_count and others_count <= self._rows_max:
             return self.derive_anew(change, asserted)
         if len(promoted[0]):
             forget = taken(forget, ~is_held(read_of(promoted), forget))

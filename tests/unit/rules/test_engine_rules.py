@@ -628,6 +628,24 @@ def test_a_checkpoint_that_ends_before_rules_were_added_leaves_them_to_the_log(
         assert len(inferred(engine)) == 200
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_bounds_of_one_change_are_not_those_of_a_replay(tmp_path: Path, is_paused: bool) -> None:
+    """What two changes have concluded within the bounds stays when the log tells of other rules behind them."""
+    settings = wukongs.Settings(rules_rows_max=100)
+    with wukongs.Engine(tmp_path / "data", rules=COPY, settings=settings) as engine:
+        for start in (0, 60):
+            update(engine, f"INSERT DATA {{ {' '.join(f':s{i} :p :o{i} .' for i in range(start, start + 60))} }}")
+        engine.add_rules(PART_OF)
+        if is_paused:
+            update(engine, f"INSERT DATA {{ {' '.join(f':o{i} :partOf :o{i + 1} .' for i in range(60))} }}")
+        before = inferred(engine), [(one.name, one.error) for one in engine.rules()]
+        assert len(before[0]) == 120
+        assert [one.is_paused for one in engine.rules()] == [False, is_paused]
+        copytree(tmp_path / "data", tmp_path / "crashed")
+    with wukongs.Engine(tmp_path / "crashed", settings=settings) as engine:
+        assert (inferred(engine), [(one.name, one.error) for one in engine.rules()]) == before
+
+
 def test_rules_that_an_engine_is_opened_with_again_are_the_same_ones(tmp_path: Path) -> None:
     for _ in range(2):
         with wukongs.Engine(tmp_path / "data", rules=COPY) as engine:

@@ -128,3 +128,25 @@ def test_where_most_would_go_all_is_derived_anew(anew: list[int], monkeypatch: p
         engine.drop_rules("known")
         assert len(anew) == 1
         assert said(engine) == expected(NEAR)
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_what_others_have_concluded_in_several_changes_is_not_held_against_them(is_paused: bool) -> None:
+    """More than one change may derive: it is not derived anew."""
+    rules = PREFIX + "".join(
+        f"RULE {name}: CONSTRUCT {{ ?x :{name} ?y }} WHERE {{ ?x :is-{name} ?y }}\n" for name in "ab"
+    )
+
+    def add(engine: Any, name: str, *numbers: int) -> None:
+        engine.update(f"{PREFIX} INSERT DATA {{ {' '.join(f':s{at} :is-{name} :o{at} .' for at in range(*numbers))} }}")
+
+    with wukongs.Engine(rules=rules, settings=wukongs.Settings(rules_rows_max=10)) as engine:
+        for name, start in (("a", 0), ("a", 8), ("b", 0), ("b", 8), ("b", 16)):
+            add(engine, name, start, start + 8)
+        if is_paused:
+            add(engine, "b", 100, 111)
+        else:
+            engine.drop_rules("b")
+        assert [rule.name for rule in engine.rules() if rule.is_paused] == ["b"] * is_paused
+        assert {row[1] for row in said(engine)} == {f"<{EX}a>"}
+        assert len(said(engine)) == 16
