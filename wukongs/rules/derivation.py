@@ -17,6 +17,7 @@ import numpy as np
 from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
+from wukongs.query.operators import operators
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.dtypes import BoolArray
@@ -164,11 +165,14 @@ class Explanation:
         return found
 
     def _by(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> list[_Step]:
-        rule, found = plan.rule, list[_Step]()
-        if rule.aggregation is not None and fact not in _facts(plan.heads_of(seeds, self.read, self.reader)):
-            return []
+        rule, found, group = plan.rule, list[_Step](), None
+        if rule.aggregation is not None:
+            group = self._group(plan, fact, seeds)
+            if group is None:
+                return []
+            seeds = operators.project(group, plan.keys)
         for table in self.reader.solve(plan.body, self.read, rule.into, seeds):
-            table = table.take(np.flatnonzero(_is_fact(plan, table, fact)))
+            table = table.take(np.flatnonzero(_is_fact(plan, table, fact) if group is None else _is_of(table, group)))
             self._step_count += table.length
             if self._step_count > STEPS_MAX:
                 raise BudgetExceeded(
@@ -180,6 +184,17 @@ class Explanation:
             return found
         together = tuple(dict.fromkeys(part for step in found for part in step.parts))
         return [_Step(rule.name, together[:SHOWN_MAX], max(0, len(together) - SHOWN_MAX))] if together else []
+
+    def _group(self, plan: RulePlan, fact: Fact, seeds: BindingTable) -> BindingTable | None:
+        """Return the keys of a group of an aggregation that gives a fact, as one row. One is enough: what it counts is
+        there by strata before."""
+        assert plan.rule.aggregation is not None
+        found = None
+        for table in self.reader.solve(plan.groups, self.read, plan.rule.into, seeds):
+            rows = np.flatnonzero(_is_fact(plan, table, fact))
+            if found is None and len(rows):
+                found = operators.project(table.take(rows[:1]), plan.rule.aggregation.keys)
+        return found
 
 
 def told(proven: dict[Fact, _Step | None], fact: Fact, reader: Reader, default_graph: int, sn: int) -> Derivation:
@@ -219,10 +234,18 @@ def _facts(quads: Quads) -> list[Fact]:
 
 
 def _is_fact(plan: RulePlan, table: BindingTable, fact: Fact) -> BoolArray:
-    """Mark the rows that give a fact, or that belong to a group that does. bool[n]"""
+    """Mark the rows that give a fact. bool[n]"""
     is_fact = np.ones(table.length, np.bool_)
     head = plan.rule.head
     for part, wanted in zip((head.subject, head.predicate, head.object), fact[1:], strict=True):
         if isinstance(part, Variable) and part in table.variables:
             is_fact &= table.column(part) == wanted
     return is_fact
+
+
+def _is_of(table: BindingTable, group: BindingTable) -> BoolArray:
+    """Mark the rows that belong to a group. bool[n]"""
+    is_of = np.ones(table.length, np.bool_)
+    for key in group.variables:
+        is_of &= table.column(key) == group.column(key)
+    return is_of

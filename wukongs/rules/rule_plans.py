@@ -167,10 +167,14 @@ class RulePlan:
         """The heads; of an aggregation for given keys."""
         self.body = _select(_body(rule, rule.patterns), _all_variables(rule))
         """All variables of the body, before it is grouped."""
-        self._keys = () if rule.aggregation is None else tuple(v for v in wanted if v in self._bound)
+        self.groups = self.heads
+        """The heads of an aggregation, with the keys of their groups."""
+        if rule.aggregation is not None:
+            self.groups = _select(_grouped(rule), tuple(dict.fromkeys((*wanted, *rule.head.variables()))))
+        self.keys = () if rule.aggregation is None else tuple(v for v in wanted if v in self._bound)
         """The keys of groups but for those that a BIND computes, which cannot be given."""
         self._given = tuple(
-            v for v in rule.head.variables() if v in (self._bound if rule.aggregation is None else self._keys)
+            v for v in rule.head.variables() if v in (self._bound if rule.aggregation is None else self.keys)
         )
         self._subject_may_be_literal = not self._is_node(rule.head.subject)
         self._predicate_may_be_other = not self._is_predicate(rule.head.predicate)
@@ -278,11 +282,11 @@ class RulePlan:
             for over in (now, before)
             for table in self.rows_from(ways, quads, over, reader)
         ]
-        if not self._keys:
+        if not self.keys:
             return BindingTable.unit() if any(table.length for table in tables) else BindingTable.empty()
-        found = BindingTable.empty(self._keys)
+        found = BindingTable.empty(self.keys)
         for table in tables:
-            found = operators.union(found, operators.project(table, self._keys), reader.limits.rows_max)
+            found = operators.union(found, operators.project(table, self.keys), reader.limits.rows_max)
         return operators.distinct(found)
 
     def heads_of(self, seeds: BindingTable, over: Read, reader: Reader) -> Quads:

@@ -77,6 +77,20 @@ def test_a_group_names_some_of_what_it_has_counted() -> None:
         assert engine.why((node(0), node("ancestors"), 19)) is None
 
 
+def test_a_count_rests_on_its_own_group() -> None:
+    rules = f"""PREFIX : <{EX}> RULE yearly: CONSTRUCT {{ ?x :count ?n }}
+        WHERE {{ SELECT ?x ?year (COUNT(?y) AS ?n) WHERE {{ ?x :has ?y . ?y :when ?date BIND(?date / 10 AS ?year) }}
+                 GROUP BY ?x ?year }}"""
+    with wukongs.Engine(rules=rules) as engine:
+        engine.update(f"PREFIX : <{EX}> INSERT DATA {{ :a :has :b, :c, :d . :b :when 10 . :c :when 20 . :d :when 20 }}")
+        for count, members in ((1, "b"), (2, "cd")):
+            found = engine.why((node("a"), node("count"), count))
+            assert found is not None
+            assert sorted(part.triple[0 if part.triple[0] != node("a") else 2] for part in found.parts) == [
+                node(name) for name in members for _ in range(2)
+            ]
+
+
 def test_absence_is_no_part() -> None:
     with wukongs.Engine(rules=RULES) as engine:
         chain(engine, 1)
