@@ -188,15 +188,15 @@ class OwnProgress:
         if core.replayed_to is not None or not self.is_behind(core):
             return False
         state = next(one for one in core.streams.values() if one.joined_ms != FOREVER_MS)
-        assert state.record_to is not None, state.iri
-        sn = core.next_sn
+        to, sn = state.record_to, core.next_sn  # messages that wait for their records may bring more meanwhile
+        assert to is not None, state.iri
         try:
-            core.journal.commit({"op": "join", "stream": state.iri, "to": state.record_to, "sn": sn})
+            core.journal.commit({"op": "join", "stream": state.iri, "to": to, "sn": sn})
         except StorageError as error:
             self._cannot_log = True
             log.warning("stream %s is behind, and does not join the stored graph yet: %s", state.iri, error)
             return False
-        core.join(state, state.record_to, sn)
+        core.join(state, to, sn)
         self.moved(core)
         return True
 

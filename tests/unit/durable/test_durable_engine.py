@@ -278,6 +278,22 @@ def test_what_a_late_stream_brings_is_kept_while_a_window_holds_the_checkpoint_b
         assert subjects(engine) == ["early", "late", "more"]
 
 
+def test_what_a_late_stream_has_brought_and_an_update_deleted_stays_deleted(tmp_path: Path) -> None:
+    """More is closed while the record is logged that lets the stream's first tuples join."""
+    engine = wukongs.Engine(tmp_path / "data")
+    engine.stream(A, batch_ms=1000).advance(1000)
+    engine.settle(timeout_s=60)
+    late = engine.stream(B, batch_ms=1000)
+    late.push([at("late", 500)])
+    late.advance(1000)
+    engine.settle(timeout_s=60)
+    assert subjects(engine) == ["late"]
+    engine.update("DELETE WHERE { ?s ?p ?o }")
+    with wukongs.Engine(crashed(engine, tmp_path / "data")) as engine:
+        engine.settle(timeout_s=60)
+        assert subjects(engine) == []
+
+
 def test_a_backup_is_a_data_folder_of_its_own(tmp_path: Path) -> None:
     with wukongs.Engine(tmp_path / "data") as engine:
         load(engine, b"before")
