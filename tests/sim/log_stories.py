@@ -171,6 +171,24 @@ def who_lacks_what_was_cut_off_goes_on_from_a_control_state() -> None:
     assert (stage.logs[2].last, stage.logs[2].entries) == (3, stage.logs[0].entries)
 
 
+def who_has_forgotten_how_far_it_was_goes_on_behind_what_was_cut_off() -> None:
+    """The answers of node 2 are lost, it starts again, and takes no control state, since it takes part."""
+    stage = _cut_off()
+    entries = stage.disks[1]["entries"]
+    stage.tell(0, 2, Append(1, 0, 0, entries, 2))
+    stage.crash(2)
+    assert (stage.logs[2].last, stage.logs[2].commit) == (2, 0), "nothing on disk says what was committed"
+    stage.do(0, raft.propose(stage.logs[0], DropQuery("q")))
+    for _ in range(3):
+        for one in stage.do(0, raft.pulse(stage.logs[0], 0)):
+            if one.node == 2:
+                taken = raft.receive(stage.logs[2], Voter(0, 0), one.body, may_jump=False)
+                for answer in stage.do(2, taken):
+                    sent = stage.tell(2, 0, answer.body)
+                    assert not any(isinstance(more.body, InstallControl) for more in sent), "it would go round"
+    assert stage.logs[2].last == 3
+
+
 def what_may_have_been_counted_stays_behind_a_control_state() -> None:
     stage = Stage(3)
     entries = tuple(Entry(1, DropQuery(f"q{number}")) for number in range(3))
@@ -207,6 +225,7 @@ STORIES = (
     voters_change_one_at_a_time,
     who_votes_is_not_forgotten_with_the_entries,
     who_lacks_what_was_cut_off_goes_on_from_a_control_state,
+    who_has_forgotten_how_far_it_was_goes_on_behind_what_was_cut_off,
     what_may_have_been_counted_stays_behind_a_control_state,
     who_votes_by_an_entry_is_told_of_the_log,
 )

@@ -10,7 +10,8 @@ A node that is OUT, or has lost its disk, may be further behind. It is sent the 
 The state tells it that it is OUT, or JOINING by a record that it has not seen. So nobody reads its data, and it gets
 new data from nodes that have applied the log beyond that state (`Stay.index`). A node does not take a state in which it
 is anything else: it would take part although its data lack the effects of the records that it skips. It answers how far
-it is instead, and by the rule above the leader has the entries after that.
+it is instead. By the rule above the leader has the entries after that, or the node has what is cut off: after a restart
+it does not know how much of its log is committed. So the leader goes on behind what is cut off.
 
 A state also forgets the data that only old SNs need (`control.forget`): those before the oldest SN at which any reader
 is or may begin. Nothing before that SN is exposed here, also after a restart. This node has all stream batches of the

@@ -349,9 +349,10 @@ def _take_answer(log: Log, sender: Voter, message: Appended) -> Outcome:
         log = replace(log, next_index={**log.next_index, sender.node: max(1, follows)})
         return _send_entries(log, [sender.node])
     matched = max(message.index, log.match.get(sender, 0))
-    log = replace(log, next_index={**log.next_index, sender.node: matched + 1}, match={**log.match, sender: matched})
+    follows = max(matched, log.base) + 1  # a node that takes no control state has all that is cut off, and may not know
+    log = replace(log, next_index={**log.next_index, sender.node: follows}, match={**log.match, sender: matched})
     log, actions = _commit(log, [])
-    if matched < log.last and message.index == matched:
+    if log.base <= matched < log.last and message.index == matched:
         log, more = _send_entries(log, [sender.node])
         actions += more
     log, more = _send_entries(log, _behind_on_commit(log))
