@@ -479,8 +479,8 @@ class Core:
         self._join(state, to, sn, found)
 
     def join_nothing(self, state: StreamState, to: int, sn: int) -> None:
-        """Note that a stream has nothing up to number `to`, at a new snapshot number. What there is by now joins with
-        the next tick."""
+        """Note that a stream has nothing up to number `to`, at a new snapshot number. Tuples that are there by
+        now join with the next tick."""
         self._join(state, to, sn, [])
 
     def _join(self, state: StreamState, to: int, sn: int, found: list[Timeless]) -> None:
