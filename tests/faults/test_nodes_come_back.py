@@ -269,6 +269,7 @@ def test_a_node_joins_while_only_one_of_its_donors_has_what_was_pushed(monkeypat
         pushing.start()
         nodes[0].host.wait_until(lambda node: dict(node.vts) != before, WAIT_S, "its part of the push")
         start_again(nodes, 2, replica_count=2, wait_s=0)
+        nodes[2].host.wait_until(lambda node: dict(node.vts) == before, WAIT_S, "what both of its donors have")
         nodes[2].host.wait_until_installed(WAIT_S)
         assert dict(nodes[2].host.node.vts) == before
         may_go_on.set()
