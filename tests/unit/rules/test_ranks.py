@@ -18,6 +18,16 @@ IDS = st.sampled_from([2, 3, 1 << 40, (1 << 62) + 4, (1 << 62) + 6])
 TRIPLES = st.lists(st.tuples(st.sampled_from([2, (1 << 61)]), IDS, IDS, IDS), max_size=30)
 STEPS = st.lists(st.tuples(TRIPLES, TRIPLES, TRIPLES), max_size=8)
 EX = "http://ex/"
+PREFIX = f"PREFIX : <{EX}> "
+REACHES = f"""{PREFIX}
+    RULE first: CONSTRUCT {{ :start :reaches ?x }} WHERE {{ :start :to ?x }}
+    RULE next: CONSTRUCT {{ :start :reaches ?y }} WHERE {{ :start :reaches ?x . ?x :to ?y }}"""
+
+
+def rank_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any change make ranks, however little it takes away."""
+    monkeypatch.setattr(propagation, "RANKLESS_MIN", 0)
+    monkeypatch.setattr(propagation, "RANKLESS_FACTOR", 0)
 
 
 def quads_of(triples: list[Triple]) -> Quads:
@@ -78,15 +88,11 @@ def test_what_stands_in_other_ways_is_not_deleted_first(monkeypatch: pytest.Monk
     sides = [(f"<{EX}{one}{at}>", f"<{EX}{other}{at + 1}>") for at in range(rungs) for one in "lr" for other in "lr"]
     starts = [(f"<{EX}start>", f"<{EX}{one}0>") for one in "lr"]
     edges = "".join(f"{one} <{EX}to> {other} .\n" for one, other in [*starts, *sides])
-    rules = f"""PREFIX : <{EX}>
-        RULE first: CONSTRUCT {{ :start :reaches ?x }} WHERE {{ :start :to ?x }}
-        RULE next: CONSTRUCT {{ :start :reaches ?y }} WHERE {{ :start :reaches ?x . ?x :to ?y }}"""
     counts = []
     for has_ranks in (False, True):
         if has_ranks:
-            monkeypatch.setattr(propagation, "RANKLESS_MIN", 0)
-            monkeypatch.setattr(propagation, "RANKLESS_FACTOR", 0)
-        with wukongs.Engine(rules=rules) as engine:
+            rank_soon(monkeypatch)
+        with wukongs.Engine(rules=REACHES) as engine:
             engine.update(f"INSERT DATA {{ {edges} }}")
             looked_at.clear()
             for at in (5, 10, 20):
@@ -100,33 +106,23 @@ def test_what_stands_in_other_ways_is_not_deleted_first(monkeypatch: pytest.Monk
 def test_what_stands_by_a_new_edge_goes_with_the_node_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One change takes :late its edge and :early its own, and lets a new edge lead from :early to :late. By ranks
     :late stands on :early at first, which goes in the same round."""
-    monkeypatch.setattr(propagation, "RANKLESS_MIN", 0)
-    monkeypatch.setattr(propagation, "RANKLESS_FACTOR", 0)
-    prefix = f"PREFIX : <{EX}> "
-    rules = f"""{prefix}
-        RULE first: CONSTRUCT {{ :start :reaches ?x }} WHERE {{ :start :to ?x }}
-        RULE next: CONSTRUCT {{ :start :reaches ?y }} WHERE {{ :start :reaches ?x . ?x :to ?y }}"""
-    with wukongs.Engine(rules=rules) as engine:
-        engine.update(f"{prefix} INSERT DATA {{ :start :to :a . :a :to :early, :c . :c :to :d . :d :to :late }}")
-        engine.update(f"{prefix} DELETE DATA {{ :d :to :late }}; INSERT DATA {{ :d :to :late }}")
-        engine.update(f"{prefix} DELETE DATA {{ :a :to :early . :d :to :late }}; INSERT DATA {{ :early :to :late }}")
-        found = engine.query(f"{prefix} SELECT ?x {{ :start :reaches ?x }}")
+    rank_soon(monkeypatch)
+    with wukongs.Engine(rules=REACHES) as engine:
+        engine.update(f"{PREFIX}INSERT DATA {{ :start :to :a . :a :to :early, :c . :c :to :d . :d :to :late }}")
+        engine.update(f"{PREFIX}DELETE DATA {{ :d :to :late }}; INSERT DATA {{ :d :to :late }}")
+        engine.update(f"{PREFIX}DELETE DATA {{ :a :to :early . :d :to :late }}; INSERT DATA {{ :early :to :late }}")
+        found = engine.query(f"{PREFIX}SELECT ?x {{ :start :reaches ?x }}")
         assert {str(row[0]) for row in found} == {EX + "a", EX + "c", EX + "d"}
 
 
 @pytest.mark.parametrize("still_follows", [False, True])
 def test_what_becomes_explicit_while_ranks_are_made_stays(still_follows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The change that needs ranks first also states a triple that was inferred."""
-    monkeypatch.setattr(propagation, "RANKLESS_MIN", 0)
-    monkeypatch.setattr(propagation, "RANKLESS_FACTOR", 0)
-    prefix = f"PREFIX : <{EX}> "
-    rules = f"""{prefix}
-        RULE first: CONSTRUCT {{ :start :reaches ?x }} WHERE {{ :start :to ?x }}
-        RULE next: CONSTRUCT {{ :start :reaches ?y }} WHERE {{ :start :reaches ?x . ?x :to ?y }}"""
-    with wukongs.Engine(rules=rules) as engine:
-        engine.update(f"{prefix} INSERT DATA {{ :start :to :a . :a :to :b . :b :to :c }}")
+    rank_soon(monkeypatch)
+    with wukongs.Engine(rules=REACHES) as engine:
+        engine.update(f"{PREFIX}INSERT DATA {{ :start :to :a . :a :to :b . :b :to :c }}")
         other = "; INSERT DATA { :start :to :b }" if still_follows else ""
-        engine.update(f"{prefix} INSERT DATA {{ :start :reaches :c }}; DELETE DATA {{ :a :to :b }} {other}")
-        engine.update(f"{prefix} DELETE DATA {{ :start :to :b }}")
-        found = engine.query(f"{prefix} SELECT ?x FROM <urn:x-wukongs:explicit> {{ :start :reaches ?x }}")
+        engine.update(f"{PREFIX}INSERT DATA {{ :start :reaches :c }}; DELETE DATA {{ :a :to :b }} {other}")
+        engine.update(f"{PREFIX}DELETE DATA {{ :start :to :b }}")
+        found = engine.query(f"{PREFIX}SELECT ?x FROM <urn:x-wukongs:explicit> {{ :start :reaches ?x }}")
         assert found.texts() == [(f"<{EX}c>",)]
