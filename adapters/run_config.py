@@ -27,6 +27,7 @@ from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
+from wukongs.live.windows import makes_stream
 from wukongs.query.terms.names import graph_term, plain_iri
 from wukongs.settings import Settings
 from wukongs.settings.text_file import decode_text
@@ -447,7 +448,7 @@ def _check_queries(config: RunConfig) -> None:
     declared = [one.iri for one in config.streams]
     for one in config.queries:
         query = parse_query(one.text, source=one.source)
-        windows, registration = query.dataset.windows, query.registration
+        windows = query.dataset.windows
         if not windows:
             raise SettingsError(
                 f"{config.file}, [[query]] {one.name}: expected a continuous query, found one without FROM STREAM: "
@@ -458,12 +459,8 @@ def _check_queries(config: RunConfig) -> None:
                 f"{config.file}, [[query]] {one.name}: expected streams of this file, found FROM STREAM <{stream}>: "
                 f"declare it under [[stream]]. Declared: {', '.join(declared) or 'none'}"
             )
-        if (
-            query.form == "construct"
-            and registration is not None
-            and (registration.is_stream or registration.has_operator)
-        ):
-            declared.append(registration.name)  # the queries below may read what it makes
+        if makes_stream(query) and query.registration is not None:
+            declared.append(query.registration.name)  # the queries below may read what it makes
     for one in config.asks:
         if parse_query(one.text, source=one.source).dataset.windows:
             raise SettingsError(
