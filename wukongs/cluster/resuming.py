@@ -27,7 +27,6 @@ from wukongs.cluster.pushes import Push, asked_in
 from wukongs.errors import StorageError, StreamError
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
-from wukongs.protocol import log as raft
 from wukongs.protocol.control import Control
 from wukongs.wire.packet_columns import terms_in
 from wukongs.wire.packets import Packet
@@ -104,7 +103,7 @@ def _take_in(packet: Note, host: Host, store: NodeStore, intake: Intake) -> None
         return
     fields: Mapping[str, Any] = packet.fields
     if is_saved(packet):
-        host.node = replace(host.node, log=raft.as_saved(host.node.log, saved_in(packet)))
+        host.take(ev.SavedBefore(saved_in(packet)))
     elif packet.kind == COMMITTED:
         commit(host, fields["index"])
     elif packet.kind == AGREED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote
 from wukongs.protocol.messages import Delivered, Message, State
 from wukongs.protocol.records import Record, Sn, Vts
 
@@ -173,6 +174,13 @@ class HeldReads:
     delivered: Delivered | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SavedBefore:
+    """A node that goes through its earlier life again, before it takes part, has come to where that saved something."""
+
+    action: SaveVote | SaveEntries | SaveControl
+
+
 Event = (
     Pulse
     | Received
@@ -191,4 +199,5 @@ Event = (
     | Submitted
     | Settled
     | HeldReads
+    | SavedBefore
 )

@@ -35,6 +35,7 @@ from wukongs.protocol.events import (
     PieceOffered,
     Pulse,
     Received,
+    SavedBefore,
     Settled,
     StateCollected,
     StateInstalled,
@@ -244,6 +245,10 @@ def _reading(node: Node, event: HeldReads) -> Outcome:
     return replace(node, reading=event), []
 
 
+def _saved_before(node: Node, event: SavedBefore) -> Outcome:
+    return replace(node, log=raft.as_saved(node.log, event.action)), []
+
+
 def _settle(before: Node, node: Node) -> Outcome:
     """Draw the conclusions of a change: apply committed entries, seal whole stream batches, expose stable ticks."""
     node, actions = _apply(node)
@@ -331,4 +336,5 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     Submitted: _submitted,
     Settled: _settled_at,
     HeldReads: _reading,
+    SavedBefore: _saved_before,
 }
