@@ -137,6 +137,13 @@ def _coming(name: str, found: RecordedQuery, is_new: bool, come: int | None) -> 
     return Coming(after_ms, lacks_ms, begun_ms, needs_ms, needs_ms if reads_stored(query) else None)
 
 
+def _returning(name: str, found: RecordedQuery, since_ms: int) -> Coming:
+    """Return what is known of a query that runs on here. since_ms: it has fired up to there at least. What its readers
+    have is known once it runs. Raises as parse_continuous, DataError."""
+    query = parse_continuous(read_registration(found.payload, name)[0])
+    return Coming(None, NOT_YET_MS, needs_ms=needs_after_ms(query, since_ms))
+
+
 def _names(keys: Collection[str]) -> list[str]:
     """Return the names of streams by their keys."""
     return [key.split(" ")[0] for key in keys]
@@ -173,13 +180,20 @@ class RecordedQuery:
 class Coming:
     """A query on its way to this node. after_ms: it fires after this time (None: that is not known); lacks_ms: readers
     have its windows up to there, None: its home is not gone; begun_ms: it has nothing to compare with before, None:
-    that is not known; needs_ms, stored_ms: it reads slices, and the stored graph, from there on."""
+    that is not known; needs_ms, stored_ms: it reads slices, and the stored graph, from there on; streams: of its
+    windows, their keys."""
 
     after_ms: int | None
     lacks_ms: int | None = None
     begun_ms: int | None = None
     needs_ms: int | None = None
     stored_ms: int | None = None
+    streams: tuple[str, ...] = ()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether its readers may lack windows, and nobody here knows from which on."""
+        return self.after_ms is None and self.lacks_ms is not None
 
 
 def stated(difference: Difference) -> Difference:
@@ -362,12 +376,45 @@ class NodeRecords:
         mine = {name: found for name, (found, nodes) in homes.items() if self._me in nodes}
         if mine:
             needed = sorted({key for found in mine.values() for key in found.streams})
+            for name, found in mine.items():
+                self._come_later(name, found, partial(_returning, name, found, self._fired_ms(found.streams, sn)))
+            needs_ms = [ms for name in mine if (ms := self.coming[name].needs_ms) is not None]
 
             def run() -> None:
                 for name, found in mine.items():
+                    place = self.coming[name]
                     self._try(found.index, partial(self._register, name, found, is_new=False))
+                    self._has_come_here(name, found, place)
 
-            self._exposure.add_due(Due(sn, run, lambda: self._is_home_of(needed)))
+            self._exposure.add_due(Due(sn, run, lambda: self._is_home_of(needed, min(needs_ms, default=None))))
+
+    def _fired_ms(self, streams: Collection[str], sn: Sn) -> int:
+        """Return a time up to which a query of some streams has fired, if it fires behind an SN next."""
+        states = [self.streams[key].state for key in streams if key in self.streams]
+        return min([ms_of(sn.tick), *(state.closed_ms for state in states if state.closed_ms is not None)])
+
+    def _come_later(self, name: str, found: RecordedQuery, place: Callable[[], Coming]) -> None:
+        """Note that a query is on its way here. place: gives what is known of it; it may raise WukongsError."""
+        known = Coming(None)
+        with suppress(WukongsError):  # else it is said when it is to run
+            known = place()
+        self.coming[name], self.has_come = replace(known, streams=found.streams), True
+        self._note_awaited(found.streams)
+
+    def _has_come_here(self, name: str, found: RecordedQuery, place: Coming) -> None:
+        """Note that a query that was on its way is here, or is not to come any more."""
+        if self.coming.get(name) is place:  # else a later record sends it here again
+            del self.coming[name]
+        self.has_come = True
+        self._note_awaited(found.streams)
+
+    def _note_awaited(self, keys: Collection[str]) -> None:
+        """Let streams keep the slices that queries on their way here need."""
+        for key in keys:
+            if key in self.streams:
+                coming = (one for one in self.coming.values() if key in one.streams)
+                needs_ms = (one.needs_ms for one in coming if one.needs_ms is not None)
+                self.streams[key].state.awaited_ms = min(needs_ms, default=None)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -432,21 +479,21 @@ class NodeRecords:
         """come: as in MoveQuery."""
         found, place = self._registered[name], Coming(None)
         if self._me in nodes:
-            with suppress(WukongsError):  # else it is said when it is to run
-                place = _coming(name, found, is_new, come)
-            self.coming[name], self.has_come = place, True
+            self._come_later(name, found, partial(_coming, name, found, is_new, come))
+            place = self.coming[name]
 
         def run() -> None:
             self.homes[name] = found, tuple(nodes)
-            self.coming.pop(name, None)
-            self.has_come = True
             state = self._core.streams.get(name)
             if state is not None and state.is_made and self._injector.made.get(name) is None:
                 self._injector.made.add(state)
-            if self._me in nodes:
-                self._register(name, found, is_new=is_new, lost=place if place.lacks_ms is not None else None)
-            else:
-                self._stop(name, found)
+            try:
+                if self._me in nodes:
+                    self._register(name, found, is_new=is_new, lost=place if place.lacks_ms is not None else None)
+                else:
+                    self._stop(name, found)
+            finally:
+                self._has_come_here(name, found, place)
 
         is_home = partial(self._is_home_of, found.streams, place.needs_ms)
         return run, is_home if self._me in nodes else _ready

@@ -77,7 +77,8 @@ class MissingSlices:
 @dataclass(frozen=True, slots=True)
 class Held:
     """For the protocol's HeldReads: nobody here reads, or will begin to read, before this SN, or needs slices of stream
-    batches that end at or before this tick; delivered: readers of all queries here have their windows up to there."""
+    batches that end at or before this tick; delivered: readers of all queries here have their windows up to there, None
+    while that is not known."""
 
     oldest_sn: Sn
     oldest_firing: int
@@ -142,7 +143,8 @@ class NodeStore:
         )
         self._hold: Handle | None = None
         self._oldest_firing: int | None = None if self._is_alone else 0
-        self._delivered_now, self._delivered_at_s = (0, 0), float("-inf")
+        self._delivered_now: tuple[int | None, int] = 0, 0
+        self._delivered_at_s = float("-inf")
         if not self._is_alone:
             self.core.arrangement.trace.keep_from(0)
 
@@ -530,10 +532,10 @@ class NodeStore:
             delivered, read_sn = self._delivered()
             return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered)
 
-    def _delivered(self) -> tuple[int, int]:
-        """Return the tick up to which readers have windows, and the SN from which on the rest reads the stored graph,
-        if as much is held. Queries are not looked through each time: what was true stays so, but for those that have
-        come."""
+    def _delivered(self) -> tuple[int | None, int]:
+        """Return the tick up to which readers have windows (None: that is not known while a query is on its way here),
+        and the SN from which on the rest reads the stored graph, if as much is held. Queries are not looked through
+        each time: what was true stays so, but for those that have come."""
         if (now_s := time.monotonic()) - self._delivered_at_s > DELIVERED_S or self.records.has_come:
             self._delivered_at_s, self.records.has_come = now_s, False
             shown_ms, coming = ms_of(self.exposure.shown), self.records.coming.values()
@@ -546,7 +548,8 @@ class NodeStore:
             all_ms += [place.after_ms for place in coming if place.after_ms is not None]
             stored_ms += [place.stored_ms for place in coming if place.stored_ms is not None]
             read_sn = packed(Sn(tick_at(min(stored_ms)), 0)) if stored_ms else NOTHING_KEPT
-            self._delivered_now = tick_at(min(all_ms)), read_sn
+            is_known = not any(place.is_unknown for place in coming)
+            self._delivered_now = tick_at(min(all_ms)) if is_known else None, read_sn
         delivered, read_sn = self._delivered_now
         recent = self.core.arrangement.trace.entries()[-HELD_ENTRIES_MAX:]
         return delivered, max(read_sn, recent[0].lower) if recent else read_sn

@@ -324,7 +324,7 @@ class NodeStream:
         At least one is asked for, because its answer also has the counts of earlier rows."""
         state = self.state
         assert not self.is_home, state.iri
-        self.is_home = True
+        self.is_home, state.ring = True, SliceRing()  # that of before has let go of what nobody needed here
         self.whole_to = self.before
         if state.closed_ms is not None:
             kept_after_ms = state.closed_ms - state.history_ms

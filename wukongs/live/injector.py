@@ -510,6 +510,8 @@ class Injector:
                 if state.is_ended and core.sealed_ms is not None:
                     stands_ms = max(stands_ms, core.sealed_ms)  # it gets no older by itself
                 keep_after_ms = stands_ms - state.history_ms
+                if state.awaited_ms is not None:
+                    keep_after_ms = min(keep_after_ms, state.awaited_ms)
                 found.append((state, min(keep_after_ms, needed.get(state.iri, keep_after_ms))))
         return found
 

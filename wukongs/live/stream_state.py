@@ -142,6 +142,8 @@ class StreamState:
     lsn: int = 0
     """The record of the log that declared it: its name even after a stream of the same IRI is declared anew."""
     ring: SliceRing = field(default_factory=SliceRing)
+    awaited_ms: int | None = None
+    """Queries that are on their way to this node of a cluster need slices from there on; None: there are none."""
     ledgers: dict[str, PartitionLedger] = field(default_factory=dict)
     closed_ms: int | None = None
     first_ms: int | None = None

@@ -194,10 +194,12 @@ def knows(report: Report, index: int) -> bool:
 
 def oldest_held(progress: Progress, control: Control) -> tuple[Sn | None, int | None]:
     """Return the oldest SN at which readers are or may begin on any node that takes part, and the oldest firing that
-    they hold; None: there is none.
+    they hold; None: there is none, or a node that is IN was not heard yet, since this one was started.
 
     Merging and expiry stay behind them. A silent node's hold ends when it is taken out of the members, but lasts until
     other nodes hold what its queries need."""
+    if not control.with_role(Role.IN) <= progress.latest.keys():
+        return None, None
     found = [progress.latest[node] for node in control.members if node in progress.latest]
     reports = [report for report in found if control.role_of(report.incarnation.voter) is not Role.OUT]
     synced = control.with_role(Role.IN)

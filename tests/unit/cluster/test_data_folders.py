@@ -135,6 +135,30 @@ def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_
     assert again == expected[1:], "the last window that was read was not confirmed"
 
 
+def test_a_window_longer_than_the_history_is_whole_after_a_restart(tmp_path: Path) -> None:
+    settings, text = Settings(history_ms=500), QUERY.format("q").replace("RANGE 1s", "RANGE 3s")
+    with cluster(2, 1, settings, PATIENT, folder=tmp_path) as nodes:
+        engine = nodes[0].engine
+        stream = engine.stream(EX + "s", batch_ms=100)
+        engine.register(text).cursor("readers")
+        push(stream, 0, 50)
+        stream.advance(5000)
+        engine.settle(END_S)
+        for node in nodes:
+            checkpoint(node)
+        cut_off(nodes)
+    with cluster(2, 1, settings, PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].backend.declared(EX + "s")
+        push(stream, 50, 70)
+        stream.advance(7000)
+        nodes[0].engine.settle(END_S)
+        (query,) = nodes[0].engine.queries()
+        found = list(islice(query.results(timeout_s=END_S, group="readers"), 7))
+    assert [(one.end_ms, one.partial) for one in found] == [(n * 1000, False) for n in range(1, 8)]
+    expected = [(n * 1000, sorted(f"a{k}" for k in range(max(0, n * 10 - 30), n * 10))) for n in range(1, 8)]
+    assert windows(iter(found), 7) == expected
+
+
 def test_a_query_goes_on_that_reads_what_another_one_makes(tmp_path: Path) -> None:
     maker = (
         f"REGISTER STREAM <{EX}made> AS CONSTRUCT {{ ?s <{EX}q> ?o }} "

@@ -16,10 +16,13 @@ import pytest
 from tests.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
 from tests.unit.cluster.wires import Wires, wired
 from tests.unit.wire.pieces import make_piece
+from wukongs.cluster.node_payloads import Registration
+from wukongs.cluster.node_records import RecordedQuery
 from wukongs.cluster.node_store import MissingSlices, NodeStore
 from wukongs.cluster.slices import SLICES
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.errors import CompactedError, GapError
+from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import stream_options
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
@@ -416,3 +419,17 @@ def test_on_result_of_a_node_changes_the_cluster() -> None:
         engine.settle(SETTLE_S)
         assert done == [100]
         assert len(engine.query("SELECT * { ?s ?p ?o }")) == 6
+
+
+def test_what_readers_have_is_not_known_before_their_query_runs_again() -> None:
+    """Another home of it would go on behind what is said here."""
+    store, tick = NodeStore(Settings(), 0, ShardMap.even(2)), 2000 + LIVE_MS
+    text = "REGISTER QUERY q AS SELECT ?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?s ?p ?o }"
+    found = RecordedQuery(1, ("http://ex/s",), Registration(QuerySource(text), None).payload())
+    store.exposure.show(tick)
+    store.records.restore(Sn(tick, 0), {}, {}, {"q": (found, (0,))})
+    assert store.held().delivered is None
+    store.start()
+    store.expose(Sn(tick, 0), {})
+    until(lambda: store.held().delivered == tick)  # its stream is gone, so there is nothing more to come of it
+    store.close()

@@ -192,6 +192,27 @@ def test_windows_whose_slices_are_gone_are_told_as_a_gap() -> None:
 
 
 @pytest.mark.slow
+def test_a_window_longer_than_the_history_is_whole_at_the_new_home() -> None:
+    """All nodes have kept its slices: the home needed them for its next firing."""
+    with told(Settings(history_ms=500)) as of:
+        of.push(4)
+        windows = "RANGE 3s STEP 1s"
+        here = of.nodes[2].engine.register(text(windows=windows))
+        beside = of.engine.register(text(windows=windows))
+        of.push(100)
+        had = rows_of(items(here.cursor()))
+        time.sleep(1)
+        of.lose()
+        of.push(40)
+        moved = of.taken_over().store.query("q")
+        of.push(40)
+        assert moved is not None
+        expected, found = rows_of(items(beside.cursor())), items(moved.cursor())
+        assert all(isinstance(one, WindowResult) and not one.partial for one in found), found
+        same(rows_of(found), expected, max(had) + 1)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("count", first_and_slow([6, 20]))
 def test_queries_are_spread_and_each_fires_on(count: int) -> None:
     """Some in a group of their shape, some alone."""

@@ -200,6 +200,9 @@ def test_what_readers_hold_anywhere_is_held_everywhere() -> None:
     assert oldest_held(progress, control) == (Sn(4, 0), 8)
     assert oldest_held(progress, apply(control, Entry(1, Membership(1, 0, Role.OUT)))) == (Sn(5, 1), 8)
     assert oldest_held(Progress(), control) == (None, None)
+    some = hear(Progress(), reports[:2])
+    assert oldest_held(some, control) == (None, None), "nobody knows yet what readers hold at the third node"
+    assert oldest_held(some, apply(control, Entry(1, Membership(2, 0, Role.OUT)))) == (Sn(4, 0), 9)
 
 
 def test_a_stream_that_is_declared_anew_is_another_one() -> None:
