@@ -33,6 +33,9 @@ from wukongs.wire.packets import Packet
 log = logging.getLogger("wukongs")
 OF = "of"
 """The field of a record that belongs to a checkpoint: the number of its head."""
+STAY = "stay"
+"""The fact of a checkpoint that says which stay's data it has (membership.py)."""
+NO_STAY = -1
 LOOK_S = 1.0
 ENTRIES_MAX = 4096
 """A longer majority log needs a checkpoint: it is cut only before the entries that one has."""
@@ -69,11 +72,12 @@ class Checkpoints:
                 self._disk.add(replace(packet, fields={**packet.fields, OF: start}))
             upper = collected.head["sn"] + 1
             self._disk.complete(start, settled, collected.entries, upper, self._store.terms)
+            self._donor.say_safe()
 
     def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int]:
         """In the protocol's thread."""
         sn = unpacked(collected.head["sn"])
-        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries())}
+        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries()), STAY: stay_of(node)}
         start = self._disk.begin(node.control.index, facts)
         # Workers stage and agree meanwhile: what they have logged before the new head is here by now. What was staged
         # before may be stored by now, behind the SN: no record comes in meanwhile, but those that are here go on.
@@ -125,6 +129,11 @@ class Checkpoints:
         if self._thread.is_alive():
             self.give_up()
             self._try("the log has it all")
+
+
+def stay_of(node: Node) -> int:
+    """Return the record that made a node JOINING, if it has taken over what it then had to."""
+    return node.stay.since if node.stay.is_installed else NO_STAY
 
 
 def settled_at(node: Node, sn: Sn) -> int:

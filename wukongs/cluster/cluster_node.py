@@ -211,7 +211,7 @@ class ClusterNode:
         self._reach = OwnersReach(store.terms, Owners(network, placing.now), claims.keep)
         self._puller = SlicePuller(store, network, placing.now, host.fail)
         self.intake = Intake(host, store, claims)
-        self._joiner = Joiner(host, store, self.intake, network)
+        self._joiner = Joiner(host, store, self.intake, network, has_folder=disk is not None)
         self._donor = Donor(host, store, self.intake)
         bytes_max = settings.checkpoint_bytes
         self.deliveries = None if disk is None else NodeDeliveries(disk)

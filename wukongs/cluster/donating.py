@@ -29,6 +29,7 @@ from wukongs.cluster.intake import LOG_S, Intake
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import packed, unpacked
 from wukongs.errors import CompactedError, DataError, NodeUnavailable
+from wukongs.protocol import events as ev
 from wukongs.protocol.records import Role, Sn
 from wukongs.protocol.sealing import Partition
 from wukongs.protocol.state import Node
@@ -87,6 +88,10 @@ class Donor:
     def is_installed(self) -> bool:
         """Whether this node has anything to give."""
         return self._host.is_installed
+
+    def say_safe(self) -> None:
+        """Tell the protocol that a restart finds what this node has taken over."""
+        self._host.post(ev.StateSafe())
 
     def pulse(self) -> None:
         """Go on if who has asked to halt is gone, and forget what nobody asks for. In the protocol's thread."""

@@ -387,9 +387,9 @@ def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
     return found
 
 
-def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
+def events_of(since: int, taken: Taken, node: Node, *, is_safe: bool = True) -> Iterator[ev.Event]:
     """Return the events of an installation for the protocol: the inserted stream batches, then the pieces of later
-    ones, as if they had come here. Their rows are in the store by then."""
+    ones, as if they had come here. Their rows are in the store by then. is_safe: as in StateInstalled."""
     inserted: dict[str, int] = {}
     offsets: dict[str, dict[str, int]] = {}
     for stream in node.control.live_streams:
@@ -397,7 +397,7 @@ def events_of(since: int, taken: Taken, node: Node) -> Iterator[ev.Event]:
         last = min(intakes, key=lambda intake: intake["inserted"])
         if last["inserted"]:
             inserted[stream.key], offsets[stream.key] = last["inserted"], last["offsets"]
-    yield ev.StateInstalled(since, inserted, offsets)
+    yield ev.StateInstalled(since, inserted, offsets, is_safe)
     for key in taken.streams:
         for name, known in sorted(standings(taken, key).items()):
             at = known.first

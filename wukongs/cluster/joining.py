@@ -67,10 +67,11 @@ class Ahead:
 
 
 class Joiner:
-    """The joining of one node."""
+    """The joining of one node. has_folder: what it takes over is safe with the next checkpoint."""
 
-    def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers) -> None:
+    def __init__(self, host: Host, store: NodeStore, intake: Intake, peers: Peers, *, has_folder: bool = False) -> None:
         self._host, self._store, self._intake, self._peers = host, store, intake, peers
+        self._has_folder = has_folder
         self._owner = f"node {host.me.node} {uuid.uuid4().hex}"
         self._ahead: Ahead | None = None
         self._asked: InstallState | None = None
@@ -194,7 +195,7 @@ class Joiner:
             self._intake.restore_epochs(head["epochs"])
             self._intake.pushes.restore(head.get("pushes", {}))
         take_pieces(self._store, taken)
-        self._host.go_on(taken.sn, events_of(asked.since, taken, self._host.node))
+        self._host.go_on(taken.sn, events_of(asked.since, taken, self._host.node, is_safe=not self._has_folder))
         log.info("node %d has taken over what the others hold at SN %d", self._host.me.node, packed(taken.sn))
 
     def _fetch_last(self) -> Taken:

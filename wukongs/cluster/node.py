@@ -11,7 +11,7 @@ from wukongs.cluster.cluster_node import KINDS, ClusterNode, ClusterShape
 from wukongs.cluster.host import PULSE_S
 from wukongs.cluster.node_config import NodeConfig
 from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner, Recorded
-from wukongs.cluster.resuming import scanned
+from wukongs.cluster.resuming import can_go_on, scanned
 from wukongs.errors import NodeUnavailable
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation
@@ -161,8 +161,8 @@ def _begun_life(
         recorded = scanned(disk, shape.genesis)
         if recorded is not None:
             addresses, keys = _those_there(recorded.control, addresses, keys)
-        is_out = recorded is not None and recorded.control.role_of(Voter(number, owner.disk)) is Role.OUT
-        mine = None if is_out else owner.disk
+        goes_on = recorded is None or can_go_on(recorded, Voter(number, owner.disk))
+        mine = owner.disk if goes_on else None
     generation = _next_disk(config, trust, addresses, keys, recorded, mine)
     if owner is not None and mine is None:
         generation = max(generation, owner.disk + 1)

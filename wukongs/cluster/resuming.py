@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from wukongs.cluster.changes import STAGE, stage
-from wukongs.cluster.checkpoints import OF
+from wukongs.cluster.checkpoints import NO_STAY, OF, STAY
 from wukongs.cluster.claims import AGREED
 from wukongs.cluster.collecting import HEAD, STATE
 from wukongs.cluster.deliveries import CURSORS, WINDOW, NodeDeliveries
@@ -28,11 +28,18 @@ from wukongs.errors import StorageError, StreamError
 from wukongs.live.pieces import Close
 from wukongs.protocol import events as ev
 from wukongs.protocol.control import Control
+from wukongs.protocol.records import Role, Voter
 from wukongs.wire.packet_columns import terms_in
 from wukongs.wire.packets import Packet
 
-_NO_STAY = -1
 _OF_CHECKPOINTS = (STATE, CURSORS, WINDOW)
+
+
+def can_go_on(recorded: Recorded, voter: Voter) -> bool:
+    """Tell whether a node's folder has what a life needs that goes on from it: as far as its log says, the others have
+    not taken it out, and it has taken over what they hold, if it has to."""
+    role, since = recorded.control.role_of(voter), recorded.control.member(voter.node).since
+    return role is not Role.OUT and (role is not Role.JOINING or recorded.facts.get(STAY) == since)
 
 
 def scanned(disk: NodeDisk, genesis: Control) -> Recorded | None:
@@ -85,7 +92,7 @@ def _install(disk: NodeDisk, recorded: Recorded, taken: Taken, host: Host, store
     intake.restore_epochs(recorded.facts["epochs"])
     intake.pushes.restore(recorded.facts.get("pushes", {}))
     take_pieces(store, taken)
-    host.go_on(taken.sn, events_of(_NO_STAY, taken, host.node))
+    host.go_on(taken.sn, events_of(recorded.facts.get(STAY, NO_STAY), taken, host.node))
 
 
 def commit(host: Host, index: int) -> None:

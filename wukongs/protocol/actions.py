@@ -128,8 +128,8 @@ class InstallState:
     """Take over the terms and data of other nodes. For a shard of this node with an in-sync replica among them, take
     its terms in place of this node's own; for other shards, add all terms that any of them has. If vts is not empty,
     take their data up to it, with all tuples of streams that are gone and with the effects of earlier records. Drop the
-    rows of these streams that were kept for later stream batches: sources send those again. When all is safe on disk,
-    say StateInstalled."""
+    rows of these streams that were kept for later stream batches: sources send those again. Then say
+    StateInstalled, and StateSafe once all is safe on disk."""
 
     since: int
     states: Mapping[int, State]

@@ -142,11 +142,17 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class StateInstalled:
-    """Answers InstallState."""
+    """Answers InstallState. is_safe: whether a restart finds it; else StateSafe says when."""
 
     since: int
     vts: Vts
     offsets: Mapping[str, Mapping[str, int]]
+    is_safe: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StateSafe:
+    """A restart finds what this node has taken over of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,7 @@ Event = (
     | StateCollected
     | Fetched
     | StateInstalled
+    | StateSafe
     | Submitted
     | Settled
     | HeldReads

@@ -12,7 +12,8 @@ else it is waited for. A node that lost its disk starts at JOINING with a new di
 * JOINING. From this record on, askers need its agreement to new terms. It asks all nodes that take part for their terms
   and data of its shards; they answer when they know the record themselves. With another in-sync replica for each of its
   shards it takes over their data; else (one replica, disk lost) sources send their rows again, from the beginning.
-* HOLDING. The stable VTS waits for it. It is asked for late, so that the wait is short.
+* HOLDING. The stable VTS waits for it. It is asked for late, so that the wait is short, and once a restart finds what
+  the node has taken over: when it is IN the others may go, with their disks.
 * IN. It has everything that was exposed without waiting for it (progress.py says why): it may be read, and the other
   replicas may go.
 """
@@ -36,13 +37,14 @@ LAG_BATCHES_MAX = 2
 class Stay:
     """The states that a joining node has been sent. since: the index of the record that made it JOINING; index: the
     nodes that answer must have applied the log up to here, since this node knows these records by a control state
-    only."""
+    only. is_safe: whether a restart finds what is installed."""
 
     since: int = 0
     index: int = 0
     states: Mapping[int, State] = field(default_factory=dict)
     is_installing: bool = False
     is_installed: bool = False
+    is_safe: bool = True
 
 
 def to_fetch_from(stay: Stay, control: Control, me: Incarnation) -> set[int]:
@@ -85,7 +87,7 @@ def next_role(
             return found if is_news(control, found) else None
         case Role.OUT:
             return Membership(me.node, me.disk, Role.JOINING) if control.holds(me.node) else None
-        case Role.JOINING if stay.is_installed and _is_near(progress, control, vts):
+        case Role.JOINING if stay.is_installed and stay.is_safe and _is_near(progress, control, vts):
             return Membership(me.node, me.disk, Role.HOLDING, member.since)
         case Role.HOLDING if has_caught_up(progress, control, me.node, vts):
             return Membership(me.node, me.disk, Role.IN, member.since)

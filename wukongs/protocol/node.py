@@ -39,6 +39,7 @@ from wukongs.protocol.events import (
     Settled,
     StateCollected,
     StateInstalled,
+    StateSafe,
     Submitted,
     TermsCompared,
 )
@@ -214,7 +215,12 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
     node = replace(node, intakes=intakes)
     if event.since != node.stay.since:
         return node, []
-    return replace(node, stay=replace(node.stay, is_installing=False, is_installed=True)), []
+    return replace(node, stay=replace(node.stay, is_installing=False, is_installed=True, is_safe=event.is_safe)), []
+
+
+def _state_safe(node: Node, _: StateSafe) -> Outcome:
+    node = replace(node, stay=replace(node.stay, is_safe=True))
+    return _propose(node, wanted(node))
 
 
 def _fetched(node: Node, _: Fetched) -> Outcome:
@@ -333,6 +339,7 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     StateCollected: _state_collected,
     Fetched: _fetched,
     StateInstalled: _state_installed,
+    StateSafe: _state_safe,
     Submitted: _submitted,
     Settled: _settled_at,
     HeldReads: _reading,

@@ -23,8 +23,10 @@ from wukongs.cluster.collecting import Wanted
 from wukongs.cluster.draining import is_drained
 from wukongs.cluster.host import Host
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.errors import NodeUnavailable, SettingsError, StorageError
 from wukongs.live.pieces import Piece
+from wukongs.protocol import events as ev
+from wukongs.protocol import membership
 from wukongs.protocol.control import apply
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Drain, Drained, Entry, Membership, Role, Voter
@@ -215,6 +217,51 @@ def test_nodes_with_data_folders_know_who_holds_what(tmp_path: Path) -> None:
                     )
                 if life == 1:
                     cut_off(nodes)
+
+
+@pytest.mark.slow
+def test_a_node_keeps_its_shards_until_the_next_one_has_them_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut at the new one would lose what the old one has."""
+
+    def refuse() -> None:
+        raise StorageError("no room")
+
+    with cluster(2, 1, folder=tmp_path, spare_count=1) as nodes:
+        nodes[0].engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> <{EX}o> }}")
+        host = nodes[1].host
+        with monkeypatch.context() as full:
+            full.setattr(nodes[1].checkpoints, "make", refuse)
+            thread = threading.Thread(target=lambda: nodes[0].engine.drain(0, timeout_s=WAIT_S))
+            thread.start()
+            host.wait_until(lambda node: node.stay.is_installed, WAIT_S, "what the other node holds")
+            time.sleep(0.5)
+            assert host.node.role is Role.JOINING
+            assert nodes[0].store.shard_map.shards(0).any()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+        assert host.node.role is Role.IN
+        assert not nodes[0].store.shard_map.shards(0).any()
+
+
+@pytest.mark.slow
+def test_a_node_that_starts_again_in_the_middle_of_joining_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has on disk what it has taken over, and is not to take it over again."""
+    with monkeypatch.context() as far, cluster(2, 1, folder=tmp_path, spare_count=1) as nodes:
+        nodes[0].engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> <{EX}o> }}")
+        far.setattr(membership, "_is_near", lambda *_: False)
+        nodes[0].host.submit(ev.Submitted(Drain(0, (1,))), WAIT_S)
+        host = nodes[1].host
+        host.wait_until(lambda node: node.stay.is_installed and node.stay.is_safe, WAIT_S, "what the other node holds")
+        assert host.node.role is Role.JOINING
+        cut_off(nodes)
+    with cluster(2, 1, folder=tmp_path, spare_count=1) as nodes:
+        nodes[1].host.wait_until(lambda node: node.role is Role.IN, WAIT_S, "its turn")
+        in_time(lambda: nodes[1].engine.settle(WAIT_S))
+        assert len(nodes[1].engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}")) == 1
 
 
 @pytest.mark.parametrize("kind", ["stage", "feed"])

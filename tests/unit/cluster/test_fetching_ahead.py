@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,15 +16,19 @@ import pytest
 from tests.clusters import READY_S, cluster, start_again
 from tests.fuzz import first_and_slow
 from wukongs.cluster import joining
+from wukongs.cluster.checkpoints import STAY
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
 from wukongs.cluster.installing import entries_of, net
+from wukongs.cluster.node_disk import Recorded
+from wukongs.cluster.resuming import can_go_on
 from wukongs.errors import CompactedError
 from wukongs.protocol.control import apply, genesis, is_news
 from wukongs.protocol.membership import Stay, next_role
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.progress import Progress
 from wukongs.protocol.records import Entry, Membership, Role, Voter
+from wukongs.protocol.state import Kept
 from wukongs.store.batch import build_batch
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.quads import Quads
@@ -312,3 +317,18 @@ def test_a_node_that_fetches_says_that_its_earlier_disk_is_lost_and_joins_later(
     control = apply(control, Entry(1, joins))
     assert not is_news(control, lost)
     assert is_news(control, Membership(2, 7, Role.OUT, control.members[2].since))
+
+
+def test_a_node_is_waited_for_once_a_restart_finds_what_it_has_taken_over() -> None:
+    control, me = genesis(3, 2, 6), Incarnation(2, 7, 1)
+    for record in (Membership(2, 7, Role.OUT), Membership(2, 7, Role.JOINING)):
+        control = apply(control, Entry(1, record))
+    since = control.members[2].since
+    assert next_role(control, Progress(), Stay(since, is_installed=True, is_safe=False), me, {}) is None
+    waits = next_role(control, Progress(), Stay(since, is_installed=True), me, {})
+    assert waits == Membership(2, 7, Role.HOLDING, since)
+    known = Recorded(Kept(), control.index, {STAY: since}, control)
+    assert can_go_on(known, me.voter)
+    assert not can_go_on(known, Voter(2, 6)), "it was taken out"
+    anew = replace(control, members={**control.members, 2: replace(control.members[2], since=since + 1)})
+    assert not can_go_on(replace(known, control=anew), me.voter), "it is to take over anew what others hold"
