@@ -67,8 +67,9 @@ class Checkpoints:
             raise NodeUnavailable("the node has not taken over yet what the others hold")
         with self._turn:
             collected, start, settled = self._donor.collect_here(self._begin)
+            not_returned = self._deliveries.not_returned()  # first: a query that runs by now is among the others
             windows = self._deliveries.waiting(self._queries())
-            for packet in chain(self._agreed(collected), collected.waiting(), windows):
+            for packet in chain(self._agreed(collected), collected.waiting(), not_returned, windows):
                 self._disk.add(replace(packet, fields={**packet.fields, OF: start}))
             upper = collected.head["sn"] + 1
             self._disk.complete(start, settled, collected.entries, upper, self._store.terms)

@@ -71,6 +71,7 @@ class NodeDeliveries:
     def forget(self, query_lsn: int) -> None:
         with self._lock:
             self._come.pop(query_lsn, None)
+            self._returned.pop(query_lsn, None)
 
     # --- groups of readers --------------------------------------------------------------------------------------------
 
@@ -100,8 +101,17 @@ class NodeDeliveries:
 
     def facts(self, queries: Iterable[ReportedBy]) -> dict[str, Any]:
         """Return, as JSON, what a checkpoint has of groups, and of firings with which the next ones are compared."""
-        remembered = {str(one.lsn): found for one in queries if (found := one.remembered()) is not None}
-        return {"come": self._told(list(self._come)), "remembered": remembered}
+        with self._lock:  # those that do not run yet come first: one that runs by now is among the queries
+            back = {lsn: (dict(found.come), found.newest()) for lsn, found in self._returned.items()}
+        come = {str(lsn): {name: one.as_json() for name, one in groups.items()} for lsn, (groups, _) in back.items()}
+        remembered = {str(lsn): newest.as_json() for lsn, (_, newest) in back.items() if newest is not None}
+        remembered |= {str(one.lsn): found for one in queries if (found := one.remembered()) is not None}
+        return {"come": come | self._told(list(self._come)), "remembered": remembered}
+
+    def not_returned(self) -> list[Packet]:
+        """Return the windows that wait for groups of queries that do not run again yet."""
+        with self._lock:
+            return [packet for found in self._returned.values() for packet in found.windows.values()]
 
     def waiting(self, queries: Iterable[ReportedBy]) -> Iterator[Packet]:
         """Yield the windows that wait for groups."""
@@ -134,9 +144,9 @@ class NodeDeliveries:
 
     def returned(self, lsn: int) -> Returned | None:
         """Return what the folder has of a query that is registered again, once."""
-        found = self._returned.pop(lsn, None)
-        if found is not None and found.come:
-            with self._lock:
+        with self._lock:
+            found = self._returned.pop(lsn, None)
+            if found is not None and found.come:
                 self._come[lsn] = dict(found.come)
         return found
 
@@ -149,6 +159,9 @@ class Returned:
         self.come: dict[str, Come] = {}
         self.remembered: list[Remembered] = []
         self.windows: dict[int, Packet] = {}
+
+    def newest(self) -> Remembered | None:
+        return max(self.remembered, key=lambda found: found.at_ms, default=None)
 
     def give_to(self, query: ContinuousQuery) -> None:
         """Let the windows wait in a query that was registered again."""

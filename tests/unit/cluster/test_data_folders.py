@@ -15,14 +15,16 @@ from typing import Any
 import pytest
 
 import wukongs.cluster.checkpoints as checkpoints_module
-from tests.clusters import PATIENT, cluster, cut_off
+from tests.clusters import PATIENT, QUICK_PULSE_S, cluster, cut_off
 from tests.fuzz import first_and_slow
+from wukongs.cluster.boot import new_boot
 from wukongs.cluster.changes import Changes, Staged
-from wukongs.cluster.cluster_node import ClusterNode
-from wukongs.cluster.node_disk import NODE_FILE, NodeFolder, Owner
+from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
+from wukongs.cluster.node_disk import NODE_FILE, NodeDisk, NodeFolder, Owner
 from wukongs.engine import Engine
 from wukongs.errors import BudgetExceeded, CorruptionError, SettingsError, StorageError
 from wukongs.protocol import events as ev
+from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Change
 from wukongs.settings import Settings
 
@@ -133,6 +135,35 @@ def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_
     expected = [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 7)]
     assert found == expected[:2]
     assert again == expected[1:], "the last window that was read was not confirmed"
+
+
+def test_windows_wait_for_their_readers_though_their_node_ends_before_its_query_runs_again(tmp_path: Path) -> None:
+    """It waits for slices of a node that is not there, and makes a last checkpoint."""
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].engine.stream(EX + "s", batch_ms=100)
+        nodes[0].engine.register(QUERY.format("q")).cursor("readers")
+        push(stream, 0, 30)
+        stream.advance(3000)
+        nodes[0].engine.settle(END_S)
+        for node in nodes:
+            checkpoint(node)
+        cut_off(nodes)
+    shape, me = ClusterShape(2, 1, silence_pulses_max=PATIENT), Incarnation(0, 0, new_boot())
+    folder = NodeFolder(tmp_path / "node0", 0, shape.told_of_data(Settings()))
+    folder.give_to(Owner(0, 0, me.boot, shape.told_of_data(Settings())))
+    alone = ClusterNode(me, shape, "tcp://127.0.0.1:0", Settings(), pulse_s=QUICK_PULSE_S, disk=NodeDisk(folder))
+    alone.start({0: alone.address})
+    assert alone.store.query("q") is None
+    checkpoint(alone)
+    alone.close()
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
+        stream = nodes[0].backend.declared(EX + "s")
+        push(stream, 30, 40)
+        stream.advance(4000)
+        nodes[0].engine.settle(END_S)
+        (query,) = nodes[0].engine.queries()
+        found = windows(query.results(timeout_s=END_S, group="readers"), 4)
+    assert found == [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 5)]
 
 
 def test_a_window_longer_than_the_history_is_whole_after_a_restart(tmp_path: Path) -> None:
