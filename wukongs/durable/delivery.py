@@ -147,6 +147,16 @@ class Delivery:
             fired.popleft()
         return fired[0] if len(fired) > spare or (fired and fired[0].end_ms > taken_ms) else None
 
+    def needs_ms(self, query_lsn: int) -> dict[str, int]:
+        """Return, per stream, the time after which all had come that firings of a query read which are not
+        acknowledged. A later one may need what is older: another text reaches back further, or reads other streams."""
+        found: dict[str, int] = {}
+        if self.oldest_of(query_lsn) is not None:
+            for fired in self._fired[query_lsn]:
+                for stream, after_ms in fired.needs_ms.items():
+                    found[stream] = min(after_ms, found.get(stream, after_ms))
+        return found
+
     def oldest(self) -> tuple[Fired | None, int]:
         """Return the firing without acknowledgement for which the log has to reach back the furthest (None: there is
         none), and the oldest SN at which one stands, which another may do; the newest SN without any. Let the stored

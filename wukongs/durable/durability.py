@@ -178,7 +178,7 @@ class DurableJournal:
         elif change["op"] == "register":
             self.definitions[lsn] = Definition(lsn, change["query"], **QuerySource.of(change)._asdict())
         elif change["op"] == "close":
-            query_lsn = self._joined.find(change["query"]).lsn
+            query_lsn = change["of"] if "of" in change else self._joined.find(change["query"]).lsn
             self.definitions[query_lsn].until = lsn
             self.delivery.forget(query_lsn)
         elif change["op"] == "cursor":
@@ -345,8 +345,7 @@ class DurableJournal:
             return found  # or else tuples of any time may be stored after that
         needs = []
         for query in self._injector.queries.values():
-            fired = self.delivery.oldest_of(query.lsn)
-            needs += [query.arrivals_needed_ms(), {} if fired is None else fired.needs_ms]
+            needs += [query.arrivals_needed_ms(), self.delivery.needs_ms(query.lsn)]
         for state, keep_after_ms in self._injector.keep_after_ms():
             # A stream batch that goes on after stored_ms is stored later, as a whole.
             bounds = [stored_ms // state.batch_ms * state.batch_ms, keep_after_ms]

@@ -207,11 +207,16 @@ class EmbeddedBackend:
             lsn = core.journal.commit(change)
             if makes:
                 self._injector.made.add(core.streams[name])
-            if not makes:
-                joined = self.joined.join(query, source, on_result, from_ms, lsn)
-                if joined is not None:
-                    return joined
-            registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)
+            try:
+                if not makes:
+                    joined = self.joined.join(query, source, on_result, from_ms, lsn)
+                    if joined is not None:
+                        return joined
+                registered = register_query(core, self._injector, query, on_result, source, lsn, from_ms)
+            except BaseException:  # no memory for its bindings, or an interrupt
+                if self.joined.get(name) is None:
+                    core.journal.commit({"op": "close", "query": name, "of": lsn})
+                raise
             for warning in registered.warnings():
                 log.warning("query %s, %s", name, warning)
             return registered

@@ -10,8 +10,31 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from tests.engine_helpers import A, at, node, subjects
+from tests.engine_helpers import A, at, node, register_text, subjects
 from tests.inside import core_of
+
+
+@pytest.mark.parametrize("is_crash", [False, True])
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_a_query_that_could_not_be_registered_is_not_there_after_a_restart(
+    error: type[BaseException], *, is_crash: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when Ctrl-C comes while a long table of bindings is taken."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    with wukongs.Engine(tmp_path / "db") as engine:
+        engine.stream(A, batch_ms=100)
+        with monkeypatch.context() as patch:
+            patch.setattr("wukongs.live.embedded.register_query", fail)
+            with pytest.raises(error):
+                engine.register(register_text("RANGE 100ms STEP 100ms", name="failed"))
+        engine.register(register_text("RANGE 100ms STEP 100ms", name="there"))
+        shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    with wukongs.Engine(tmp_path / ("copy" if is_crash else "db")) as engine:
+        assert [query.name for query in engine.queries()] == ["there"]
+        engine.register(register_text("RANGE 200ms STEP 100ms", name="failed"))
 
 
 def load(engine: wukongs.Engine, _: wukongs.Stream) -> None:
