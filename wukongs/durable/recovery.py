@@ -224,6 +224,8 @@ class _Replay:
                 self._journal.note_late(record.lsn, message)
                 made = self._injector.made.get(message.piece.stream)
                 if not isinstance(made, MadeStream):
+                    if message.sn is not None:  # all that was due had fired
+                        self._move_to(record.sn, is_change=True)
                     self._take_call(message)
                 else:
                     self._take(made.state, message.piece)

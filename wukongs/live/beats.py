@@ -36,7 +36,8 @@ class Beat:
         return None if first is None else first.due()
 
     def reads_sn(self, at_ms: int) -> int:
-        """Return the snapshot number that the firings at a time read; -1 if they read no stored graph."""
+        """Return the snapshot number that the firings at a time read once everything up to then is sealed; -1 if they
+        read no stored graph."""
         first = self._first()
         return -1 if first is None else first.reads_sn(at_ms)
 

@@ -663,8 +663,9 @@ class ContinuousQuery:
         return self.compiled is not None and self.made is None and self.windows.is_apart_from(come, at_ms)
 
     def reads_sn(self, at_ms: int) -> int:
-        """Return the snapshot number that the firing at a time reads; -1 if it reads no stored graph."""
-        sn = self.windows.sn_at(at_ms)
+        """Return the snapshot number that the firing at a time reads once everything up to then is sealed; -1 if it
+        reads no stored graph."""
+        sn = self.windows.sn_due(at_ms)
         return -1 if sn is None else sn
 
     def next_firing(self) -> int | None:

@@ -500,10 +500,14 @@ class Core:
 
         That is the number of the time, or of the record that brought the last stream batch up to then of one of the
         streams. The last firing of streams that have ended may come after all that is exposed: it reads the newest."""
-        newest = self.upper - 1
+        return min(self.sn_due(time_ms, states), self.upper - 1)
+
+    def sn_due(self, time_ms: int, states: Collection[StreamState] = ()) -> int:
+        """Return the snapshot number that a firing at a time reads once everything up to then is sealed. states: as for
+        sn_at."""
         if time_ms > self.progress.exposed_ms():
-            return newest
-        return min(max(tick_sn(time_ms), *(state.joined_at(time_ms) for state in states), -1), newest)
+            return self.upper - 1
+        return max(tick_sn(time_ms), *(state.joined_at(time_ms) for state in states), -1)
 
     def prepare_ahead(self) -> bool:
         """Do some of the next tick's work for a stream, before its stream batch is closed. Return whether there was

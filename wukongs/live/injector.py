@@ -212,7 +212,8 @@ class Injector:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
         batches.
 
-        So no earlier firing sees a load that comes after an advance. Called with the lock held."""
+        So no earlier firing sees a load that comes after an advance. Nor does one of those that may come before the
+        tuples of their time, which join the stored graph now. Called with the lock held."""
         core = self._core
         # Until a stream that has been late joins by its record, the clock stands at that: behind what is stable.
         self._wait_while(lambda: core.progress.is_behind(core))
@@ -222,6 +223,7 @@ class Injector:
         self._wait_while(lambda: self._is_behind(target_ms))
         core.check_is_open()
         core.move_to(target_ms)
+        core.finish_tick()  # a later moment may have begun meanwhile: the SN of what comes next is behind it
 
     def let_fire(self, state: StreamState) -> None:
         """Wait until the queries over a stream that are due, or will be once late streams have joined the stored graph,
@@ -423,6 +425,9 @@ class Injector:
                 each.leave_out(at_ms)
             elif (firing := each.prepare(at_ms, picked)) is not None:
                 firings.append(firing)
+        last_ms = max((each.last_ms for each in firings if each.query.windows.reads_stored), default=at_ms)
+        if last_ms > at_ms and self._core.query_log is None:
+            self._core.move_to(last_ms)  # whatever is stored from now on is behind all of them
         return firings
 
     def _is_due(self, query: ContinuousQuery) -> bool:

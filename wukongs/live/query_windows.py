@@ -327,6 +327,13 @@ class QueryWindows:
         # On a cluster the stored graph may move on between a registration and its record.
         return self._core.arrangement.trace.readable_from(self._core.sn_at(at_ms, self.states.values()))
 
+    def sn_due(self, at_ms: int) -> int | None:
+        """Return, as sn_at, the snapshot number that the firing at a time reads once everything up to then is
+        sealed."""
+        if not self.reads_stored:
+            return None
+        return self._core.arrangement.trace.readable_from(self._core.sn_due(at_ms, self.states.values()))
+
     def gone_to_ms(self, at_ms: int) -> int | None:
         """Return up to when no firing from a time on has anything of one of its windows, as its slices are gone; None:
         the firing at that time has some of each. Called when everything up to then is sealed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.inside import ingest_of
 from tests.unit.wire.pieces import make_piece, many
+from wukongs.durable.durability import DurableJournal
+from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open
 from wukongs.store.checkpoint import CheckpointStore
@@ -292,6 +295,124 @@ def test_what_a_late_stream_has_brought_and_an_update_deleted_stays_deleted(tmp_
     with wukongs.Engine(crashed(engine, tmp_path / "data")) as engine:
         engine.settle(timeout_s=60)
         assert subjects(engine) == []
+
+
+def test_unread_windows_of_another_text_come_again_whole(tmp_path: Path) -> None:
+    """It reads what had come before the oldest unread window, of the text before."""
+    engine = wukongs.Engine(tmp_path / "data")
+    for iri in (A, B):
+        engine.stream(iri, batch_ms=100, history_ms=1000, timing=True)
+    engine.push_many({A: [], B: []}, 0)
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    engine.push_many({A: [at("a", 450)], B: [at("b", 450)]}, 500)
+    engine.settle(timeout_s=60)
+    read = query.results(timeout_s=0)
+    assert [next(read).end_ms for _ in range(5)] == [100, 200, 300, 400, 500]  # the last one is not acknowledged
+    query.replace(register_text("RANGE 500ms STEP 100ms", stream=B))
+    for end_ms in range(600, 3100, 100):
+        engine.push_many({A: [at("a", end_ms)], B: [at("more", end_ms)]}, end_ms)
+    engine.settle(timeout_s=60)
+    engine.checkpoint()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    read.close()
+    found = windows(query)
+    assert found[600] == ["b", "more"]
+    engine.close()
+    with wukongs.Engine(tmp_path / "copy") as engine:
+        engine.settle(timeout_s=60)
+        assert windows(engine.queries()[0]) == {500: ["a"], **found}
+
+
+STORED = f"REGISTER QUERY q AS SELECT ?s FROM <urn:x-wukongs:default> FROM NAMED STREAM <{A}> [%s] WHERE {{ ?s ?p ?o }}"
+
+
+def test_a_window_that_is_closed_while_an_update_is_logged_comes_again_with_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = wukongs.Engine(tmp_path / "data")
+    stream = engine.stream(A, batch_ms=1000)
+    query = engine.register(STORED % "RANGE 1s STEP 1s")
+    stream.push([at("a", 500)])
+    stream.advance(1000)
+    engine.settle(timeout_s=60)
+    with monkeypatch.context() as patched:  # as in a thread that still waits for the log
+        patched.setattr(DurableJournal, "wait", lambda *_: None)
+        stream.advance(2000)
+    engine.update(f"INSERT DATA {{ <{EX}b> <{EX}p> <{EX}o> }}")
+    engine.settle(timeout_s=60)
+    found = windows(query)
+    assert found == {1000: ["a"], 2000: ["a", "b"]}
+    with wukongs.Engine(crashed(engine, tmp_path / "data")) as engine:
+        query = engine.register(STORED % "RANGE 1s STEP 1s")
+        engine.settle(timeout_s=60)
+        assert windows(query) == found
+
+
+def test_windows_that_are_alike_come_again_without_what_was_stored_while_they_fired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a load that had waited for an earlier time."""
+    waits, fires, is_loaded = threading.Event(), threading.Event(), threading.Event()
+    run = ContinuousQuery.run
+
+    def is_behind(*_: object) -> bool:
+        waits.set()
+        return not fires.is_set()
+
+    def running(query: ContinuousQuery, firing: Firing, due_at_s: float) -> None:
+        fires.set()
+        assert is_loaded.wait(60)
+        run(query, firing, due_at_s)
+
+    def load_more() -> None:
+        load(engine, b"b")
+        is_loaded.set()
+
+    engine = wukongs.Engine(tmp_path / "data")
+    stream = engine.stream(A, batch_ms=1000)
+    query = engine.register(STORED % "RANGE 1s STEP 1s")
+    stream.push([at("a", 500)])
+    stream.advance(1000)
+    engine.settle(timeout_s=60)
+    with monkeypatch.context() as patched:
+        patched.setattr(Injector, "_is_behind", is_behind)
+        patched.setattr(ContinuousQuery, "run", running)
+        loading = threading.Thread(target=load_more)
+        loading.start()
+        assert waits.wait(60)
+        stream.advance(5000)
+        loading.join(60)
+        engine.settle(timeout_s=60)
+    stream.advance(6000)
+    engine.settle(timeout_s=60)
+    found = windows(query)
+    assert found == {**{end: ["a"] for end in range(1000, 6000, 1000)}, 6000: ["a", "b"]}
+    with wukongs.Engine(crashed(engine, tmp_path / "data")) as engine:
+        query = engine.register(STORED % "RANGE 1s STEP 1s")
+        engine.settle(timeout_s=60)
+        assert windows(query) == found
+
+
+def test_the_last_window_of_streams_comes_again_without_late_tuples_that_came_behind_it(tmp_path: Path) -> None:
+    """It ends behind all that is exposed, and so reads the newest snapshot."""
+    engine = wukongs.Engine(tmp_path / "data")
+    stream, late = engine.stream(A, batch_ms=1000), engine.stream(B, batch_ms=1000, on_late="count")
+    query = engine.register(STORED % "RANGE 3s STEP 3s")
+    stream.push([at("a", 1500)])
+    stream.advance(2000)
+    engine.settle(timeout_s=60)
+    late.push([at("waits", 500)])
+    engine.settle(timeout_s=60)
+    stream.close()
+    engine.settle(timeout_s=60)
+    late.push([at("late", 100)])
+    assert subjects(engine) == ["a", "late"]
+    found = windows(query)
+    assert found == {3000: ["a"]}
+    with wukongs.Engine(crashed(engine, tmp_path / "data")) as engine:
+        query = engine.register(STORED % "RANGE 3s STEP 3s")
+        engine.settle(timeout_s=60)
+        assert windows(query) == found
 
 
 def test_a_backup_is_a_data_folder_of_its_own(tmp_path: Path) -> None:

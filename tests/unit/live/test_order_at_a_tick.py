@@ -3,6 +3,7 @@ stored graph then, these tuples, the other queries."""
 
 from __future__ import annotations
 
+import io
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -14,9 +15,11 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, node, rows
+from tests.inside import core_of
 from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.core import Core
 from wukongs.live.engine_windows import StoredSince
+from wukongs.live.injector import Injector
 from wukongs.query.plans.deltas import Deltas
 from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
@@ -241,6 +244,43 @@ def test_an_update_meanwhile_comes_behind_all_firings_of_the_time(
     assert [len(rows(window)) for window in behind.results(timeout_s=0)] == [1]
     tell(engine, stream, 200)
     assert [len(rows(window)) for window in behind.results(timeout_s=0)] == [1]  # s2 alone
+
+
+def test_a_load_that_waited_for_one_moment_while_the_next_one_began_is_stored_behind_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record begins a segment of the log, and before that all joins that has come by then."""
+    waits, is_loaded = threading.Event(), threading.Event()
+
+    def is_behind(injector: Injector, target_ms: int) -> bool:
+        """Look only when the next moment has begun, as a thread that seldom gets the lock."""
+        waits.set()
+        return target_ms == 200 or core_of(engine).open_ms != 200
+
+    def load() -> None:
+        engine.load(io.BytesIO(b"<http://ex/loaded> <http://ex/p> <http://ex/o> ."), format="nt")
+        is_loaded.set()
+
+    engine = wukongs.Engine(tmp_path / "data", settings=Settings(batch_ms=100, log_segment_bytes=1 << 10))
+    stream = engine.stream(A)
+    register(engine, "before", IN_WINDOW, "")
+    tell(engine, stream, 100)
+    raised = while_before(monkeypatch, "before", 200, lambda: is_loaded.wait(30))
+    with monkeypatch.context() as patched:
+        patched.setattr(Injector, "_is_behind", is_behind)
+        loading = threading.Thread(target=load)
+        loading.start()
+        assert waits.wait(60)
+        stream.push([at("s2", 190)])
+        stream.advance(200)
+        loading.join(60)
+    assert is_loaded.is_set()
+    assert not raised, raised
+    engine.settle(timeout_s=60)
+    shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+    engine.close()
+    with wukongs.Engine(tmp_path / "crashed", settings=Settings(batch_ms=100)) as engine:
+        assert engine.query(f"ASK {{ {node('loaded')} {node('p')} ?o }}")
 
 
 @pytest.mark.parametrize("is_checkpoint", [False, True])

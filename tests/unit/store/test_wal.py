@@ -203,6 +203,27 @@ def test_a_sync_that_is_interrupted_has_not_failed(is_commit: bool, tmp_path: Pa
     assert [bytes(record.payload) for record in WriteAheadLog(tmp_path).read(1)] == kept
 
 
+def test_an_interrupt_when_the_record_of_a_change_is_safe_already_ends_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread has written it. Its change is not made here, so nothing may be logged behind it."""
+    log, _ = opened(tmp_path)
+    wait = log._wait
+
+    def interrupted(lsn: int) -> None:
+        wait(lsn)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.commit(2, [b"safe"], 0)
+    with pytest.raises(StorageError, match=r"\(KeyboardInterrupt\).*open the folder again"):
+        log.commit(2, [b"behind"], 0)
+    log.close()
+    assert [bytes(record.payload) for record in WriteAheadLog(tmp_path).read(1)] == [b"head", b"safe"]
+
+
 def test_a_missing_or_shortened_segment_is_named(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
     log.append(2, [b"x"], 0)
