@@ -288,7 +288,8 @@ class WriteAheadLog:
     def commit(self, kind: int, payload: Payload, sn: int) -> int:
         """Add a record; return its LSN once it, and all before it, is safe. The owner appends nothing meanwhile.
 
-        Raises StorageError; the record then does not count, now or later, unless the log has failed for good."""
+        Raises StorageError; the record then does not count, now or later, unless the log has failed for good. With an
+        interrupt that comes when the record is safe already, it fails."""
         with self._changed:
             self._check_failure()
             before = len(self._buffer), self.segment_bytes, self.written_bytes
@@ -306,6 +307,8 @@ class WriteAheadLog:
                     _, self.segment_bytes, self.written_bytes = before
                 elif isinstance(error, StorageError):
                     error.outcome = NOT_KNOWN
+                elif self._failure is None:
+                    self._failure = error  # another thread has written the record, and nobody makes its change
                 raise
             return lsn
 
