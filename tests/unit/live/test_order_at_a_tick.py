@@ -263,6 +263,8 @@ def test_a_load_that_waited_for_one_moment_while_the_next_one_began_is_stored_be
 
     engine = wukongs.Engine(tmp_path / "data", settings=Settings(batch_ms=100, log_segment_bytes=1 << 10))
     stream = engine.stream(A)
+    for number in range(5):
+        engine.stream(f"http://ex/more{number}")  # the head of each segment alone is longer than a segment may be
     register(engine, "before", IN_WINDOW, "")
     tell(engine, stream, 100)
     run = ContinuousQuery.run
