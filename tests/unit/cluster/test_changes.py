@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from tests.unit.cluster.wires import EX, Fault, Wires, wired
+from tests.unit.cluster.wires import EX, Fault, Wires, until, wired
 from wukongs.cluster import changes as changes_module
 from wukongs.cluster.changes import LIFE, NOTHING, STAGE, Changes
 from wukongs.cluster.host import Dropped
@@ -48,14 +47,6 @@ def staged(wires: Wires) -> list[object]:
 def stored(wires: Wires) -> list[int]:
     """How many triples all nodes together show, to each of them."""
     return [len(node.engine.query("SELECT * { ?s ?p ?o }")) for node in wires.nodes]
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that nodes do by themselves."""
-    deadline_s = time.monotonic() + LONG_S
-    while not holds():
-        assert time.monotonic() < deadline_s, "it does not come"
-        time.sleep(0.002)
 
 
 def show(wires: Wires, sn: Sn) -> None:

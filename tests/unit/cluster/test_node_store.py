@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import io
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.engine_helpers import A, B, at, names, node, register_text, rows, subjects, windows
-from tests.unit.cluster.wires import Wires, wired
+from tests.unit.cluster.wires import Wires, until, wired
 from tests.unit.wire.pieces import make_piece
 from wukongs.cluster.node_payloads import Registration
 from wukongs.cluster.node_records import RecordedQuery
@@ -43,14 +42,6 @@ def wires(request: pytest.FixtureRequest) -> Iterator[Wires]:
     """One node; three that all hold everything; three that share the data."""
     with wired(*request.param) as wires:
         yield wires
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that a node does by itself."""
-    deadline_s = time.monotonic() + SETTLE_S
-    while not holds():
-        assert time.monotonic() < deadline_s, "it does not come"
-        time.sleep(0.002)
 
 
 def load(wires: Wires, lines: bytes, graph: str | None = None) -> int:

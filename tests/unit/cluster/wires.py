@@ -3,6 +3,7 @@ them are lost, refused or answered by somebody else. So a bad moment is one line
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,14 @@ EX = "http://ex/"
 STREAM = EX + "s"
 PULSE_S = 0.005
 WAIT_S = 60.0
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for something that nodes do by themselves, as taking in what another one has said."""
+    deadline_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline_s, "it does not come"
+        time.sleep(0.002)
 
 
 def encoded(*tuples: tuple[str, int], hash_bits: int = HASH_BITS) -> Encoded:
