@@ -161,6 +161,9 @@ class Checkers:
         self.roles[record.node] = record.role, record.disk
         if record.role is Role.IN:
             self._check_replica(record.node, self.highest, "becomes IN, but stable is")
+            disk = self.hosts[record.node].disk
+            if disk.is_partial and disk.generation == record.disk:
+                raise Violation(f"node {record.node} becomes IN, and a crash would lose its disk", [record.node])
         for shard in self.shards if record.role is Role.OUT else ():
             if record.node in shard and not any(self.roles[node][0] is Role.IN for node in shard):
                 raise Violation(f"node {record.node} goes, and no in-sync replica of {shard} stays", shard)

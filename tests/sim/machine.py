@@ -44,6 +44,8 @@ PULSE = 10.0
 
 FETCHING = 5 * PULSE
 """How long a node that has lost its disk fetches before it asks to join."""
+PARTIAL_SHARE, WRITING = 0.5, 100.0
+"""How many of the nodes that have taken over what others hold take time to write it down, and how long."""
 CLAIM_PATIENCE = 80.0
 """How long somebody waits for a claim."""
 
@@ -72,7 +74,7 @@ class Disk:
     """kept: of the protocol's log; visible: the first SN of stream batches, as far as it is known; changes: by index of
     their records; come: see homes.py; is_installed: whether it has what came before this generation of it, and what the
     records did that it has skipped; joined: the index of the record by which the stay began whose data it took over
-    last."""
+    last; is_partial: whether these are not all written down yet, so that it is as good as lost if its node crashes."""
 
     generation: int
     boots: int = 0
@@ -85,6 +87,7 @@ class Disk:
     come: dict[tuple[str, int], int] = field(default_factory=dict)
     is_installed: bool = True
     joined: int = 0
+    is_partial: bool = False
     claims: dict[int, str] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
 
@@ -174,6 +177,7 @@ class Machine:
     def crash(self, loses_disk: bool = False) -> None:
         self.is_alive, vts = False, self.disk.vts
         self._write(self.unsafe[: self.rng.randint(0, len(self.unsafe))])
+        loses_disk |= self.disk.is_partial
         if loses_disk:
             self.disk = Disk(self.disk.generation + 1, is_installed=False)
         self.tell(self.number, "crash", loses_disk=loses_disk, vts=vts)
@@ -285,11 +289,11 @@ class Machine:
 
     def _ask(self, asked: act.AskClaim, node: int, texts: list[str]) -> None:
         """Show a node texts, and tell the host what it answers, or that it does not."""
-        nodes, is_over = frozenset({node}), False
+        nodes, is_over, asker = frozenset({node}), False, self.me
 
         def ends(event: ev.Event) -> None:
             nonlocal is_over
-            if not is_over:
+            if not is_over and self.me == asker:  # a life hears nothing of what an earlier one asked
                 is_over = True
                 self.handle(event)
 
@@ -300,7 +304,7 @@ class Machine:
                 ends(ev.ClaimAnswered(asked.claim, view, nodes, refused))
 
         def answer(view: int | None, refused: frozenset[str]) -> None:
-            self.network.send(node, self.number, self.alive(lambda: answered(view, refused)))
+            self.network.send(node, self.number, lambda: answered(view, refused))
 
         peer = self.peers[node]
         self.network.send(self.number, node, lambda: peer.question(asked.view, texts, answer))
@@ -648,8 +652,16 @@ class Machine:
             self.staged = {key: edges for key, edges in self.staged.items() if key[0] != stream}
         self.tell(self.number, "install", vts=action.vts, claims=len(claims))
         self.disk.is_installed, self.disk.joined = True, action.since
-        installed = ev.StateInstalled(action.since, action.vts, action.offsets)
+        self.disk.is_partial = self.own.random() < PARTIAL_SHARE
+        installed = ev.StateInstalled(action.since, action.vts, action.offsets, is_safe=not self.disk.is_partial)
         self._run(lambda: self.host.go_on(THE_FIRST, [installed]))
+        if self.disk.is_partial:
+            self.agenda.after(self.own.uniform(0, WRITING), self.alive(lambda: self._write_down(action.since)))
+
+    def _write_down(self, since: int) -> None:
+        if self.disk.joined == since:
+            self.disk.is_partial = False
+        self.handle(ev.StateSafe(since))
 
     def _take_over(self, stream: str, number: int, states: list[State]) -> None:
         """Put what other nodes have of a stream batch on disk."""

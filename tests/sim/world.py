@@ -17,6 +17,7 @@ from tests.sim.homes import NAME, TAKING
 from tests.sim.machine import Machine
 from tests.sim.ruled import Ruled
 from tests.sim.sources import LateSource, Source
+from wukongs.protocol.leading import seats
 from wukongs.protocol.records import (
     LIVE,
     AddNode,
@@ -366,10 +367,14 @@ class World:
         lost = [h for h in self.hosts if self.checkers.roles[h.number][1] != h.disk.generation]
         others = [h for h in self.hosts if h is not host and h.takes_part]
         others_in = all(self.checkers.roles[h.number][0] is Role.IN for h in others)
-        if lost or not others_in or (len(voters) < 3 and host.number < len(voters)) or len(self.hosts) == 1:
+        if lost or not others_in or len(self.hosts) == 1:
             return
-        if any(len(h.node.log.voters) < len(voters) for h in self.hosts):
-            return  # An earlier one does not vote again yet.
+        for node in (h.node for h in self.hosts):
+            voting = {voter.node for voter in node.log.voters}
+            if len(voting) < len(voters):
+                return  # An earlier one does not vote again yet.
+            if len(voters) < 3 and host.number in voting.union(seats(node.log, node.control)):
+                return
         host.crash(loses_disk=True)
 
     def _cut(self) -> None:

@@ -129,6 +129,12 @@ MUTANTS = (
         simulator="late_stories",
     ),
     Mutant(
+        "a node counts before it has written down what it has taken over",
+        "membership",
+        "stay.is_installed and stay.is_safe and",
+        "stay.is_installed and",
+    ),
+    Mutant(
         "a drained node does not say that its disk is lost",
         "membership",
         " or (member.role is not Role.OUT and not control.holds(me.node))",

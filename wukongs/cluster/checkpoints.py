@@ -66,25 +66,25 @@ class Checkpoints:
         if not self._donor.is_installed:
             raise NodeUnavailable("the node has not taken over yet what the others hold")
         with self._turn:
-            collected, start, settled = self._donor.collect_here(self._begin)
+            collected, start, settled, stay = self._donor.collect_here(self._begin)
             not_returned = self._deliveries.not_returned()  # first: a query that runs by now is among the others
             windows = self._deliveries.waiting(self._queries())
             for packet in chain(self._agreed(collected), collected.waiting(), not_returned, windows):
                 self._disk.add(replace(packet, fields={**packet.fields, OF: start}))
             upper = collected.head["sn"] + 1
             self._disk.complete(start, settled, collected.entries, upper, self._store.terms)
-            self._donor.say_safe()
+            self._donor.say_safe(stay)
 
-    def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int]:
+    def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int, int]:
         """In the protocol's thread."""
-        sn = unpacked(collected.head["sn"])
-        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries()), STAY: stay_of(node)}
+        sn, stay = unpacked(collected.head["sn"]), stay_of(node)
+        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries()), STAY: stay}
         start = self._disk.begin(node.control.index, facts)
         # Workers stage and agree meanwhile: what they have logged before the new head is here by now. What was staged
         # before may be stored by now, behind the SN: no record comes in meanwhile, but those that are here go on.
         with self._store.core.lock:
             staged, agreed_count = {**collected.staged, **self._store.staged()}, len(self._store.claims)
-        return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn)
+        return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn), stay
 
     def _queries(self) -> list[ContinuousQuery]:
         with self._store.core.lock:

@@ -89,9 +89,9 @@ class Donor:
         """Whether this node has anything to give."""
         return self._host.is_installed
 
-    def say_safe(self) -> None:
-        """Tell the protocol that a restart finds what this node has taken over."""
-        self._host.post(ev.StateSafe())
+    def say_safe(self, since: int) -> None:
+        """Tell the protocol that a restart finds what this node has taken over. since: as in InstallState."""
+        self._host.post(ev.StateSafe(since))
 
     def pulse(self) -> None:
         """Go on if who has asked to halt is gone, and forget what nobody asks for. In the protocol's thread."""

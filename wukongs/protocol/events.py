@@ -152,7 +152,9 @@ class StateInstalled:
 
 @dataclass(frozen=True, slots=True)
 class StateSafe:
-    """A restart finds what this node has taken over of others."""
+    """A restart finds what this node has taken over of others. since: as in InstallState."""
+
+    since: int
 
 
 @dataclass(frozen=True, slots=True)

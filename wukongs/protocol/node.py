@@ -218,7 +218,9 @@ def _state_installed(node: Node, event: StateInstalled) -> Outcome:
     return replace(node, stay=replace(node.stay, is_installing=False, is_installed=True, is_safe=event.is_safe)), []
 
 
-def _state_safe(node: Node, _: StateSafe) -> Outcome:
+def _state_safe(node: Node, event: StateSafe) -> Outcome:
+    if event.since != node.stay.since:
+        return node, []
     node = replace(node, stay=replace(node.stay, is_safe=True))
     return _propose(node, wanted(node))
 
