@@ -376,15 +376,16 @@ class NodeRecords:
         mine = {name: found for name, (found, nodes) in homes.items() if self._me in nodes}
         if mine:
             needed = sorted({key for found in mine.values() for key in found.streams})
-            for name, found in mine.items():
-                self._come_later(name, found, partial(_returning, name, found, self._fired_ms(found.streams, sn)))
-            needs_ms = [ms for name in mine if (ms := self.coming[name].needs_ms) is not None]
+            places = {
+                name: self._come_later(name, found, partial(_returning, name, found, self._fired_ms(found.streams, sn)))
+                for name, found in mine.items()
+            }
+            needs_ms = [place.needs_ms for place in places.values() if place.needs_ms is not None]
 
             def run() -> None:
                 for name, found in mine.items():
-                    place = self.coming[name]
                     self._try(found.index, partial(self._register, name, found, is_new=False))
-                    self._has_come_here(name, found, place)
+                    self._has_come_here(name, found, places[name])
 
             self._exposure.add_due(Due(sn, run, lambda: self._is_home_of(needed, min(needs_ms, default=None))))
 
@@ -393,13 +394,16 @@ class NodeRecords:
         states = [self.streams[key].state for key in streams if key in self.streams]
         return min([ms_of(sn.tick), *(state.closed_ms for state in states if state.closed_ms is not None)])
 
-    def _come_later(self, name: str, found: RecordedQuery, place: Callable[[], Coming]) -> None:
-        """Note that a query is on its way here. place: gives what is known of it; it may raise WukongsError."""
+    def _come_later(self, name: str, found: RecordedQuery, place: Callable[[], Coming]) -> Coming:
+        """Note that a query is on its way here, and return that. place: gives what is known of it; it may raise
+        WukongsError."""
         known = Coming(None)
         with suppress(WukongsError):  # else it is said when it is to run
             known = place()
-        self.coming[name], self.has_come = replace(known, streams=found.streams), True
+        comes = replace(known, streams=found.streams)
+        self.coming[name], self.has_come = comes, True
         self._note_awaited(found.streams)
+        return comes
 
     def _has_come_here(self, name: str, found: RecordedQuery, place: Coming) -> None:
         """Note that a query that was on its way is here, or is not to come any more."""
@@ -479,8 +483,7 @@ class NodeRecords:
         """come: as in MoveQuery."""
         found, place = self._registered[name], Coming(None)
         if self._me in nodes:
-            self._come_later(name, found, partial(_coming, name, found, is_new, come))
-            place = self.coming[name]
+            place = self._come_later(name, found, partial(_coming, name, found, is_new, come))
 
         def run() -> None:
             self.homes[name] = found, tuple(nodes)
