@@ -52,6 +52,13 @@ LONG = ("queries", "scale", "soak")
 """Experiments of many minutes, on data of their own: they run if they are named, or with --quick."""
 ON_REQUEST = ("nodes", "composite")
 """Experiments that start processes: they run if they are named, the first also if --nodes says of how many."""
+USED_BY = {
+    "--rate": ("latency", "rate", "scale"),
+    "--through": ("latency", "rate"),
+    "--nodes": ("nodes",),
+    "--minutes": ("soak",),
+}
+"""Options that the other experiments have no use for."""
 IDLE_WAIT_S = 120.0
 SECONDS = 20
 
@@ -133,28 +140,41 @@ def run(benchmark: str, options: Options) -> None:
 
 def _check(name: str, benchmark: str, options: Options) -> None:
     one = _BENCHMARKS[name]
-    for option, is_given, owners in (
-        ("--data", options.data is not None, ("lsbench", "citybench")),
-        ("--users", options.users is not None, ("lsbench", "all")),
-        ("--rate", bool(options.rates), ("lsbench", "all")),
-        ("--through", bool(options.through), ("lsbench", "all")),
-        ("--nodes", bool(options.nodes), ("lsbench", "all")),
-        ("--minutes", options.minutes is not None, ("lsbench", "all")),
-    ):
-        if is_given and benchmark not in owners:
+    given = {
+        "--data": options.data is not None,
+        "--users": options.users is not None,
+        "--rate": bool(options.rates),
+        "--through": bool(options.through),
+        "--nodes": bool(options.nodes),
+        "--minutes": options.minutes is not None,
+    }
+    for option in (option for option, is_given in given.items() if is_given):
+        owners = ("lsbench", "citybench") if option == "--data" else ("lsbench", "all")
+        if benchmark not in owners:
             raise SettingsError(f"{option} is of {' and '.join(owners)}, not of {benchmark}: leave it out")
+        users = USED_BY.get(option, ())
+        if users and not any(_runs(experiment, options) for experiment in users):
+            used = " or ".join(users)
+            raise SettingsError(f"{option} is of {used}, which is not run: name it with --experiment, or leave it out")
     known = {"experiment": one.experiments, "query": one.queries}
     if benchmark == "all":
         known = {
             "experiment": [key for other in _BENCHMARKS.values() for key in other.experiments],
             "query": [key for other in _BENCHMARKS.values() for key in other.queries],
         }
-    for what, given in (("experiment", options.experiments), ("query", options.queries)):
-        for value in given:
+    for what, values in (("experiment", options.experiments), ("query", options.queries)):
+        for value in values:
             if value not in known[what]:
                 near = get_close_matches(value, known[what], 1)
                 meant = f"did you mean {near[0]}? It is one of" if near else "expected some of"
                 raise SettingsError(f"no {what} {value!r} of {benchmark}: {meant} {', '.join(known[what])}")
+
+
+def _runs(experiment: str, options: Options) -> bool:
+    """Tell whether an experiment is named, or runs without being named."""
+    is_usual = experiment not in (*ON_REQUEST, *LONG)
+    is_usual |= (experiment == "nodes" and bool(options.nodes)) or (experiment in LONG and options.is_quick)
+    return experiment in options.experiments or (is_usual and not options.experiments)
 
 
 def _peers(given: Sequence[str]) -> dict[str, Kind]:
@@ -193,9 +213,7 @@ def _run_one(name: str, folder: Path | None, options: Options, makers: Mapping[s
     )
     with _closing(record):
         for experiment, measure in benchmark.experiments.items():
-            is_usual = experiment not in (*ON_REQUEST, *LONG)
-            is_usual |= (experiment == "nodes" and bool(options.nodes)) or (experiment in LONG and options.is_quick)
-            if experiment in options.experiments or (is_usual and not options.experiments):
+            if _runs(experiment, options):
                 measure(session, feed, options)
     return bool(record.lines)
 

@@ -84,8 +84,9 @@ def run(session: Session, minutes: float | None) -> None:
         session.record.skipped(EXPERIMENT, QUERY, WUKONGS, session.case, f"answers otherwise: {wrong}")
         return
     busy = session.busy()
-    if len(soak.samples) < SLOPE_SAMPLES_MIN:
-        told = f"the run was too short: {len(soak.samples)} samples, {SLOPE_SAMPLES_MIN} are needed to tell what grew"
+    if (unchecked := soak.unchecked()) or len(soak.samples) < SLOPE_SAMPLES_MIN:
+        told = f"{len(soak.samples)} samples, {SLOPE_SAMPLES_MIN} are needed to tell what grew"
+        told = f"the run was too short: {f'no window of {unchecked[0]} was compared' if unchecked else told}"
         session.record.skipped(EXPERIMENT, QUERY, WUKONGS, session.case, told)
         return
     for metric in ("latency", "subscriber", "one-shot", "folder", "files", "memory"):
@@ -243,9 +244,11 @@ class _Soak:
         for name, reader in readers.items():
             if reader.wrong or reader.came != last:
                 return f"{name}: {reader.wrong[0] if reader.wrong else f'{last} windows expected, {reader.came} found'}"
-            if isinstance(reader, Reader) and not reader.checked:
-                return f"{name}: no window was compared: the run was too short"
         return self._failed[0] if self._failed else ""
+
+    def unchecked(self) -> list[str]:
+        """Return the queries of which no window was compared."""
+        return [name for name, reader in self._readers.items() if not reader.checked]
 
 
 def _taken(samples: list[float]) -> list[float]:

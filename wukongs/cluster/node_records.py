@@ -138,8 +138,8 @@ def _coming(name: str, found: RecordedQuery, is_new: bool, come: int | None) -> 
 
 
 def _returning(name: str, found: RecordedQuery, since_ms: int) -> Coming:
-    """Return what is known of a query that runs on here. since_ms: it has fired up to there at least. What its readers
-    have is known once it runs. Raises as parse_continuous, DataError."""
+    """Return what is known of a query that runs on here. since_ms: it has fired up to there at least; how far its
+    readers are is known once it runs. Raises as parse_continuous, DataError."""
     query = parse_continuous(read_registration(found.payload, name)[0])
     return Coming(None, NOT_YET_MS, needs_ms=needs_after_ms(query, since_ms))
 

@@ -665,6 +665,12 @@ def test_runs_can_be_compared_as_reports_are() -> None:
         (("lsbench", "--nodes", "1,0"), "argument --nodes: expected integers from 1 to 64 with commas between, found"),
         (("citybench", "--nodes", "2"), "--nodes is of lsbench and all, not of citybench: leave it out"),
         (("citybench", "--through", "spark"), "--through is of lsbench and all, not of citybench: leave it out"),
+        (("lsbench", "--minutes", "1", "--experiment", "rate"), "--minutes is of soak, which is not run: name it"),
+        (("all", "--nodes", "2", "--experiment", "rate"), "--nodes is of nodes, which is not run: name it"),
+        (
+            ("lsbench", "--through", "spark", "--experiment", "load"),
+            "--through is of latency or rate, which is not run: name it",
+        ),
         (("lsbench", "--through", "kafka"), "argument --through: invalid choice: 'kafka'"),
         (("lsbench", "--repeat", "0"), "argument --repeat: expected an integer from 1 on, found '0'"),
         (("lsbench", "--users", "5"), "argument --users: expected an integer from 10 on, found '5'"),
