@@ -33,7 +33,7 @@ from wukongs.cluster.node_payloads import (
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.staging import Staging
-from wukongs.cluster.take_over import needs_after_ms, place_of
+from wukongs.cluster.take_over import begun_with_streams, needs_after_ms, place_of
 from wukongs.cluster.times import ms_of, packed
 from wukongs.csparql.algebra import Query
 from wukongs.errors import DataError, GapError, StreamError, WukongsError
@@ -524,6 +524,8 @@ class NodeRecords:
                 raise DataError(f"query {name}: its text registers another name")
             check_windows(self._core, query)
             made, came = self._injector.made.get(name), dict[str, Come]()
+            if lost is not None and lost.begun_ms is None:
+                lost = self._from_first(query, lost)
             if lost is not None and lost.after_ms is not None and lost.lacks_ms is not None:
                 decided_ms = None if made is None else made.goes_on_from(None, is_stored=False)
                 shown_ms = max([self._exposure.exposed_ms(), *self._closed_of(query)])
@@ -557,6 +559,15 @@ class NodeRecords:
             running.is_recovered = lost is not None
         finally:
             self._leave(found.streams)
+
+    def _from_first(self, query: Query, lost: Coming) -> Coming:
+        """Return what is known of a query that was registered before its streams began: it fires first with them. Its
+        home may have said last what readers had before that, which is a time at the beginning of all times."""
+        begun_ms = begun_with_streams(self._core, query)
+        if begun_ms is None or lost.after_ms is None or lost.lacks_ms is None:
+            return replace(lost, after_ms=None)
+        after_ms, lacks_ms = max(lost.after_ms, begun_ms), max(lost.lacks_ms, begun_ms)
+        return replace(lost, after_ms=after_ms, lacks_ms=lacks_ms, begun_ms=begun_ms)
 
     def _closed_of(self, query: Query) -> list[int]:
         """Return up to where the streams of a query's windows are closed."""

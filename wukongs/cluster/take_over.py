@@ -12,7 +12,7 @@ from wukongs.csparql.algebra import Query, StreamWindow
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.reporting import Reporter
 from wukongs.live.window_log import Come, Gap
-from wukongs.live.windows import firing_step, first_multiple, reads_stored
+from wukongs.live.windows import firing_step, first_firing, first_multiple, reads_stored
 
 _LOOKS_BACK = ("non-empty content", "content change")
 """Policies by which a firing may be compared with one that is not the one before."""
@@ -55,6 +55,14 @@ def place_of(
             from_ms = min(from_ms, firings.first_whole(begun_ms) - 1)
     gap = firings.gap(min(lacks_ms, after_ms), max(at_ms, after_ms + 1))
     return Place(from_ms, Come(max(after_ms, at_ms - 1), gap))
+
+
+def begun_with_streams(core: Core, query: Query) -> int | None:
+    """Return the time behind which a query fires first that was registered before its streams began; None: they have
+    not begun yet."""
+    states = [core.stream(window.stream) for window in query.dataset.windows]
+    first_ms = first_firing(firing_step(query) or 1, states, None)
+    return None if first_ms is None else first_ms - 1
 
 
 class _Firings:

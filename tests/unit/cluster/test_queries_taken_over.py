@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -13,9 +14,11 @@ import wukongs
 from tests.clusters import READY_S, cluster, start_again
 from tests.fuzz import first_and_slow, slow
 from wukongs.cluster.cluster_node import ClusterNode
+from wukongs.cluster.times import first_tick_of
 from wukongs.csparql.warnings import STORED
 from wukongs.engine import Engine
 from wukongs.live.window_log import Cursor
+from wukongs.protocol.messages import Delivered
 from wukongs.protocol.records import Role
 from wukongs.query.output.results import WindowResult
 from wukongs.settings import Settings
@@ -189,6 +192,26 @@ def test_windows_whose_slices_are_gone_are_told_as_a_gap() -> None:
         windows = rows_of(found)
         assert windows
         same(windows, expected, gap.to_ms + 1)
+
+
+def test_windows_begin_with_their_stream_though_their_home_said_last_what_readers_had_before_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a stream begins, a moment is exposed at the beginning of all times. Windows of all that time are none."""
+    with told() as of:
+        for engine in (of.nodes[of.home].engine, of.engine):
+            engine.register(text())
+        store, host = of.nodes[of.home].store, of.nodes[0].host
+        held, early = store.held, first_tick_of(100)
+        monkeypatch.setattr(store, "held", lambda: replace(held(), delivered=early))
+        of.push(8)
+        said = Delivered(early, host.node.control.index)
+        host.wait_until(lambda node: node.progress.latest[of.home].delivered == said, READY_S, "what readers have")
+        of.lose()
+        moved = of.taken_over().store.query("q")
+        of.push(8)
+        assert moved is not None
+        same(rows_of(items(moved.cursor(), 40)), rows_of(items(of.engine.queries()[0].cursor())), 0)
 
 
 @pytest.mark.slow
