@@ -129,10 +129,18 @@ MUTANTS = (
         simulator="late_stories",
     ),
     Mutant(
+        "a node that gives up its shards is asked by some and not by others in one view",
+        "placement",
+        "renews_view=True",
+        "renews_view=False",
+        first=7007618,
+    ),
+    Mutant(
         "a node counts before it has written down what it has taken over",
         "membership",
         "stay.is_installed and stay.is_safe and",
         "stay.is_installed and",
+        first=17,
     ),
     Mutant(
         "a drained node does not say that its disk is lost",

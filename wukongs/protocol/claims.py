@@ -11,7 +11,8 @@ settled, and names the view under which it was (`events.Piece.view`).
 
 Replicas come and go, and agreements outlive them:
 
-* *A view* is the index of the last membership record. A replica answers only askers of its own view, and checks this
+* *A view* is the index of the last record by which other nodes are to agree: of membership, or that a node gives up its
+  shards. A replica answers only askers of its own view, and checks this
   before and after it has compared. An asker counts only answers of its own view, and begins anew when there is another
   one. A record that re-encodes a text is void in another view, and a piece is taken only in the view of its claim. So
   all have asked the same replicas: a text is not refused by one set and agreed on by the next.

@@ -176,7 +176,7 @@ class Control:
     exceptions: per text the number of its re-encoding; outcomes: of changes, each by the names
     "tick" and "minor" of its SN, and "index" of its record; rules: as in Change; changed: the SN of the last change
     that has stored something, or begun or ended rules;
-    view: the index of the last membership record; marks, updates, advances and joins are in order. floor: records
+    view: see claims.py; marks, updates, advances and joins are in order. floor: records
     before this SN may have been forgotten here (`forget`); the rest is the same on every node at one index."""
 
     shards: tuple[tuple[Int64, ...], ...]
@@ -627,7 +627,8 @@ def _placed(control: Control, record: Drain | Drained) -> Control:
     """Return the state behind a record that is valid there."""
     drains = {node: to for node, to in control.drains.items() if node != record.node}
     if isinstance(record, Drained):
-        return _without(replace(control, drains=drains), [record.node])
+        control = _without(replace(control, drains=drains), [record.node])
+        return replace(control, view=control.index) if record.renews_view else control
     control = _without(control, control.drains.get(record.node, ()))
     shards, turn = list[tuple[int, ...]](), 0
     for nodes in control.shards:

@@ -23,7 +23,8 @@ from wukongs.protocol.records import Drain, Drained, Role, host_of
 
 def drained(control: Control) -> list[Drained]:
     """Return the records that a leader is to propose now."""
-    return [Drained(node) for node in sorted(control.drains) if is_news(control, Drained(node))]
+    records = (Drained(node, renews_view=True) for node in sorted(control.drains))
+    return [record for record in records if is_news(control, record)]
 
 
 def machines_of(control: Control, hosts: Sequence[str]) -> dict[int, str]:

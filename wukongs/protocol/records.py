@@ -108,9 +108,13 @@ class Drain(Tagged, frozen=True):
 
 
 class Drained(Tagged, frozen=True):
-    """A node holds no shards from here on: others are IN in its place. Only leaders say that."""
+    """A node holds no shards from here on: others are IN in its place. Only leaders say that.
+
+    renews_view: others need its agreement to terms no more, so this begins another view (claims.py). Records of logs
+    from before this field do not."""
 
     node: Int64
+    renews_view: bool = False
 
 
 class AddNode(Tagged, frozen=True):
@@ -290,8 +294,8 @@ class Change(Tagged, frozen=True):
 class ReEncode(Tagged, frozen=True):
     """The text's hash stands for another text: it gets an id of its own, for ever.
 
-    view: the index of the last membership record when a replica refused the text. Another one since makes this void:
-    other replicas may by now agree to the hash."""
+    view: the one in which a replica refused the text (claims.py). Another one since makes this void: other replicas may
+    by now agree to the hash."""
 
     text: str
     view: Int64

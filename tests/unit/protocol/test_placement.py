@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from wukongs.protocol import placement
 from wukongs.protocol.control import Control, apply, genesis, is_news
 from wukongs.protocol.leading import lead
 from wukongs.protocol.log import Log, LogRole
@@ -62,6 +63,14 @@ def test_spares_take_a_nodes_shards_in_turns_and_then_it_holds_nothing() -> None
     assert not control.holds(0)
     assert control.members[0].role is Role.IN
     assert not is_news(control, Drained(0))
+
+
+def test_the_view_is_another_one_once_a_node_has_given_up_its_shards() -> None:
+    """Those that know it ask the node for its agreement no more. Records of earlier logs left the view as it was."""
+    control = after(genesis(5, 2, 6, spare_count=2), Drain(0, (3, 4)), *joins(3, 2), *joins(4, 5))
+    (record,) = placement.drained(control)
+    assert after(control, record).view == control.index + 1
+    assert after(control, Drained(0)).view == control.view
 
 
 @pytest.mark.parametrize("role", [Role.JOINING, Role.HOLDING])
