@@ -44,8 +44,8 @@ PULSE = 10.0
 
 FETCHING = 5 * PULSE
 """How long a node that has lost its disk fetches before it asks to join."""
-PARTIAL_SHARE, WRITING = 0.5, 100.0
-"""How many of the nodes that have taken over what others hold take time to write it down, and how long."""
+WRITING = 100.0
+"""How long a node takes at most to write down what it has taken over."""
 CLAIM_PATIENCE = 80.0
 """How long somebody waits for a claim."""
 
@@ -128,7 +128,7 @@ class Machine:
         self.peers: list[Machine] = []
         self.disk = Disk(0, is_installed=number < cluster.node_count - cluster.spare_count)
         self.drift = rng.uniform(0.75, 1.3)
-        self.crash_share = 0.0
+        self.crash_share = self.partial_share = 0.0
         self.is_alive = False
         self.start()
 
@@ -652,7 +652,7 @@ class Machine:
             self.staged = {key: edges for key, edges in self.staged.items() if key[0] != stream}
         self.tell(self.number, "install", vts=action.vts, claims=len(claims))
         self.disk.is_installed, self.disk.joined = True, action.since
-        self.disk.is_partial = self.own.random() < PARTIAL_SHARE
+        self.disk.is_partial = self.partial_share > 0 and self.own.random() < self.partial_share
         installed = ev.StateInstalled(action.since, action.vts, action.offsets, is_safe=not self.disk.is_partial)
         self._run(lambda: self.host.go_on(THE_FIRST, [installed]))
         if self.disk.is_partial:

@@ -9,16 +9,16 @@ from wukongs.protocol import gossip
 from wukongs.protocol.actions import Send
 from wukongs.protocol.control import Control, apply, genesis
 from wukongs.protocol.messages import Gossip, Incarnation, Report
-from wukongs.protocol.progress import Progress, hear, lacking, settle
-from wukongs.protocol.records import BEGINNING, DeclareStream, Entry, Membership, Role
+from wukongs.protocol.progress import Progress, has_caught_up, hear, lacking, settle
+from wukongs.protocol.records import BEGINNING, DeclareStream, Entry, Membership, Position, Role
 
 ONE = Incarnation(1, 0, 1)
 AGAIN = Incarnation(1, 0, 2)
 WHOLE = Report(ONE, 1, {"s": 4, "t": 4, "u": 4}, BEGINNING)
 
 
-def _control() -> Control:
-    control = genesis(3, 2, 3)
+def _control(replica_count: int = 2) -> Control:
+    control = genesis(3, replica_count, 3)
     for stream in "stu":
         control = apply(control, Entry(1, DeclareStream(stream, ("a",), 2), 0, ONE.voter))
     return control
@@ -86,6 +86,23 @@ def who_is_gone_holds_no_stream_back() -> None:
     assert settle(progress, control).stable == {"s": 5, "t": 6}
 
 
+def who_has_come_in_says_it_before_it_counts_for_others_on_their_way() -> None:
+    """Before that it waited for none, so what it had then is not all that can be exposed."""
+    control = _control(replica_count=3)
+    for role in (Role.OUT, Role.JOINING, Role.HOLDING, Role.IN):
+        for node in (1, 2) if role is not Role.IN else (2,):
+            control = apply(control, Entry(1, Membership(node, 0, role, control.member(node).since)))
+    on_its_way, came = control.member(1), control.member(2).came
+
+    def reports(required: Position) -> Progress:
+        vts = {"s": 5, "t": 5, "u": 5}
+        return hear(Progress(), [Report(Incarnation(node, 0, 1), 1, vts, required) for node in (0, 2)])
+
+    assert on_its_way.held < came
+    assert not has_caught_up(reports(on_its_way.held), control, 1, {"s": 5, "t": 5, "u": 5})
+    assert has_caught_up(reports(came), control, 1, {"s": 5, "t": 5, "u": 5})
+
+
 STORIES = (
     a_report_has_what_differs_from_the_last_whole_one,
     a_report_is_whole_again_when_most_has_changed,
@@ -93,6 +110,7 @@ STORIES = (
     a_report_builds_on_none_of_another_life,
     a_whole_report_is_told_once,
     who_is_gone_holds_no_stream_back,
+    who_has_come_in_says_it_before_it_counts_for_others_on_their_way,
 )
 
 failure = partial(outcome, STORIES)

@@ -24,7 +24,7 @@ from tests.sim import (
 )
 from tests.sim.mutants import Changed, caught_by, loaded
 from tests.sim.traffic import measured, settled
-from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM, RULED_FROM
+from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM, RULED_FROM, WRITING_FROM
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 from wukongs.protocol.gossip import GOSSIP_NODES
@@ -39,7 +39,7 @@ take a drained node's place at the same time; a node that goes on from a control
 loses its disk before it is taken out; a node starts again, and does not know that it has what the leader cut off; a
 drained node that does not know yet that it is drained refuses a text that the others have agreed on without it."""
 GROWING = [*range(GROWING_FROM, GROWING_FROM + 100, 20), *range(ADDING_FROM, ADDING_FROM + 60, 20)]
-RULED = range(RULED_FROM, RULED_FROM + 60, 20)
+RULED = [*range(RULED_FROM, RULED_FROM + 60, 20), *range(WRITING_FROM, WRITING_FROM + 60, 20)]
 LOG_SEEDS = 300
 BROKEN = re.compile(r"^(Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error", re.MULTILINE)
 """How a simulator ends whose parts do not fit together: that catches nothing."""

@@ -42,6 +42,8 @@ ADDING_FROM = 4000
 """From this seed on some of these were not named at the beginning, and nodes that were drained may be taken off."""
 RULED_FROM = 1_000_000
 """From this seed on there are rules at times."""
+WRITING_FROM, PARTIAL_SHARE = 2_000_000, 0.5
+"""From this seed on, so many of the nodes that have taken over what others hold take time to write it down."""
 """How long things may go wrong."""
 HEALING = 4000.0
 """How long a healed cluster has to agree, at most."""
@@ -110,6 +112,8 @@ class World:
             stream.is_timing = stream.group != LIVE or ruling.random() < 0.25
         self.checkers = Checkers(self.streams, self.hosts)
         self.hosts += [Machine(n, self.cluster, self.agenda, self.network, rng, self.tell) for n in range(count)]
+        for host in self.hosts if seed >= WRITING_FROM else ():
+            host.partial_share = PARTIAL_SHARE
         self.checkers.start()
         for host in self.hosts:
             host.peers = self.hosts
