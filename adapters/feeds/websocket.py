@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from wukongs.errors import SettingsError
 from wukongs.settings.toml_reader import TableReader
 
 if TYPE_CHECKING:
-    from websockets.sync.connection import Connection
+    from websockets.asyncio.client import ClientConnection, connect
 
 _TRY_AGAIN = (408, 425, 429)
 
@@ -60,11 +61,14 @@ def _options(reader: TableReader) -> WebSocketOptions:
 
 
 class WebSocketReader:
-    """A connection that is lost is made again; what the server sent meanwhile is lost."""
+    """A connection that is lost is made again; what the server sent meanwhile is lost.
+
+    All that goes over a connection is read and written by one thread: two that do so over TLS lock each other out now
+    and then."""
 
     def __init__(self, options: WebSocketOptions, csv: Csv | None) -> None:
         refuse_header(csv, "websocket")
-        package("websockets.sync.client", "websocket")
+        package("websockets.asyncio.client", "websocket")
         self._options = options
 
     def run(self, inlet: Inlet) -> None:
@@ -74,11 +78,7 @@ class WebSocketReader:
         contact = Contact(inlet, shown)
         while not inlet.is_stopped:
             try:
-                with self._connected() as connection:
-                    contact.made()
-                    for text in options.subscribe:
-                        connection.send(text)
-                    self._drain(connection, inlet)
+                asyncio.run(self._read(contact, inlet))
                 return
             except ConnectionClosedOK as error:
                 if options.ends:
@@ -98,8 +98,15 @@ class WebSocketReader:
             contact.lost(reason)
             contact.wait()
 
-    def _connected(self) -> Connection:
-        from websockets.sync.client import connect
+    async def _read(self, contact: Contact, inlet: Inlet) -> None:
+        async with self._connected() as connection:
+            contact.made()
+            for text in self._options.subscribe:
+                await connection.send(text)
+            await self._drain(connection, inlet)
+
+    def _connected(self) -> connect:
+        from websockets.asyncio.client import connect
 
         options = self._options
         is_safe = options.url.startswith("wss")
@@ -113,18 +120,19 @@ class WebSocketReader:
             max_size=MESSAGE_BYTES_MAX,
         )
 
-    def _drain(self, connection: Connection, inlet: Inlet) -> None:
+    async def _drain(self, connection: ClientConnection, inlet: Inlet) -> None:
         """Take messages until the inlet is stopped. Raises: ConnectionClosed; TimeoutError (no answer to a ping)."""
         heard_s, answer = time.monotonic(), None
         while not inlet.is_stopped:
             try:
-                message = connection.recv(LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    message = await connection.recv()
             except TimeoutError:
                 now_s = time.monotonic()
-                if answer is not None and answer.is_set():
+                if answer is not None and answer.done():
                     heard_s, answer = now_s, None
                 elif answer is None and now_s - heard_s >= self._options.ping_s:
-                    answer = connection.ping()
+                    answer = asyncio.ensure_future(await connection.ping())
                 elif answer is not None and now_s - heard_s >= 2 * self._options.ping_s:
                     raise TimeoutError(f"no answer to a ping for {self._options.ping_s:g} s") from None
                 continue

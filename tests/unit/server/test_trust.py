@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime
 import json
@@ -17,6 +18,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from websockets.asyncio.client import connect as asyncio_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
@@ -240,8 +242,14 @@ def test_https(engine: wukongs.Engine, certificate: tuple[str, str]) -> None:
         known = ssl.create_default_context(cafile=cert)
         with urlopen(Request(server.address + "/sparql?query=ASK%7B%7D"), context=known, timeout=10) as answer:
             assert json.load(answer)["boolean"] is True
-        with connect(f"wss://localhost:{server.port}/queries/q/windows", ssl=known) as connection:
-            assert json.loads(connection.recv())["event"] == "refused"
+
+        async def first_event() -> object:
+            # The client of threads reads and writes one TLS connection at a time, and then waits for ever now and then.
+            address = f"wss://localhost:{server.port}/queries/q/windows"
+            async with asyncio_connect(address, ssl=known, open_timeout=60) as connection:
+                return json.loads(await connection.recv())["event"]
+
+        assert asyncio.run(first_event()) == "refused"
     finally:
         server.close()
 
