@@ -78,7 +78,7 @@ class Checkpoints:
     def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int, int]:
         """In the protocol's thread."""
         sn, stay = unpacked(collected.head["sn"]), stay_of(node)
-        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries()), STAY: stay}
+        facts = {**collected.head, "deliveries": self._deliveries.facts(self._queries), STAY: stay}
         start = self._disk.begin(node.control.index, facts)
         # Workers stage and agree meanwhile: what they have logged before the new head is here by now. What was staged
         # before may be stored by now, behind the SN: no record comes in meanwhile, but those that are here go on.

@@ -11,7 +11,7 @@ A query's own readers, without a name, are there as long as their process, and g
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from wukongs.cluster.node_disk import NodeDisk
@@ -99,13 +99,14 @@ class NodeDeliveries:
 
     # --- checkpoints and restarts -------------------------------------------------------------------------------------
 
-    def facts(self, queries: Iterable[ReportedBy]) -> dict[str, Any]:
-        """Return, as JSON, what a checkpoint has of groups, and of firings with which the next ones are compared."""
+    def facts(self, queries: Callable[[], Iterable[ReportedBy]]) -> dict[str, Any]:
+        """Return, as JSON, what a checkpoint has of groups, and of firings with which the next ones are compared.
+        queries: gives those that run."""
         with self._lock:  # those that do not run yet come first: one that runs by now is among the queries
             back = {lsn: (dict(found.come), found.newest()) for lsn, found in self._returned.items()}
         come = {str(lsn): {name: one.as_json() for name, one in groups.items()} for lsn, (groups, _) in back.items()}
         remembered = {str(lsn): newest.as_json() for lsn, (_, newest) in back.items() if newest is not None}
-        remembered |= {str(one.lsn): found for one in queries if (found := one.remembered()) is not None}
+        remembered |= {str(one.lsn): found for one in queries() if (found := one.remembered()) is not None}
         return {"come": come | self._told(list(self._come)), "remembered": remembered}
 
     def not_returned(self) -> list[Packet]:
