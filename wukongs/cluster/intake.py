@@ -77,9 +77,23 @@ def pushes_in(answer: Packet) -> Pushes:
     return Pushes.of_json(found[0])
 
 
+class LockedOut(StreamError):
+    """A newer writer has the partition. newest: its epoch."""
+
+    def __init__(self, message: str, newest: int) -> None:
+        super().__init__(message)
+        self.newest = newest
+
+
+def _refused(error: WukongsError) -> Mapping[str, Any]:
+    newest = {"newest": error.newest} if isinstance(error, LockedOut) else {}
+    return {**refusal(error).fields, **newest}
+
+
 def _standing_in(told: Mapping[str, Any]) -> PartitionAt | WukongsError:
     if "error" in told:
-        return error_told(told)
+        error, newest = error_told(told), told.get("newest")
+        return LockedOut(str(error), newest) if type(newest) is int and isinstance(error, StreamError) else error
     found = [told.get(name) for name in PartitionAt._fields]
     if [type(one) for one in found] != [int, int, bool, int]:
         raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {told!r:.200}")
@@ -219,7 +233,7 @@ class Intake:
         except NodeUnavailable:
             raise
         except WukongsError as error:
-            return refusal(error).fields
+            return _refused(error)
         return None
 
     # --- in the protocol's thread -------------------------------------------------------------------------------------
@@ -229,7 +243,7 @@ class Intake:
             self._take_in(fed, view)
             return self._standing(fed.stream, fed.partition)._asdict()
         except StreamError as error:
-            return refusal(error).fields
+            return _refused(error)
 
     def _take_in(self, fed: Fed, view: int) -> None:
         who = fed.stream, fed.partition, fed.epoch
@@ -419,7 +433,8 @@ class Intake:
             newest = max(epoch, self._epochs.get(known, 0))
             self._epochs[known] = newest
         if epoch < newest:
-            raise StreamError(
+            raise LockedOut(
                 f"stream {stream}, partition {partition!r}: writer {epoch} is locked out by the newer writer {newest}. "
-                "Only one may send a partition; stop the other one"
+                "Only one may send a partition; stop the other one",
+                newest,
             )

@@ -21,7 +21,7 @@ import numpy as np
 
 from wukongs.cluster.feeding import Fed, feds_packet
 from wukongs.cluster.host import Host
-from wukongs.cluster.intake import Intake, PartitionAt, pushes_in, standings_in
+from wukongs.cluster.intake import Intake, LockedOut, PartitionAt, pushes_in, standings_in
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushes import BOUND, TORN, Push, Pushes
@@ -520,10 +520,9 @@ class StreamWriter:
         newest = self._intake.newest_epoch(self._stream, PUSH_PARTITION)
         if self._epoch and self._epoch >= newest:
             return
-        self._epoch, self._unfinished = max(time.time_ns() // 1_000_000, newest + 1), None
-        self._is_idle = False
+        self._unfinished, self._is_idle = None, False
         try:
-            found = self._standings(deadline)
+            found = self._locked(newest, deadline)
             standings = found.values()
             self._offset, closed = (max(getattr(one, name) for one in standings) for name in ("offset", "closed"))
             state = self._store.stream(self._stream)
@@ -546,6 +545,18 @@ class StreamWriter:
         except BaseException:
             self._epoch = 0
             raise
+
+    def _locked(self, newest: int, deadline: float) -> dict[int, PartitionAt]:
+        """Lock earlier writers out, and return how far the nodes are. newest: the epoch of the last writer that this
+        node knows. Another node may know of one behind that, whose clock was ahead."""
+        while True:
+            self._epoch = max(time.time_ns() // 1_000_000, newest + 1)
+            try:
+                return self._standings(deadline)
+            except LockedOut as error:
+                if error.newest < self._epoch or left_s(deadline) <= 0:
+                    raise
+                newest = error.newest
 
     def _level(self, found: Mapping[int, PartitionAt], deadline: float) -> None:
         """Let all nodes be as far as the one that is furthest; with rows, as far as this writer goes on from."""

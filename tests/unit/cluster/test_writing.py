@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.unit.cluster.wires import EX, STREAM, Fault, Wires, encoded, wired
+from tests.unit.cluster.wires import EX, STREAM, Fault, Wires, encoded, until, wired
 from wukongs.cluster import members, pushing, writing
 from wukongs.cluster.claims import CLAIM
 from wukongs.cluster.feeding import FEED, Fed, feds_packet
@@ -639,3 +639,14 @@ def test_members_are_asked_again_until_the_deadline(monkeypatch: pytest.MonkeyPa
         wires.lose(FEED, 1)
         with pytest.raises(NodeUnavailable, match="node 1"):
             writer.push(encoded(("b", 150)), SHORT_S)
+
+
+def test_a_writer_comes_behind_one_whose_clock_was_ahead_and_of_which_its_node_has_not_heard() -> None:
+    with wired(2) as wires:
+        stream = wires.nodes[0].engine.stream(STREAM, batch_ms=100)
+        until(lambda: all(node.store.has_stream(STREAM) for node in wires.nodes))
+        number = writer_of(wires.nodes[0].host.node, STREAM)
+        ahead = time.time_ns() // 1_000_000 + 86_400_000
+        wires.nodes[1 - number].intake.restore_epochs([(STREAM, PUSH_PARTITION, ahead)])
+        stream.push([(f"<{EX}a>", f"<{EX}p>", f"<{EX}b>", 50)])
+        assert [node.intake.newest_epoch(STREAM, PUSH_PARTITION) for node in wires.nodes] == [ahead + 1] * 2
