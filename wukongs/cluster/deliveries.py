@@ -91,11 +91,7 @@ class NodeDeliveries:
 
     def _told(self, lsns: Iterable[int]) -> dict[str, Any]:
         with self._lock:
-            return {
-                str(lsn): {name: come.as_json() for name, come in self._come[lsn].items()}
-                for lsn in lsns
-                if lsn in self._come
-            }
+            return {str(lsn): _as_json(self._come[lsn]) for lsn in lsns if lsn in self._come}
 
     # --- checkpoints and restarts -------------------------------------------------------------------------------------
 
@@ -104,7 +100,7 @@ class NodeDeliveries:
         queries: gives those that run."""
         with self._lock:  # those that do not run yet come first: one that runs by now is among the queries
             back = {lsn: (dict(found.come), found.newest()) for lsn, found in self._returned.items()}
-        come = {str(lsn): {name: one.as_json() for name, one in groups.items()} for lsn, (groups, _) in back.items()}
+        come = {str(lsn): _as_json(groups) for lsn, (groups, _) in back.items()}
         remembered = {str(lsn): newest.as_json() for lsn, (_, newest) in back.items() if newest is not None}
         remembered |= {str(one.lsn): found for one in queries() if (found := one.remembered()) is not None}
         return {"come": come | self._told(list(self._come)), "remembered": remembered}
@@ -150,6 +146,10 @@ class NodeDeliveries:
             if found is not None and found.come:
                 self._come[lsn] = dict(found.come)
         return found
+
+
+def _as_json(groups: Mapping[str, Come]) -> dict[str, Any]:
+    return {name: come.as_json() for name, come in groups.items()}
 
 
 class Returned:

@@ -12,10 +12,10 @@ settled, and names the view under which it was (`events.Piece.view`).
 Replicas come and go, and agreements outlive them:
 
 * *A view* is the index of the last record by which other nodes are to agree: of membership, or that a node gives up its
-  shards. A replica answers only askers of its own view, and checks this
-  before and after it has compared. An asker counts only answers of its own view, and begins anew when there is another
-  one. A record that re-encodes a text is void in another view, and a piece is taken only in the view of its claim. So
-  all have asked the same replicas: a text is not refused by one set and agreed on by the next.
+  shards. A replica answers only askers of its own view, and checks this before and after it has compared. An asker
+  counts only answers of its own view, and begins anew when there is another one. A record that re-encodes a text is
+  void in another view, and a piece is taken only in the view of its claim. So all have asked the same replicas: a text
+  is not refused by one set and agreed on by the next.
 * *A node that joins* takes over two sets of texts, from nodes that know its joining: those that the in-sync replicas
   have under its shards' hashes, and those that all nodes know as agreed on. It answers no asker before that
   (membership.py). All earlier agreements of these nodes are in the two sets; later askers ask the joining node as well.
