@@ -267,11 +267,14 @@ def build_batch(
     predicates: Int64Array,
     objects: Int64Array,
     times: Int64Array = _NOTHING,
+    *,
+    lists_vertices: bool = True,
 ) -> Batch:
     """Sort and index tuples in any order, repeats allowed, into a batch (DESIGN, section 4).
 
     graphs, subjects, predicates, objects : int64[n] ids; times : int64[n] in ms, or empty. Of repeats the newest time
-    stays. Raises ValueError for more than VALUES_MAX tuples.
+    stays. lists_vertices: whether it gets a vertex index, if it is to have one; a batch that only goes into another
+    need not. Raises ValueError for more than VALUES_MAX tuples.
     """
     if len(subjects) > VALUES_MAX:
         raise ValueError(f"{len(subjects)} tuples for one batch: at most {VALUES_MAX} fit, split them")
@@ -284,7 +287,8 @@ def build_batch(
     sort_ranges(keys, values, _NOTHING, value_starts)
     key_starts, in_keys, offsets, in_values, _, _ = compress_pairs(keys, values, _NOTHING, value_starts)
     in_ = make_side(key_starts, in_keys, offsets, in_values)
-    index = make_vertex_index(out, in_) if is_listed(len(directory_graphs), len(out_values)) else UNLISTED
+    is_indexed = lists_vertices and is_listed(len(directory_graphs), len(out_values))
+    index = make_vertex_index(out, in_) if is_indexed else UNLISTED
     return assemble(directory_graphs, directory_predicates, out, in_, index, newest)
 
 

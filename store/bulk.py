@@ -23,7 +23,7 @@ from wukongs.errors import DataError
 from wukongs.store.batch import VALUES_MAX, Batch, build_batch
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded, MalformedLine
-from wukongs.store.merge import merge_batches
+from wukongs.store.merge import listed, merge_runs
 from wukongs.store.rdf_files import CHUNK_BYTES, EncodedPiece, Job, RdfReader, check_lines
 from wukongs.store.term_registry import TermRegistry
 
@@ -87,12 +87,14 @@ def read_runs(
     start: int = 0,
     first_line: int = 1,
     on_piece: Callable[[Encoded], object] | None = None,
+    lists_vertices: bool = True,
 ) -> Generator[FilePart]:
     """Read a file to its end and yield it in runs, in order; the last one says where it ends, and may be empty.
 
     graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: the
     place to begin at, as a run gave it. on_piece: called with the tuples of each piece, in order, before their terms
-    are confirmed. Terms are confirmed ahead of the runs that hold them. Raises DataError."""
+    are confirmed. lists_vertices: whether runs get a vertex index; those that a RunStack joins need none. Terms are
+    confirmed ahead of the runs that hold them. Raises DataError."""
     pool = ThreadPoolExecutor(plan.workers, "wukongs-load")
     gathered: list[tuple[Int64Array, ...]] = []
     malformed: list[MalformedLine] = []
@@ -100,7 +102,8 @@ def read_runs(
 
     def build() -> FilePart:
         nonlocal gathered, rows, malformed
-        part = FilePart(pool.submit(build_run, gathered, graph), rows, tuple(malformed), stop, line, read_bytes)
+        building = pool.submit(build_run, gathered, graph, lists_vertices)
+        part = FilePart(building, rows, tuple(malformed), stop, line, read_bytes)
         gathered, rows, malformed = [], 0, []
         return part
 
@@ -139,13 +142,15 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterable[Job], ahead: int) -> Gene
         wait([job for job in pending if not job.cancel()])
 
 
-def build_run(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
+def build_run(gathered: list[tuple[Int64Array, ...]], graph: int, lists_vertices: bool = False) -> Batch:
     """Return the distinct tuples of some columns (graphs, subjects, predicates, objects), and empty the list. graph: of
-    tuples without one."""
+    tuples without one; lists_vertices: as in read_runs."""
     columns = [np.concatenate(column) for column in zip(*gathered, strict=True)] or [np.empty(0, np.int64)] * 4
     gathered.clear()
     graphs, subjects, predicates, objects = columns
-    return build_batch(np.where(graphs == UNBOUND, graph, graphs), subjects, predicates, objects)
+    graphs = np.where(graphs == UNBOUND, graph, graphs)
+    batch = build_batch(graphs, subjects, predicates, objects, lists_vertices=False)
+    return listed(batch) if lists_vertices else batch
 
 
 class InTurn:
@@ -185,7 +190,7 @@ class InTurn:
 
 class RunStack:
     """Runs on their way to one batch: a run merges with the one before while that is at most twice as large, so each
-    tuple is merged O(log n) times."""
+    tuple is merged O(log n) times. Only the whole gets a vertex index."""
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []
@@ -206,10 +211,10 @@ class RunStack:
         while len(self._batches) > 1:
             self._merge_last()
         empty = np.empty(0, np.int64)
-        return self._batches[0] if self._batches else build_batch(empty, empty, empty, empty)
+        return listed(self._batches[0]) if self._batches else build_batch(empty, empty, empty, empty)
 
     def _merge_last(self) -> None:
         newer, older = self._batches.pop(), self._batches.pop()
         if len(older) + len(newer) > VALUES_MAX:
             raise DataError(f"a load of more than {VALUES_MAX} tuples: divide the file, and load its parts")
-        self._batches.append(merge_batches(older, newer))
+        self._batches.append(merge_runs(older, newer))

@@ -52,3 +52,8 @@ class Fuelled(Generic[Result]):
         self.work(UNLIMITED_FUEL)
         assert self.result is not None
         return self.result
+
+
+def at_once(begin: Callable[[Tank], Generator[None, None, Result]]) -> Result:
+    """Do all of some work, and return its result."""
+    return Fuelled(begin).finish()

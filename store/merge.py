@@ -9,6 +9,7 @@ to the length that was written, without a copy.
 from __future__ import annotations
 
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,12 +25,13 @@ from wukongs.store.batch import (
     assemble,
     code_dtype,
     is_listed,
+    make_vertex_index,
     put_key_filter,
     room_for_key_filter,
 )
 from wukongs.store.batch_kernels import fill_fences, plan_fences
 from wukongs.store.dtypes import Int32Array, Int64Array
-from wukongs.store.fuel import Fuelled, Tank
+from wukongs.store.fuel import Fuelled, Tank, at_once
 from wukongs.store.key_filter_kernels import KEYS_PER_FUEL, add_keys
 from wukongs.store.merge_kernels import (
     NOT_STARTED,
@@ -41,6 +43,8 @@ from wukongs.store.merge_kernels import (
 )
 
 _NO_TIMES = np.empty(0, np.int64)
+KEYS_MERGED_ROWS_MAX = 64
+"""A batch with more directory rows gets its vertex index by a sort, if it need not be made in steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,28 @@ class Merge(Fuelled[Batch]):
 def merge_batches(a: Batch, b: Batch) -> Batch:
     """Merge two batches at once: the union of their triples, with the newer time of each."""
     return Merge(a, b).finish()
+
+
+def merge_runs(a: Batch, b: Batch) -> Batch:
+    """Merge two large batches at once, in two threads, into one without times, vertex index and key filter."""
+    a.verify()
+    b.verify()
+    directory = at_once(partial(_merge_directories, a, b))
+    with ThreadPoolExecutor(1, "wukongs-merge") as beside:
+        coming = beside.submit(at_once, partial(_merge_side, a, b, 1, directory, _NO_TIMES))
+        out = at_once(partial(_merge_side, a, b, 0, directory, _NO_TIMES))
+        in_ = coming.result()
+    return assemble(directory.graphs, directory.predicates, out, in_, UNLISTED, _NO_TIMES)
+
+
+def listed(batch: Batch) -> Batch:
+    """Return a batch with its vertex index, if it is to have one."""
+    if batch.lists_vertices or not is_listed(len(batch.graphs), len(batch)):
+        return batch
+    if len(batch.graphs) <= KEYS_MERGED_ROWS_MAX:
+        return at_once(partial(listed_in_steps, batch))
+    index = make_vertex_index(batch.out, batch.in_)
+    return assemble(batch.graphs, batch.predicates, batch.out, batch.in_, index, batch.times)
 
 
 def merge_in_steps(a: Batch, b: Batch, tank: Tank) -> Generator[None, None, Batch]:
@@ -219,9 +245,9 @@ def listed_in_steps(batch: Batch, tank: Tank) -> Generator[None, None, Batch]:
     vertices, starts = np.empty(key_count, np.int64), np.empty(key_count + 1, np.int32)
     codes = np.empty(key_count, code_dtype(len(batch.graphs)))
     places = np.column_stack((batch.out.key_starts[:-1], batch.in_.key_starts[:-1])).ravel()
-    state = np.zeros(3, np.int64)
+    heads, ends, state = np.empty_like(places), np.empty_like(places), np.zeros(3, np.int64)
     while True:
-        tank.fuel = merge_keys(batch.descriptor, places, vertices, starts, codes, state, tank.fuel)
+        tank.fuel = merge_keys(batch.descriptor, places, heads, ends, vertices, starts, codes, state, tank.fuel)
         if state[2]:
             break
         yield

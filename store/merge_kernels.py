@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from wukongs.store.addresses import int32_array, int64_array
-from wukongs.store.jit import njit_uncounted
+from wukongs.store.jit import njit_inline, njit_uncounted
 from wukongs.store.layout import (
     CODE_STARTS,
     DIRECTORY_SIZE,
@@ -28,6 +28,8 @@ from wukongs.store.lookup_kernels import code_at, key_range, keys_at, keys_count
 STATE_WIDTH = 7
 """The columns of a state: directory row, key in a, key in b, value in a, value in b, keys written, values written."""
 NOT_STARTED = -1
+NO_HEAD = 2**63 - 1
+"""More than each vertex: inlined literals are odd."""
 
 
 @njit_uncounted
@@ -222,14 +224,23 @@ def merge_vertices(a, b, rank_a, rank_b, vertices, starts, codes, state, fuel):
     return fuel
 
 
+@njit_inline
+def _head(keys, direction, at, end):
+    """Return the next key of a directory row that is listed, and its place; NO_HEAD behind the last one."""
+    while direction == 1 and at < end and keys[at] & 1 == 1:
+        at += 1
+    return (keys[at] if at < end else np.int64(NO_HEAD)), at
+
+
 @njit_uncounted
-def merge_keys(batch, places, vertices, starts, codes, state, fuel):
+def merge_keys(batch, places, heads, ends, vertices, starts, codes, state, fuel):
     """Merge the keys of all directory rows of a batch, of both sides, into a vertex index; at most about `fuel` codes.
 
     Parameters
     ----------
     batch : int64[DESCRIPTOR_WIDTH]
     places : int64[2 * n_directory]  The next key of each code (2 * directory row + direction); its first one at first.
+    heads, ends : int64[2 * n_directory]    Room for the keys at these places, and for where those of each code end.
     vertices : int64[...]; starts : int32[...]; codes : uint16[...] or int32[...], large enough.
     state : int64[3]                 Vertices and codes written, and 1 once that is all.
 
@@ -240,28 +251,26 @@ def merge_keys(batch, places, vertices, starts, codes, state, fuel):
     Cost: a comparison for each code of the batch a vertex, so it is for few directory rows.
     """
     k, v = state[0], state[1]
-    none = np.int64(-1)
+    outs = int64_array(keys_at(batch, 0), keys_count(batch, 0))
+    ins = int64_array(keys_at(batch, 1), keys_count(batch, 1))
+    for code in range(places.size):
+        ends[code] = key_range(batch, code & 1, code >> 1)[1]
+        keys = ins if code & 1 else outs
+        heads[code], places[code] = _head(keys, code & 1, places[code], ends[code])
     starts[k] = v
     while state[2] == 0 and fuel > 0:
-        vertex = none
+        vertex = np.int64(NO_HEAD)
         for code in range(places.size):
-            direction = code & 1
-            keys = int64_array(keys_at(batch, direction), keys_count(batch, direction))
-            end = key_range(batch, direction, code >> 1)[1]
-            while direction == 1 and places[code] < end and keys[places[code]] & 1 == 1:
-                places[code] += 1
-            if places[code] < end and (vertex == none or keys[places[code]] < vertex):
-                vertex = keys[places[code]]
-        if vertex == none:
+            vertex = min(vertex, heads[code])
+        if vertex == NO_HEAD:
             state[2] = 1
             break
         vertices[k] = vertex
         for code in range(places.size):
-            direction = code & 1
-            keys = int64_array(keys_at(batch, direction), keys_count(batch, direction))
-            if places[code] < key_range(batch, direction, code >> 1)[1] and keys[places[code]] == vertex:
+            if heads[code] == vertex:
                 codes[v] = code
-                places[code] += 1
+                keys = ins if code & 1 else outs
+                heads[code], places[code] = _head(keys, code & 1, places[code] + 1, ends[code])
                 v += 1
                 fuel -= 1
         k += 1

@@ -132,6 +132,8 @@ class TermRegistry:
 
     def _add(self, terms: TermTable, rows: Int64Array, stays: BoolArray) -> tuple[Int64Array, Int64Array]:
         """Add these rows of the terms where they belong. Returns (the rows that were refused, transient ids taken)."""
+        if not len(self.transient) and stays.all():
+            return self.persistent.add(terms, rows), np.empty(0, np.int64)
         status = self.persistent.compare(terms, rows)
         refused = [rows[status == REFUSED]]
         fresh = rows[status == ADDED]

@@ -20,6 +20,8 @@ Invariants:
 from __future__ import annotations
 
 import errno
+import io
+import os
 import re
 import struct
 import threading
@@ -33,7 +35,9 @@ from typing import BinaryIO, NoReturn, TypeAlias
 import numpy as np
 
 from wukongs.errors import NOT_KNOWN, CorruptionError, StorageError
+from wukongs.store.ahead import ahead
 from wukongs.store.disk import Disk, storage_errors
+from wukongs.store.dtypes import UInt8Array
 
 FORMAT = 5
 """The format of the segments that are written. It counts what records may hold as well: 2 came with updates (0012),
@@ -50,6 +54,8 @@ SEGMENT_HEAD_BYTES = 8
 _CHECKED_FROM = 4
 """The checksum covers everything behind itself."""
 _LSN_AT = 8
+_GROUP_BYTES, _GROUP_RECORDS = 1 << 22, 1 << 10
+"""So much is read ahead: more are not needed to hide what reading takes."""
 _NAME = re.compile(r"(\d{20})\.log")
 
 Payload: TypeAlias = Sequence[bytes | memoryview]
@@ -91,6 +97,8 @@ class WriteAheadLog:
         self._buffer: list[bytes | memoryview] = []
         self._next_lsn = 1
         self._durable_lsn = 0
+        self._checked_lsn = 0
+        """Up to here the records were found to be whole."""
         self._synced_lsn = 0
         """Up to here the log outlives the machine, too; the same but for sync_interval_ms."""
         self._is_writing = False
@@ -164,9 +172,13 @@ class WriteAheadLog:
         that was killed may not have synced it. Segments before `start` are not touched.
 
         synced: the record up to which the log was safe, as the checkpoint knows; 0: nothing is known.
-        Raises CorruptionError (a segment is missing, or a record altered; names the file and the place), StorageError
-        (of a format that is not known).
+        The log is read ahead of who takes the records. Raises CorruptionError (a segment is missing, or a record
+        altered; names the file and the place), StorageError (of a format that is not known).
         """
+        for records in ahead(self._groups(start, synced), "wukongs-log"):
+            yield from records
+
+    def _groups(self, start: int, synced: int) -> Iterator[list[Record]]:
         heads = [head for head in self.segments() if head >= start]
         if heads[:1] != [start] and (heads or start > 1 or synced):
             raise CorruptionError(f"segment {start} of the log is missing", str(self.path(start)))
@@ -178,32 +190,27 @@ class WriteAheadLog:
                     "a segment was removed or shortened",
                     str(self.path(head)),
                 )
-            yield from self._read_segment(head, head == heads[-1], synced)
+            group, size = list[Record](), 0
+            for record in self._read_segment(head, head == heads[-1], synced):
+                group.append(record)
+                size += len(record.payload)
+                if size > _GROUP_BYTES or len(group) == _GROUP_RECORDS:
+                    yield group
+                    group, size = [], 0
+            yield group
         self._durable_lsn = self._synced_lsn = self._next_lsn - 1
 
     def _read_segment(self, head: int, is_last: bool, synced: int) -> Iterator[Record]:
         path = self.path(head)
-        data = memoryview(path.read_bytes())
-        at = SEGMENT_HEAD_BYTES
-        found = _MAGIC.fullmatch(data[:at])
-        if found is None:
-            if not is_last or len(data) >= at or synced >= head:
-                raise CorruptionError(f"expected a log segment, found {bytes(data[:at])!r}", str(path))
-            data = data[:0]
-        elif not 1 <= int(found[1]) <= FORMAT:
-            raise StorageError(
-                f"{path}: written in format {int(found[1])}, and this version of wukongs reads logs of format 1 to "
-                f"{FORMAT}. Open the folder with the version that wrote it, or a newer one"
-            )
-        while at < len(data):
-            record = _record_at(data, at)
-            if record is None or record.lsn != self._next_lsn:
-                break
-            self._next_lsn += 1
-            at += _HEADER.size + len(record.payload)
-            yield record
+        with path.open("rb") as file:
+            end = os.fstat(file.fileno()).st_size
+            at = self._check_format(path, file.read(SEGMENT_HEAD_BYTES), is_last and synced < head)
+            while at > 0 and (record := self._next_record(file, end - at)) is not None and record.lsn == self._next_lsn:
+                self._next_lsn += 1
+                at += _HEADER.size + len(record.payload)
+                yield record
         was_synced = is_last and self._next_lsn <= synced
-        if at < len(data) and (not is_last or was_synced or _was_synced(data, at, self._next_lsn)):
+        if 0 < at < end and (not is_last or was_synced or _was_synced(path, at, self._next_lsn)):
             raise CorruptionError(
                 f"record {self._next_lsn} at byte {at} is altered: its checksum does not fit, and it was safe before",
                 str(path),
@@ -211,7 +218,39 @@ class WriteAheadLog:
         if was_synced:
             raise CorruptionError(f"record {self._next_lsn} at byte {at} is missing: the file was shortened", str(path))
         if is_last:
-            self._cut(path, at if self._next_lsn > head else 0, len(data))
+            self._cut(path, at if self._next_lsn > head else 0, end)
+
+    def _next_record(self, file: io.BufferedReader, left: int) -> Record | None:
+        """Return the record at the place of a file, of which so many bytes are left, in an aligned buffer of its own;
+        None as _record_at. A checksum is computed once, however often the log is read."""
+        head = file.read(_HEADER.size)
+        if len(head) < _HEADER.size:
+            return None
+        checksum, size, lsn, sn, synced, kind = _HEADER.unpack(head)
+        if size > left - _HEADER.size:
+            return None
+        payload: UInt8Array = np.empty(size, np.uint8)
+        if file.readinto(payload.data) < size:
+            return None
+        if lsn > self._checked_lsn:
+            if zlib.crc32(payload.data, zlib.crc32(head[_CHECKED_FROM:])) != checksum:
+                return None
+            self._checked_lsn = lsn
+        return Record(lsn, sn, synced, kind, payload.data)
+
+    def _check_format(self, path: Path, begin: bytes, may_be_torn: bool) -> int:
+        """Return where the first record of a segment is; 0: not even its format was written whole."""
+        found = _MAGIC.fullmatch(begin)
+        if found is None:
+            if not may_be_torn or len(begin) >= SEGMENT_HEAD_BYTES:
+                raise CorruptionError(f"expected a log segment, found {begin!r}", str(path))
+            return 0
+        if not 1 <= int(found[1]) <= FORMAT:
+            raise StorageError(
+                f"{path}: written in format {int(found[1])}, and this version of wukongs reads logs of format 1 to "
+                f"{FORMAT}. Open the folder with the version that wrote it, or a newer one"
+            )
+        return SEGMENT_HEAD_BYTES
 
     def _cut(self, path: Path, size: int, found: int) -> None:
         if self._is_read_only:
@@ -482,9 +521,9 @@ def _record_at(data: memoryview, at: int) -> Record | None:
     return Record(lsn, sn, synced, kind, data[at + _HEADER.size : end])
 
 
-def _was_synced(data: memoryview, at: int, lsn: int) -> bool:
+def _was_synced(path: Path, at: int, lsn: int) -> bool:
     """Tell whether a record behind the broken one at `at` knows that this one, `lsn`, had been synced."""
-    tail = data[at:]
+    tail = memoryview(path.read_bytes())[at:]
     for shift in range(8):
         numbers = np.frombuffer(tail[shift : shift + (len(tail) - shift) // 8 * 8], np.uint64)
         likely = np.flatnonzero((numbers > lsn) & (numbers <= lsn + len(tail) // _HEADER.size))

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from tests.fuzz import fuzzed
 from tests.property.test_batch import SHAPES, random_quads
-from tests.quads import UNLISTED_SIZES, Quad, assert_same_batch, batch_of, quads_of, unlisted_up_to
+from tests.quads import UNLISTED_SIZES, Quad, assert_same_batch, batch_of, columns, quads_of, unlisted_up_to
 from wukongs.store import merge as merge_module
-from wukongs.store.batch import Batch
+from wukongs.store.batch import Batch, build_batch
 from wukongs.store.fuel import Fuelled
-from wukongs.store.merge import Merge, listed_in_steps, merge_batches
+from wukongs.store.merge import Merge, listed, listed_in_steps, merge_batches, merge_runs
 
 FUELS = st.lists(st.sampled_from([1, 2, 3, 10, 100, 10_000]), min_size=1, max_size=6)
 
@@ -77,6 +77,18 @@ def test_a_batch_that_listed_no_vertices_gets_the_same_index(quads: list[Quad], 
         assert 0 <= steps.work(fuel) <= fuel
     with unlisted_up_to(-1, -1):
         assert_same_batch(steps.result, batch_of(quads))
+    for rows_merged in (0, 2**30):
+        with unlisted_up_to(-1, -1), patch.object(merge_module, "KEYS_MERGED_ROWS_MAX", rows_merged):
+            assert_same_batch(listed(unlisted), batch_of(quads))
+
+
+@given(SHAPES, SHAPES, SHAPES)
+@fuzzed(30)
+def test_runs_are_merged_to_the_batch_of_all_of_them(one: list[Quad], other: list[Quad], third: list[Quad]) -> None:
+    with unlisted_up_to(-1, -1):
+        runs = [build_batch(*columns(quads), lists_vertices=False) for quads in (one, other, third)]
+        assert not any(len(run) and run.lists_vertices for run in runs)
+        assert_same_batch(listed(merge_runs(merge_runs(runs[0], runs[1]), runs[2])), batch_of([*one, *other, *third]))
 
 
 WRITTEN = {"merge_directories": (0, 1), "merge_side": (6, 1), "merge_vertices": (6, 1), "fill_fences": (2, 4)}

@@ -26,7 +26,7 @@ from wukongs.store.quads import joined, without_held
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
 
-RUN_ROWS = 1 << 22
+RUN_ROWS = 1 << 21
 """A thread sorts so many rows at a time."""
 APART_ROWS = 1 << 16
 """A share with fewer rows, that clears no graph, is not built ahead."""

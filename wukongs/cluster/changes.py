@@ -16,7 +16,6 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -221,23 +220,16 @@ class Changes:
         return applied.sn
 
 
-def ahead(chunks: Iterator[Encoded]) -> Iterator[Encoded]:
-    """Yield chunks; the next one is read meanwhile, in a thread of its own."""
-    with ThreadPoolExecutor(1, "wukongs-load") as reading:
-        coming = reading.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
-            coming = reading.submit(next, chunks, None)
-            yield chunk
-
-
 def stage(
     store: NodeStore,
     packet: Packet,
     hold: Callable[[str, int, Sequence[str | None]], object],
     builds: bool = True,
+    is_trusted: bool = False,
 ) -> None:
     """Keep the chunk of a change that a packet of STAGE has, or forget what there is of one. hold: is told of an update
-    that reads a snapshot: its name, the SN, and the graphs that it clears; builds: whether it may be built ahead.
+    that reads a snapshot: its name, the SN, and the graphs that it clears; builds: whether it may be built ahead;
+    is_trusted: the packet was checked before it was written to this node's log.
 
     Raises DataError, and as NodeStore.stage."""
     fields = packet.fields
@@ -253,7 +245,7 @@ def stage(
         store.unstage(change)
         return
     goes, is_last, read_sn = bool(fields.get("goes")), bool(fields.get("is_last")), fields.get("read_sn")
-    store.stage(change, number, _tuples(packet), goes=goes, is_last=is_last, into=into if builds else ())
+    store.stage(change, number, _tuples(packet, is_trusted), goes=goes, is_last=is_last, into=into if builds else ())
     if type(read_sn) is int:
         hold(change, read_sn, cleared)
 
@@ -337,8 +329,8 @@ def _is_later(life: object, before: object) -> bool:
     return isinstance(life, list) and isinstance(before, list) and life[:1] == before[:1] and life != before
 
 
-def _tuples(packet: Packet) -> Encoded:
-    groups = tuples_in(packet, writes_views=packet.fields.get(IS_WHOLE) is True)
+def _tuples(packet: Packet, is_trusted: bool) -> Encoded:
+    groups = tuples_in(packet, writes_views=packet.fields.get(IS_WHOLE) is True, is_trusted=is_trusted)
     if len(groups) > 1:
         raise DataError(f"{STAGE}: expected the tuples of one chunk, found {len(groups)} groups of tuples")
     return groups[0] if groups else NOTHING

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
-from wukongs.cluster.changes import Changes, ahead
+from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
 from wukongs.cluster.distant_query import DistantQuery
@@ -72,6 +72,7 @@ from wukongs.protocol.records import (
 from wukongs.query.limits import Limits, current
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
+from wukongs.store.ahead import ahead
 from wukongs.store.encoded import Encoded
 from wukongs.store.rdf_files import RdfReader, read_in_order
 from wukongs.store.term_registry import with_texts
@@ -143,7 +144,8 @@ class ClusterBackend:
             return self._shown(known)
         if graph is not None:
             self._claims.settle_texts([graph.text])
-        return self._added(ahead(read_in_order(reader, on_malformed, strict=on_malformed is None)), graph)
+        chunks = read_in_order(reader, on_malformed, strict=on_malformed is None)
+        return self._added(ahead(chunks, "wukongs-load"), graph)
 
     def fill(self, number: int, chunks: Iterable[Encoded]) -> int:
         """New blank nodes of a cluster are named by numbers that no engine alone comes to."""

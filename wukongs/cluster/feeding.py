@@ -162,10 +162,10 @@ def pieces_packet(kind: str, pieces: Sequence[Piece], **fields: Any) -> Packet:
     return Packet(kind, made.fields, arrays)
 
 
-def pieces_in(packet: Packet, said: Sequence[Mapping[str, Any]] | None = None) -> list[Piece]:
-    """Return the pieces of a packet. said: stream, partition and epoch of each; None: all have those of the packet.
-    Raises DataError."""
-    groups = tuples_in(packet)
+def pieces_in(packet: Packet, said: Sequence[Mapping[str, Any]] | None = None, is_trusted: bool = False) -> list[Piece]:
+    """Return the pieces of a packet. said: stream, partition and epoch of each; None: all have those of the packet;
+    is_trusted: as in tuples_in. Raises DataError."""
+    groups = tuples_in(packet, is_trusted=is_trusted)
     if said is None:
         return _pieces(packet, groups, [_writer_in(packet)] * len(groups)) if groups else []
     if len(said) != len(groups):

@@ -54,6 +54,8 @@ ABOUT = "node"
 _HEAD, _RECORD, _NOTES = 16, 17, 18
 """The kinds of a segment's head, of a record with one note, and with several. Engines without other nodes have lower
 ones."""
+_VIEWED_BYTES = 1 << 16
+"""The arrays of a larger record are not copied out of it: all of them stay for about as long."""
 HEAD, GOES_ON = "head", "goes-on"
 """A segment begins with a checkpoint's head, or goes on from the one before."""
 COMMITTED, MET, PIECE, MARKER = "committed", "met", "piece", "marker"
@@ -205,7 +207,8 @@ class NodeDisk:
             frames = frames_in(record.payload)
             header = read_packet_header(frames)
             if kinds is None or record.kind != _RECORD or header.kind in kinds:
-                for note in _notes_in(packet_of(header, frames)):
+                packet = packet_of(header, frames, copies=len(record.payload) < _VIEWED_BYTES)
+                for note in _notes_in(packet):
                     yield record.lsn, note
 
     def scan(self, genesis: Control, kinds: Collection[str] = ()) -> Recorded | None:
@@ -397,14 +400,14 @@ def _notes_packet(noted: Sequence[Note]) -> Packet:
 def _notes_in(packet: Packet) -> Iterator[Note]:
     """Yield the notes of a record. The terms of their pieces are agreed on."""
     if packet.kind == PIECE:
-        found = pieces_in(packet)
+        found = pieces_in(packet, is_trusted=True)
         yield replace(decode(packet.fields["said"], ev.PieceOffered, PIECE), piece=found[0] if found else None)
     elif packet.kind != NOTES:
         yield _note(packet.kind, packet.fields, packet)
     else:
         notes = packet.fields["notes"]
         with_pieces = [fields for kind, fields in notes if kind == PIECE and fields["has_piece"]]
-        pieces = iter(pieces_in(packet, with_pieces))
+        pieces = iter(pieces_in(packet, with_pieces, is_trusted=True))
         for kind, fields in notes:
             if kind == PIECE:
                 said = {name: value for name, value in fields.items() if name != "has_piece"}

@@ -98,7 +98,9 @@ class FolderLoad:
         scope = f"bulk:{state.scope}".encode()
         into, stack, read_count = self._graph_id(graph), RunStack(), 0
         with RdfReader(source, format, base, scope, hash_bits=self._registry.hash_bits) as reader:
-            runs = read_runs(reader, self._registry, into, self._plan, strict, state.offset, state.line)
+            place = state.offset, state.line
+            lists = reader.is_lines  # else all runs are one batch
+            runs = read_runs(reader, self._registry, into, self._plan, strict, *place, lists_vertices=lists)
             with contextlib.closing(runs):
                 for run in runs:
                     read_count += run.read_count

@@ -167,8 +167,9 @@ def _read_array(kind: str, described: object, frame: Frame) -> tuple[str, npt.DT
     return name, dtype, length
 
 
-def packet_of(header: Header, frames: Sequence[Frame]) -> Packet:
-    """Return the packet of a header that was read from these frames. Raises: MessageError (a bool that is none)."""
+def packet_of(header: Header, frames: Sequence[Frame], copies: bool = True) -> Packet:
+    """Return the packet of a header that was read from these frames. copies: whether its arrays are its own; else the
+    frames have to be writable and aligned. Raises: MessageError (a bool that is none)."""
     arrays: dict[str, Array] = {}
     for (name, dtype, _), frame in zip(header.arrays, frames[1:], strict=True):
         raw = np.frombuffer(frame, np.uint8)
@@ -177,7 +178,7 @@ def packet_of(header: Header, frames: Sequence[Frame]) -> Packet:
                 f"packet '{header.kind}': expected array '{name}' of bools as bytes 0 and 1, found {raw.max()}",
                 sequence=header.sequence,
             )
-        arrays[name] = np.array(raw).view(dtype)
+        arrays[name] = (np.array(raw) if copies else raw).view(dtype)
     return Packet(header.kind, header.fields, arrays)
 
 
