@@ -24,6 +24,7 @@ PARTS = (
     "overshoot",
     "wire",
     "one-node",
+    "nodes-folders",
     "nodes-soak",
     "pipeline",
     "http",
@@ -132,6 +133,10 @@ def run(
         from wukongs.bench.nodes.soak import main as run_soak
 
         return run_soak(report, quick, 0.1 if quick and minutes is None else minutes, rate)
+    if name == "nodes-folders":
+        from wukongs.bench.nodes.folders import main as run_folders
+
+        return run_folders(report, quick)
     if name == "pipeline":
         from wukongs.bench.pipeline.run import main as run_pipeline
 

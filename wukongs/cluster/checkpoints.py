@@ -43,7 +43,8 @@ _ALL_SHARDS = np.ones(SHARD_COUNT, np.bool_)
 
 
 class Checkpoints:
-    """The checkpoints of one node. bytes_max: how much is logged between two of them."""
+    """The checkpoints of one node. bytes_max: one is made once it would take so much off the log. Changes that are staged
+    would only be written again: they wait until their records have come."""
 
     def __init__(
         self, disk: NodeDisk, store: NodeStore, donor: Donor, deliveries: NodeDeliveries, bytes_max: int
@@ -55,6 +56,8 @@ class Checkpoints:
         """Entries of the agreed terms, up to the last checkpoint."""
         self._not_stored = TermTable.empty()
         """Those of them that no stored triple had."""
+        self._staged_bytes = 0
+        """The changes that the last checkpoint has as they were staged."""
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wukongs-checkpoints", daemon=True)
 
@@ -84,6 +87,7 @@ class Checkpoints:
         # before may be stored by now, behind the SN: no record comes in meanwhile, but those that are here go on.
         with self._store.core.lock:
             staged, agreed_count = {**collected.staged, **self._store.staged()}, len(self._store.claims)
+            self._staged_bytes = self._store.staging.size_bytes
         return replace(collected, staged=staged, agreed_count=agreed_count), start, settled_at(node, sn), stay
 
     def _queries(self) -> list[ContinuousQuery]:
@@ -108,8 +112,10 @@ class Checkpoints:
                 self._try("the log goes on")
 
     def _is_long(self) -> bool:
-        disk = self._disk
-        return disk.bytes_since_checkpoint >= self._bytes_max or disk.entries_since_checkpoint >= ENTRIES_MAX
+        with self._store.core.lock:
+            stored_bytes = self._staged_bytes - self._store.staging.size_bytes
+        is_long = self._disk.bytes_since_checkpoint + stored_bytes >= self._bytes_max
+        return is_long or self._disk.entries_since_checkpoint >= ENTRIES_MAX
 
     def _try(self, meanwhile: str) -> None:
         try:

@@ -193,7 +193,8 @@ class NodeDisk:
         self._settled = 0
         self._recorded: Recorded | None = None
         self._is_scanned = False
-        self._bytes_at_checkpoint = 0
+        heads = [head for head in self._wal.segments() if head >= self.start]
+        self._bytes_at_checkpoint = -sum(self._wal.path(head).stat().st_size for head in heads)
         self._checkpoint_count = 0
 
     # --- after a restart ----------------------------------------------------------------------------------------------
@@ -344,6 +345,7 @@ class NodeDisk:
 
     @property
     def bytes_since_checkpoint(self) -> int:
+        """How much a restart would read of the log, in bytes."""
         return self._wal.written_bytes - self._bytes_at_checkpoint
 
     def stats(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.clusters import PATIENT, cluster
 from wukongs.bench.experiments import nodes
-from wukongs.bench.nodes import one_node, soak
+from wukongs.bench.nodes import folders, one_node, soak
 from wukongs.bench.nodes.engines import Bench
 from wukongs.cli import main
 
@@ -136,3 +136,12 @@ def test_a_cluster_of_one_is_measured_beside_the_embedded_engine(tmp_path: Path)
     rows = found["tables"]["Medians; ratio and difference by rounds"]
     assert {row["what"].split(":")[0] for row in rows} >= {"L1", "L2", "L3", "L4", "L5", "L6", "tick"}
     assert all(row["embedded"] > 0 and row["cluster of one"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_data_folders_are_measured_by_pushes_and_restarts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert folders.main(tmp_path, True) == 0, capsys.readouterr().err
+    found = json.loads((tmp_path / "nodes-folders.json").read_text(encoding="utf-8"))
+    assert [row["ratio"] > 0 for row in found["tables"]["A push"]] == [True] * len(folders.KINDS)
+    log, checkpoint = found["tables"]["A restart"]
+    assert log["triples"] == checkpoint["triples"] >= folders.QUICK_TRIPLES // 2
