@@ -43,8 +43,8 @@ _ALL_SHARDS = np.ones(SHARD_COUNT, np.bool_)
 
 
 class Checkpoints:
-    """The checkpoints of one node. bytes_max: one is made once it would take so much off the log. Changes that are staged
-    would only be written again: they wait until their records have come."""
+    """The checkpoints of one node. bytes_max: one is made once it would take so much off the log. Changes that are
+    staged would only be written again: they wait until their records have come."""
 
     def __init__(
         self, disk: NodeDisk, store: NodeStore, donor: Donor, deliveries: NodeDeliveries, bytes_max: int
