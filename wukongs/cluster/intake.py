@@ -77,6 +77,10 @@ def pushes_in(answer: Packet) -> Pushes:
     return Pushes.of_json(found[0])
 
 
+EPOCH_MAX = 1 << 53
+"""Epochs are about milliseconds since 1970, and JSON has no larger integers: one that is told to be larger is none."""
+
+
 class LockedOut(StreamError):
     """A newer writer has the partition. newest: its epoch."""
 
@@ -93,7 +97,8 @@ def _refused(error: WukongsError) -> Mapping[str, Any]:
 def _standing_in(told: Mapping[str, Any]) -> PartitionAt | WukongsError:
     if "error" in told:
         error, newest = error_told(told), told.get("newest")
-        return LockedOut(str(error), newest) if type(newest) is int and isinstance(error, StreamError) else error
+        is_epoch = type(newest) is int and 0 <= newest < EPOCH_MAX
+        return LockedOut(str(error), newest) if is_epoch and isinstance(error, StreamError) else error
     found = [told.get(name) for name in PartitionAt._fields]
     if [type(one) for one in found] != [int, int, bool, int]:
         raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {told!r:.200}")

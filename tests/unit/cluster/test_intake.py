@@ -13,7 +13,7 @@ from tests.unit.cluster.wires import EX, STREAM, Wires, encoded, wired
 from wukongs.cluster import intake as intake_module
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED, Fed, feds_packet
-from wukongs.cluster.intake import PartitionAt, standings_in
+from wukongs.cluster.intake import EPOCH_MAX, LockedOut, PartitionAt, standings_in
 from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.store.encoded import TermTable
@@ -278,3 +278,13 @@ def test_an_answer_that_says_something_else_is_refused() -> None:
     for wrong in ({"offset": True}, {"closed": "2"}, {"is_ended": 0}, {"room": None}):
         with pytest.raises(DataError, match="feed: expected offset, closed, is_ended, room, found"):
             standings_in(Packet(FEED, {"standings": [{**fields, **wrong}]}), 1)
+
+
+@pytest.mark.parametrize(
+    ("newest", "is_taken"), [(7, True), (-1, False), (EPOCH_MAX, False), (7.0, False), (True, False), (None, False)]
+)
+def test_a_node_cannot_tell_of_an_epoch_that_no_later_writer_can_follow(newest: object, is_taken: bool) -> None:
+    told = {"error": "StreamError", "message": "a newer writer has it", "newest": newest}
+    (found,) = standings_in(Packet(FEED, {"standings": [told]}), 1)
+    assert isinstance(found, StreamError)
+    assert isinstance(found, LockedOut) == is_taken
