@@ -97,8 +97,9 @@ def _refused(error: WukongsError) -> Mapping[str, Any]:
 def _standing_in(told: Mapping[str, Any]) -> PartitionAt | WukongsError:
     if "error" in told:
         error, newest = error_told(told), told.get("newest")
-        is_epoch = type(newest) is int and 0 <= newest < EPOCH_MAX
-        return LockedOut(str(error), newest) if is_epoch and isinstance(error, StreamError) else error
+        if type(newest) is int and 0 <= newest < EPOCH_MAX and isinstance(error, StreamError):
+            return LockedOut(str(error), newest)
+        return error
     found = [told.get(name) for name in PartitionAt._fields]
     if [type(one) for one in found] != [int, int, bool, int]:
         raise DataError(f"{FEED}: expected {', '.join(PartitionAt._fields)}, found {told!r:.200}")
