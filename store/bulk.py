@@ -87,14 +87,12 @@ def read_runs(
     start: int = 0,
     first_line: int = 1,
     on_piece: Callable[[Encoded], object] | None = None,
-    lists_vertices: bool = True,
 ) -> Generator[FilePart]:
     """Read a file to its end and yield it in runs, in order; the last one says where it ends, and may be empty.
 
     graph: the graph of tuples without one of their own. strict: a malformed line is an error. start, first_line: the
     place to begin at, as a run gave it. on_piece: called with the tuples of each piece, in order, before their terms
-    are confirmed. lists_vertices: whether runs get a vertex index; those that a RunStack joins need none. Terms are
-    confirmed ahead of the runs that hold them. Raises DataError."""
+    are confirmed. Terms are confirmed ahead of the runs that hold them. Raises DataError."""
     pool = ThreadPoolExecutor(plan.workers, "wukongs-load")
     gathered: list[tuple[Int64Array, ...]] = []
     malformed: list[MalformedLine] = []
@@ -102,8 +100,7 @@ def read_runs(
 
     def build() -> FilePart:
         nonlocal gathered, rows, malformed
-        building = pool.submit(build_run, gathered, graph, lists_vertices)
-        part = FilePart(building, rows, tuple(malformed), stop, line, read_bytes)
+        part = FilePart(pool.submit(build_run, gathered, graph), rows, tuple(malformed), stop, line, read_bytes)
         gathered, rows, malformed = [], 0, []
         return part
 
@@ -142,15 +139,14 @@ def _in_order(pool: ThreadPoolExecutor, jobs: Iterable[Job], ahead: int) -> Gene
         wait([job for job in pending if not job.cancel()])
 
 
-def build_run(gathered: list[tuple[Int64Array, ...]], graph: int, lists_vertices: bool = False) -> Batch:
+def build_run(gathered: list[tuple[Int64Array, ...]], graph: int) -> Batch:
     """Return the distinct tuples of some columns (graphs, subjects, predicates, objects), and empty the list. graph: of
-    tuples without one; lists_vertices: as in read_runs."""
+    tuples without one. A run that is to be a batch of a trace has to be listed first (store/merge.py)."""
     columns = [np.concatenate(column) for column in zip(*gathered, strict=True)] or [np.empty(0, np.int64)] * 4
     gathered.clear()
     graphs, subjects, predicates, objects = columns
     graphs = np.where(graphs == UNBOUND, graph, graphs)
-    batch = build_batch(graphs, subjects, predicates, objects, lists_vertices=False)
-    return listed(batch) if lists_vertices else batch
+    return build_batch(graphs, subjects, predicates, objects, lists_vertices=False)
 
 
 class InTurn:

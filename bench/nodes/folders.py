@@ -15,6 +15,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import ROOT, Report, WrongAnswer
 from wukongs.bench.lsbench.data import generate_lsbench
 from wukongs.bench.nodes.engines import START_S, processes
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.cluster import file_of_node, free_ports
 from wukongs.errors import WukongsError
 from wukongs.settings import Settings
 
@@ -64,10 +65,8 @@ def main(report: Path | None = None, quick: bool = False) -> int:
 
 
 def _measure_pushes(found: Report, folder: Path, calls: int) -> None:
-    with (
-        processes(2, ("--replicas", "2")) as memory,
-        processes(2, ("--replicas", "2", "--data-dir", str(folder))) as disk,
-    ):
+    options = "--replicas", "2"
+    with processes(2, options) as memory, processes(2, (*options, "--data-dir", str(folder))) as disk:
         clients = {"memory": memory.engine, "folders": disk.engine}
         for kind, (terms, stream_count, tuple_count) in enumerate(KINDS):
             streams = [f"urn:bench:folders:{kind}:{number}" for number in range(stream_count)]
@@ -179,14 +178,13 @@ class _Nodes:
 def _nodes(folder: Path, options: Mapping[str, int]) -> Iterator[_Nodes]:
     folder.mkdir()
     addresses = [f"tcp://127.0.0.1:{port}" for port in free_ports(4)]
+    shape = Namespace(replicas=2, data_dir=folder, spares=0, silence=60.0)
     files = []
     for number in range(2):
-        lines = [f"number = {number}", f'data_dir = "db{number}"', "replicas = 2", "silence_s = 60.0"]
-        for clients, peers in zip(addresses[:2], addresses[2:], strict=True):
-            lines += ["[[node]]", f'clients = "{clients}"', f'peers = "{peers}"']
-        lines += ["[engine]", *(f"{name} = {value}" for name, value in options.items())]
+        text = file_of_node(number, shape, list(zip(addresses[:2], addresses[2:], strict=True)), ())
+        engine = [f"{name} = {value}" for name, value in options.items()]
         files.append(folder / f"node{number}.toml")
-        files[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+        files[-1].write_text("\n".join([text, "[engine]", *engine, ""]), encoding="utf-8")
     with ExitStack() as stack:
         nodes = _Nodes(files, addresses)
         stack.callback(nodes.close)

@@ -300,10 +300,14 @@ class NodeStore:
         with self.core.lock:
             self.staging.add(change, number, chunk, goes, is_last, build if into else None)
 
+    def build(self, change: str) -> Building | None:
+        """Return what builds a change of which nothing more comes, as Staging.finish."""
+        with self.core.lock:
+            return self.staging.finish(change)
+
     def wait_for_built(self, change: str, timeout_s: float) -> None:
         """Wait until a change is built, if that is done ahead, or for so long. Raises what building has raised."""
-        with self.core.lock:
-            building = self.staging.finish(change)
+        building = self.build(change)
         if building is not None:
             with suppress(TimeoutError):
                 building.built(timeout_s)

@@ -118,8 +118,7 @@ def _take_in(packet: Note, host: Host, store: NodeStore, intake: Intake) -> None
     elif packet.kind == STAGE:
         stage(store, packet, store.staging.hold_at, is_trusted=True)
         if fields.get("is_last") and fields.get("read_sn") is None:
-            with store.core.lock:  # a load: it is built while the rest of the log is read
-                store.staging.finish(fields["change"])
+            store.build(fields["change"])  # a load: while the rest of the log is read
     elif packet.kind == PUSHED:
         torn = None if fields["torn"] is None else asked_in(fields["torn"])
         intake.note_push(fields["stream"], fields["first_offset"], Push.of_json(fields["push"]), torn)

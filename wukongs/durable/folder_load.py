@@ -29,6 +29,7 @@ from wukongs.store.bulk import RUNS_AHEAD, BulkPlan, FilePart, InTurn, RunStack,
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.store.merge import listed
 from wukongs.store.rdf_files import RdfReader
 from wukongs.store.term_registry import TermRegistry
 
@@ -98,9 +99,7 @@ class FolderLoad:
         scope = f"bulk:{state.scope}".encode()
         into, stack, read_count = self._graph_id(graph), RunStack(), 0
         with RdfReader(source, format, base, scope, hash_bits=self._registry.hash_bits) as reader:
-            place = state.offset, state.line
-            lists = reader.is_lines  # else all runs are one batch
-            runs = read_runs(reader, self._registry, into, self._plan, strict, *place, lists_vertices=lists)
+            runs = read_runs(reader, self._registry, into, self._plan, strict, state.offset, state.line)
             with contextlib.closing(runs):
                 for run in runs:
                     read_count += run.read_count
@@ -137,7 +136,7 @@ class FolderLoad:
         return self._registry.keep(written_graph(graph).text)
 
     def _seal_run(self, state: FileState, run: FilePart) -> None:
-        self._seal(state, run.batch, run.read_count, len(run.malformed))
+        self._seal(state, listed(run.batch), run.read_count, len(run.malformed))
         state.offset, state.line = run.stop, run.next_line
         if time.monotonic() - self._committed_at_s > COMMIT_SECONDS:
             self._start_commit()

@@ -89,7 +89,6 @@ def load(
                 plan,
                 strict,
                 on_piece=lambda each: core.journal.note_chunks(number, [each]),
-                lists_vertices=False,
             ):
                 merging.add(partial(runs.add_run, run))
                 read_count += run.read_count
