@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster
+.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster repeat-tests
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make test-kafka  run the tests of the Kafka source on a real broker, whose jars it fetches once (needs Java)'
 	@echo 'make test-face   run the console in Chromium, clients from npm and PyPI, the notebook and the site'
 	@echo 'make test-nojit  run the kernels un-jitted on tiny data'
+	@echo 'make repeat-tests  run the fast tests RUNS=20 times, each fourth one with load beside it; outputs of failed runs stay in build/repeat/'
 	@echo 'make fresh-seeds try new random seeds: examples, simulator, fuzzing, kills (SEED=n repeats a run)'
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
 	@echo 'make faults-pipeline  RUNS=200 lives of writers, nodes and Spark that are killed (an hour; SEED=n repeats a run)'
@@ -78,6 +79,20 @@ test: WORKERS := 4
 test: $(READY)
 	@$(PYTEST) -m 'not slow'
 
+# A test that fails once in many runs. Two busy processes are the load.
+repeat-tests: RUNS ?= 20
+repeat-tests: $(READY)
+	@mkdir -p build/repeat; failed=0; \
+	for run in $$(seq $(RUNS)); do \
+		output=build/repeat/run-$$run.txt; load=''; \
+		if [ $$((run % 4)) = 0 ]; then for core in 1 2; do timeout 3600 sha256sum /dev/zero & load="$$load $$!"; done; fi; \
+		if $(MAKE) --no-print-directory test >$$output 2>&1; then told=passed; else told=FAILED; failed=$$((failed + 1)); fi; \
+		if [ -n "$$load" ]; then kill $$load; fi; \
+		echo "run $$run: $$told $$(grep -E '^(failed|error): ' $$output | tr '\n' ' ')$$(tail -n 1 $$output)"; \
+		if [ $$told = passed ]; then rm $$output; fi; \
+	done; \
+	echo "$$failed of $(RUNS) runs failed"; [ $$failed = 0 ]
+
 # What `make test` leaves out, and with all examples what it runs with few.
 test-ci: WORKERS := 3
 test-ci: $(READY)
@@ -118,7 +133,7 @@ faults: $(READY)
 	@WUKONGS_FAULTS=200 WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults
 
 # Writers, durable nodes and all of Spark's processes, killed at random: RUNS lives, a quarter of them through Spark.
-RUNS ?= 200
+faults-pipeline: RUNS ?= 200
 faults-pipeline: SPARK_RUNS = $(shell echo $$(($(RUNS) / 4)))
 faults-pipeline: $(READY)
 	@WUKONGS_PIPELINE_RUNS=$$(($(RUNS) - $(SPARK_RUNS))) WUKONGS_PIPELINE_SPARK_RUNS=$(SPARK_RUNS) WUKONGS_FAULTS_SEED=$(SEED) \

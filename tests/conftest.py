@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import shlex
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,13 +51,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    if SEED is None:
-        return
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    """Print the failed tests once more, after warnings of the end, so that the last lines of a long output have them.
+
+    Pytest prints its own line of counts after this."""
+    yield
     for kind in ("failed", "error"):
         for report in terminalreporter.stats.get(kind, ()):
-            repeat = f"WUKONGS_TIER={TIER} WUKONGS_SEED={SEED} python -m pytest {shlex.quote(report.nodeid)}"
-            terminalreporter.write_line(f"repeat it: {repeat}")
+            terminalreporter.write_line(f"{kind}: {report.nodeid}")
+            if SEED is not None:
+                repeat = f"WUKONGS_TIER={TIER} WUKONGS_SEED={SEED} python -m pytest {shlex.quote(report.nodeid)}"
+                terminalreporter.write_line(f"repeat it: {repeat}")
 
 
 @pytest.fixture(scope="session")

@@ -75,17 +75,19 @@ def test_fails(number):
 """
 
 
-@pytest.mark.slow
-def test_a_seed_repeats_what_failed_and_is_told(tmp_path: Path, project_root: Path) -> None:
-    (tmp_path / "test_it.py").write_text(FAILS)
+def run_pytest(folder: Path, project_root: Path, text: str, **environment: str) -> str:
+    """Return what pytest prints of one test file, with the project's fixtures and summary."""
+    (folder / "test_it.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "test_it.py"]
     path = os.pathsep.join([str(project_root), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
 
+
+@pytest.mark.slow
+def test_a_seed_repeats_what_failed_and_is_told(tmp_path: Path, project_root: Path) -> None:
     def run(seed: int) -> str:
-        tier = {"WUKONGS_TIER": "ci", "WUKONGS_SEED": str(seed), "PYTHONPATH": path}
-        return subprocess.run(
-            command, cwd=tmp_path, env={**os.environ, **tier}, capture_output=True, text=True, check=False
-        ).stdout
+        return run_pytest(tmp_path, project_root, FAILS, WUKONGS_TIER="ci", WUKONGS_SEED=str(seed))
 
     first, again, other = run(5), run(5), run(6)
     told = "repeat it: WUKONGS_TIER=ci WUKONGS_SEED=5 python -m pytest test_it.py::test_fails"
@@ -93,6 +95,25 @@ def test_a_seed_repeats_what_failed_and_is_told(tmp_path: Path, project_root: Pa
     assert "@reproduce_failure(" in first
     drawn = [re.findall(r"^drawn .*", said, re.MULTILINE) for said in (first, again, other)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+WARNS_AND_FAILS = """
+import warnings, pytest
+
+@pytest.fixture
+def warning_of_the_end():
+    yield
+    warnings.warn("from tearing down")
+
+def test_fails(warning_of_the_end):
+    assert False
+"""
+
+
+def test_a_failed_test_is_named_right_before_the_counts(tmp_path: Path, project_root: Path) -> None:
+    lines = run_pytest(tmp_path, project_root, WARNS_AND_FAILS, WUKONGS_TIER="fast").splitlines()
+    assert lines[-2] == "failed: test_it.py::test_fails"
+    assert "1 failed, 1 warning" in lines[-1]
 
 
 def test_every_wrong_variant_of_the_protocol_is_tried() -> None:
