@@ -1,4 +1,6 @@
-"""`wukongs run --check` and `wukongs map`: what a run file's mappings make of the first records, without an engine."""
+"""`wukongs run --check` and `wukongs map`: what a run file's mappings make of the first records, without an engine.
+
+Queries are read for likely mistakes, too."""
 
 from __future__ import annotations
 
@@ -29,6 +31,8 @@ from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import NO_TIME, Rows, SetAside, SourceIndex, StreamSource
 from wukongs.adapters.sources import prepare
 from wukongs.adapters.sources.record_file import RecordFile, prepare_records
+from wukongs.csparql.parser import parse_query
+from wukongs.csparql.warnings import query_warnings
 from wukongs.errors import DataError, SettingsError
 from wukongs.settings.toml_reader import read_toml
 
@@ -68,6 +72,9 @@ def check(path: Path, out: TextIO | None = None) -> int:
                 continue
             for source, index, is_whole in _opened(stream, folder):
                 is_bad |= _check_source(source, index, is_whole, out)
+    for query in config.queries:
+        for warning in query_warnings(parse_query(query.text, source=query.source)):
+            print(f"query {query.name}: warning: {warning}", file=out)
     print("not ready: see above" if is_bad else "ready to run", file=out)
     return 1 if is_bad else 0
 

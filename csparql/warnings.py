@@ -1,18 +1,20 @@
 """Warnings of likely mistakes in a query that can be run: variables that nothing binds, and in a continuous query
 windows that no pattern reads, graphs that are empty because nothing declares them, conditions on variables that are not
-bound yet. Each is a sentence with the way out; none is an error.
+bound yet, aggregates that count equal readings once. Each is a sentence with the way out; none is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from wukongs.csparql.algebra import (
+    Aggregate,
     Bgp,
     DefaultGraph,
+    Exists,
     Expression,
     Extend,
     Filter,
@@ -40,10 +42,20 @@ from wukongs.csparql.scope import exists_patterns, expression_variables, mention
 from wukongs.csparql.terms import Term, Variable, iri
 
 STORED = "<urn:x-wukongs:default>"
+ADDS_UP = frozenset({"AVG", "SUM", "COUNT", "GROUP_CONCAT"})
+"""The aggregates whose value changes when a row is repeated."""
 
 
-def query_warnings(query: Query) -> tuple[str, ...]:
-    """Return the warnings that the text of a query with windows gives by itself; none for a query without windows."""
+def is_never_stored(predicate: Term) -> bool:
+    """Return False: without data no predicate has come in a stored graph."""
+    return False
+
+
+def query_warnings(query: Query, is_stored: Callable[[Term], bool] = is_never_stored) -> tuple[str, ...]:
+    """Return the warnings of the text of a query with windows; none for a query without windows.
+
+    is_stored : whether a predicate has come in the stored graphs of the query's default graph.
+    """
     if not query.dataset.windows:
         return ()
     read = set(graphs_read(query))
@@ -53,6 +65,7 @@ def query_warnings(query: Query) -> tuple[str, ...]:
         *_empty_default(query, read),
         *_unbound_aliases(query),
         *unbound(query),
+        *_equal_readings(query, is_stored),
     )
 
 
@@ -189,12 +202,8 @@ def _terms_in(part: Any) -> Iterator[Term]:
     """Yield the terms of a path."""
     if isinstance(part, Term):
         yield part
-    elif isinstance(part, tuple):
-        for item in part:
-            yield from _terms_in(item)
-    elif is_dataclass(part) and not isinstance(part, Variable):
-        for each in fields(part):
-            yield from _terms_in(getattr(part, each.name))
+    for inner in _parts_of(part):
+        yield from _terms_in(inner)
 
 
 def triple_patterns(query: Query) -> Iterator[TriplePattern]:
@@ -207,12 +216,9 @@ def _patterns(part: Any) -> Iterator[TriplePattern | PathPattern | GraphNames]:
         yield part
     elif isinstance(part, Timestamp):
         yield from _patterns(part.pattern)  # its look-ups are none of the query's own patterns
-    elif isinstance(part, tuple):
-        for item in part:
-            yield from _patterns(item)
-    elif is_dataclass(part) and not isinstance(part, Term | Variable):
-        for each in fields(part):
-            yield from _patterns(getattr(part, each.name))
+    else:
+        for inner in _parts_of(part):
+            yield from _patterns(inner)
 
 
 def _place(window: StreamWindow) -> str:
@@ -264,3 +270,103 @@ def _unbound_aliases(query: Query) -> Iterator[str]:
             f"line {line}, column {column}: {name} is unbound in HAVING, since SELECT binds it only after HAVING has "
             f"chosen, and a condition that fails drops the row: write {expression} in its place"
         )
+
+
+def _equal_readings(query: Query, is_stored: Callable[[Term], bool]) -> Iterator[str]:
+    """Find aggregates that count equal readings of one subject once, since a window is a set of triples.
+
+    The aggregated variable is then the object of a pattern `subject <predicate> ?value` of a window, and nothing
+    distinguishes two readings of that subject: it is a constant, or a key of the group, or no other pattern of the
+    window has it. A subject with a second pattern in the window, such as `?reading :sensor ?s ; :value ?value`, is a
+    node for each reading. A pattern of the merged default graph does not count as one of the window if its predicate
+    is stored: it describes something that lasts.
+    """
+    for group in _groups(query.pattern):
+        patterns = [part for part in _patterns_of_rows(group.pattern) if _is_in_window(query, part)]
+        subjects = {part.subject for part in patterns}
+        readings = [part for part in patterns if _is_reading(part, subjects | set(group.keys))]
+        for _, aggregate in group.aggregates:
+            for part in readings:
+                if _adds_up(aggregate, part.object) and _lasts(query, part, group, patterns, is_stored):
+                    yield _told_of_readings(query, aggregate, part)
+                    break
+
+
+def _is_reading(part: TriplePattern, others: set[Term | Variable]) -> bool:
+    """Return whether a pattern may give a value: its object is a variable that is neither a subject nor a key."""
+    return isinstance(part.predicate, Term) and isinstance(part.object, Variable) and part.object not in others
+
+
+def _lasts(
+    query: Query, part: TriplePattern, group: Group, patterns: list[TriplePattern], is_stored: Callable[[Term], bool]
+) -> bool:
+    """Return whether the subject of a pattern has several readings, and is no node of one of them."""
+    if isinstance(part.subject, Term) or part.subject in group.keys:
+        return True
+    with_it = (one for one in patterns if one != part and part.subject in (one.subject, one.object))
+    return all(_is_described(query, one, is_stored) for one in with_it)
+
+
+def _told_of_readings(query: Query, aggregate: Aggregate, part: TriplePattern) -> str:
+    subject, value = _text_of(part.subject), _text_of(part.object)
+    argument = "*" if aggregate.argument is None else value
+    place = next((_place(one) for one in query.dataset.windows if _reads(one, part)), "line 1, column 1")
+    return (
+        f"{place}: {aggregate.name}({argument}) counts equal readings once: a window is a set of triples, so two "
+        f"readings with the same {subject} and the same {value} are one triple. Give each reading a node of its own, "
+        f"such as {{ ?reading <sensor> {subject} ; {_text_of(part.predicate)} {value} }}"
+    )
+
+
+def _text_of(part: Term | Variable) -> str:
+    return part.text if isinstance(part, Term) else f"?{part.name}"
+
+
+def _adds_up(aggregate: Aggregate, value: Term | Variable) -> bool:
+    """Return whether repeated values of a variable change an aggregate."""
+    if aggregate.distinct or aggregate.name not in ADDS_UP:
+        return False
+    return aggregate.argument is None or value in expression_variables(aggregate.argument, within_exists=False)
+
+
+def _groups(part: Any) -> Iterator[Group]:
+    if isinstance(part, Group):
+        yield part
+    for inner in _parts_of(part):
+        yield from _groups(inner)
+
+
+def _patterns_of_rows(part: Any) -> Iterator[TriplePattern]:
+    """Yield the triple patterns whose matches are rows of a group: none of EXISTS, of MINUS, or of another group."""
+    if isinstance(part, TriplePattern):
+        yield part
+    elif isinstance(part, Minus):
+        yield from _patterns_of_rows(part.left)
+    elif isinstance(part, Timestamp):
+        yield from _patterns_of_rows(part.pattern)
+    elif not isinstance(part, Group | Exists):
+        for inner in _parts_of(part):
+            yield from _patterns_of_rows(inner)
+
+
+def _parts_of(part: Any) -> Iterator[Any]:
+    """Yield what a part of the algebra is made of."""
+    if isinstance(part, tuple):
+        yield from part
+    elif is_dataclass(part) and not isinstance(part, Term | Variable):
+        yield from (getattr(part, each.name) for each in fields(part))
+
+
+def _reads(window: StreamWindow, part: TriplePattern) -> bool:
+    """Return whether a pattern is matched in a window."""
+    return iri(window.name) == part.graph or (isinstance(part.graph, DefaultGraph) and not window.named)
+
+
+def _is_in_window(query: Query, part: TriplePattern) -> bool:
+    return any(_reads(window, part) for window in query.dataset.windows)
+
+
+def _is_described(query: Query, part: TriplePattern, is_stored: Callable[[Term], bool]) -> bool:
+    """Return whether the matches of a pattern of the merged default graph are stored, as far as the data have come."""
+    is_merged = isinstance(part.graph, DefaultGraph) and bool(query.dataset.default_graphs)
+    return is_merged and isinstance(part.predicate, Term) and is_stored(part.predicate)

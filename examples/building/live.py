@@ -12,12 +12,18 @@ import wukongs
 HERE = Path(__file__).parent
 BASE = "http://example.org/building/"
 PREFIX = f"PREFIX : <{BASE}>\n"
-READINGS = [("s1", 19, 1), ("s2", 21, 2), ("s3", 23, 3), ("s4", 24, 4), ("s1", 20, 6), ("s3", 22, 8)]
-"""Sensor, degrees, second: the same ones in each ten seconds."""
+READINGS = [("s1", 19, 1), ("s2", 21, 2), ("s3", 23, 3), ("s4", 24, 4), ("s1", 19, 6), ("s3", 22, 8)]
+"""Sensor, degrees, second: the same ones in each ten seconds. Two of them are equal but for their second."""
 
 
 def name(term: object) -> str:
     return str(term).removeprefix(BASE)
+
+
+def reading(sensor: str, degrees: int, time_ms: int) -> list[tuple[str, str, object, int]]:
+    """Return the triples of a reading. It is a node of its own: a window is a set, and would hold equal ones once."""
+    node = f"<{BASE}{sensor}/{time_ms}>"
+    return [(node, f"<{BASE}sensor>", f"<{BASE}{sensor}>", time_ms), (node, f"<{BASE}celsius>", degrees, time_ms)]
 
 
 def show(window: wukongs.WindowResult) -> None:
@@ -45,9 +51,8 @@ with wukongs.Engine() as engine:
 
     def ten_seconds(first_s: int) -> None:
         """Push the readings of ten seconds, and let them pass."""
-        readings.push(
-            [(f"<{BASE}{one}>", f"<{BASE}celsius>", degrees, 1000 * (first_s + s)) for one, degrees, s in READINGS]
-        )
+        for sensor, degrees, second in READINGS:
+            readings.push(reading(sensor, degrees, 1000 * (first_s + second)))
         readings.advance(1000 * (first_s + 10))
         engine.settle()
 

@@ -10,7 +10,7 @@ import rdflib
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "building"
 BASE = rdflib.Namespace("http://example.org/building/")
-READINGS = [("s1", 19), ("s2", 21), ("s3", 23), ("s4", 24), ("s1", 20), ("s3", 22)]
+READINGS = [("s1", 19), ("s2", 21), ("s3", 23), ("s4", 24), ("s1", 19), ("s3", 22)]
 
 
 def parts() -> dict[str, str]:

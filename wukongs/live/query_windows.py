@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from wukongs.csparql.algebra import Query, StreamWindow, TriplePattern
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
 from wukongs.live.core import NOT_YET_MS, Core
@@ -529,7 +529,14 @@ def counts_from(
 
 def advice(core: Core, query: Query, resolve: Resolve) -> tuple[str, ...]:
     """Return a sentence for each thing, with its place. Called with the lock held."""
-    return (*query_warnings(query), *_stored_only(core, query, resolve))
+    stored = core.arrangement.trace.read(core.sn)
+    graphs = [resolve(iri(name)) for name in query.dataset.default_graphs]
+
+    def is_stored(predicate: Term) -> bool:
+        wanted = resolve(predicate)
+        return any(count_edges(stored.descriptors, graph, wanted)[0] > 0 for graph in graphs)
+
+    return (*query_warnings(query, is_stored), *_stored_only(core, query, resolve))
 
 
 def _stored_only(core: Core, query: Query, resolve: Resolve) -> Iterator[str]:

@@ -53,6 +53,17 @@ def test_check_tells_of_each_source(folder: Path, capsys: pytest.CaptureFixture[
     ]
 
 
+def test_check_has_the_warnings_of_the_queries(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "REGISTER QUERY q AS SELECT ?x (AVG(?v) AS ?m) FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] {} GROUP BY ?x"
+    (folder / "run.toml").write_text(
+        RUN + f'[[query]]\nname = "q"\ntext = "{query.replace("{}", "{ ?x <http://ex/v> ?v }")}"\n'
+    )
+    assert main(["run", "--check", str(folder / "run.toml")]) == 0
+    warning, last = capsys.readouterr().out.splitlines()[-2:]
+    assert warning.startswith("query q: warning: line 10, column 81: AVG(?v) counts equal readings once: a window is")
+    assert last == "ready to run"
+
+
 def test_check_ends_with_1_if_more_than_a_tenth_is_bad(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.csv").write_text(GOOD + "c,3,many\n")
     assert main(["run", "--check", str(folder / "run.toml")]) == 1

@@ -44,7 +44,7 @@ W = "[RANGE 1s STEP 1s]"
         ),
         (
             f"SELECT ?s FROM STREAM <s> {W} {{ ?s ?p ?o {{ SELECT ?s (MAX(?o)+1 AS ?m) {{ ?s <q> ?o }} GROUP BY ?s\n"
-            "HAVING (SUM(?o) > 1) (1 < ?m)\n} }",
+            "HAVING (MIN(?o) > 1) (1 < ?m)\n} }",
             "line 2, column 27: ?m is unbound in HAVING, since SELECT binds it only after HAVING has chosen, and a "
             "condition that fails drops the row: write MAX(?o)+1 in its place",
         ),
@@ -59,6 +59,71 @@ def test_the_window_of_a_name_of_its_own() -> None:
     unread, undeclared = query_warnings(parse_query(text))
     assert unread.startswith("line 1, column 48: no pattern reads the window over <s>: only GRAPH <w> { ... } reads")
     assert undeclared.startswith("line 1, column 84: GRAPH <s> matches nothing")
+
+
+PER_SENSOR = f"SELECT ?x (AVG(?v) AS ?mean) FROM STREAM <s> {W} {{{{ ?x <measured> ?v {{more}} }}}} GROUP BY ?x"
+IS_STORED = {"<in>"}
+
+
+def aggregate_warnings(text: str) -> tuple[str, ...]:
+    return query_warnings(parse_query(text), lambda predicate: predicate.text in IS_STORED)
+
+
+def test_equal_readings_of_a_sensor_are_one_triple_and_the_way_out_is_a_node_for_each() -> None:
+    (told,) = aggregate_warnings(PER_SENSOR.format(more=""))
+    assert told == (
+        "line 1, column 46: AVG(?v) counts equal readings once: a window is a set of triples, so two readings with the "
+        "same ?x and the same ?v are one triple. Give each reading a node of its own, such as "
+        "{ ?reading <sensor> ?x ; <measured> ?v }"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PER_SENSOR.format(more="; <in> ?room"),  # a key of the group, whatever else it has
+        PER_SENSOR.format(more="").replace("AVG(?v)", "COUNT(?v)"),
+        PER_SENSOR.format(more="").replace("AVG(?v)", "COUNT(*)"),
+        PER_SENSOR.format(more="").replace("AVG(?v)", "SUM(?v * 1.8 + 32)"),
+        PER_SENSOR.format(more="FILTER(?v > 5)"),
+        f"SELECT (AVG(?v) AS ?mean) FROM STREAM <s> {W} {{ <s1> <measured> ?v ; <in> ?room }}",
+        f"SELECT (AVG(?v) AS ?mean) FROM STREAM <s> {W} {{ ?x <measured> ?v }}",
+        f"SELECT ?r (AVG(?v) AS ?mean) FROM STREAM <s> {W} FROM <g> {{ ?x <measured> ?v ; <in> ?r }} GROUP BY ?r",
+        f"SELECT ?r (AVG(?v) AS ?mean) FROM NAMED STREAM <s> {W} FROM <g>"
+        " { GRAPH <s> { ?x <measured> ?v } ?x <at> ?r } GROUP BY ?r",
+        f"SELECT * FROM STREAM <s> {W} {{ {{ SELECT ?x (SUM(?v) AS ?m) {{ ?x <measured> ?v }} GROUP BY ?x }} }}",
+    ],
+)
+def test_other_shapes_in_which_equal_readings_count_once(text: str) -> None:
+    (told,) = aggregate_warnings(text)
+    assert "counts equal readings once" in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PER_SENSOR.format(more="").replace("AVG(?v)", "MAX(?v)"),
+        PER_SENSOR.format(more="").replace("AVG(?v)", "COUNT(DISTINCT ?v)"),
+        f"SELECT ?x (AVG(?v) AS ?m) FROM STREAM <s> {W} {{ ?o <by> ?x ; <value> ?v }} GROUP BY ?x",
+        f"SELECT ?x (AVG(?v) AS ?m) FROM STREAM <s> {W} {{ ?o <by> ?x ; <result> ?r . ?r <value> ?v }} GROUP BY ?x",
+        f"SELECT ?r (AVG(?v) AS ?m) FROM STREAM <s> {W} FROM <g> {{ ?o <by> ?x ; <v> ?v . ?x <in> ?r }} GROUP BY ?r",
+        f"SELECT ?v (COUNT(?x) AS ?n) FROM STREAM <s> {W} {{ ?x <measured> ?v }} GROUP BY ?v",
+        f"SELECT ?x (COUNT(?post) AS ?n) FROM STREAM <s> {W} {{ ?x <likes> ?post . ?post a <Post> }} GROUP BY ?x",
+        f"SELECT ?x (COUNT(?v) AS ?n) FROM NAMED STREAM <s> {W} FROM <g> {{ GRAPH <s> {{ ?x <saw> ?y }} ?y <v> ?v }}"
+        " GROUP BY ?x",
+    ],
+)
+def test_no_warning_where_each_reading_is_a_triple_of_its_own(text: str) -> None:
+    assert aggregate_warnings(text) == ()
+
+
+BENCHMARKS = sorted(Path(__file__).parents[3].glob("bench/*/queries/*.rq"))
+
+
+def test_few_warnings_in_the_queries_of_the_benchmarks() -> None:
+    told = {path.stem: query_warnings(parse_query(path.read_text())) for path in BENCHMARKS}
+    assert len(told) > 30
+    assert {name for name, warnings in told.items() if any("equal readings" in one for one in warnings)} == set()
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,23 @@ def test_a_predicate_that_only_stored_data_has(engine: wukongs.Engine, caplog: p
     assert early.warnings() == ()
 
 
+def test_equal_readings_of_a_sensor_that_stored_data_describe(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, timing=True)
+    readings = f"{{ ?s <{EX}p> ?o ; <{EX}knows> ?x }} GROUP BY ?x"
+    text = register_text("RANGE 1s STEP 1s", where=readings, select="?x (AVG(?o) AS ?mean)")
+    query = engine.register(text.replace(" WHERE", " FROM <urn:x-wukongs:default> WHERE"))
+    assert query.warnings() == ()  # ?s may be a node for each reading: nothing has come that says otherwise
+    engine.load(io.BytesIO(STORED), format="nt")
+    (warning,) = query.warnings()
+    assert "AVG(?o) counts equal readings once: a window is a set of triples" in warning
+    stream.push([(f"<{EX}a>", f"<{EX}p>", 20, 100 * i) for i in range(1, 5)])
+    stream.push([(f"<{EX}a>", f"<{EX}p>", 30, 500)])
+    stream.advance(1000)
+    engine.settle(timeout_s=60)
+    (window,) = query.results(timeout_s=0)
+    assert [row[1] for row in window.texts()] == ['"25"^^<http://www.w3.org/2001/XMLSchema#decimal>']
+
+
 def test_no_warning_with_the_stored_graph_in_the_clause(engine: wukongs.Engine) -> None:
     engine.load(io.BytesIO(STORED), format="nt")
     stream = engine.stream(A, timing=True)
