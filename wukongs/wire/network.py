@@ -322,23 +322,33 @@ class Network:
                 return False
             now = time.monotonic()
             self._hear_of_me(peer)
-            if not peer.knows_me and now - peer.introduced_s >= INTRODUCE_S:
-                peer.introduction = next(peer.sequences)
-                introduction = to_frames(self._introduction, ASK, peer.introduction, self._me)
-                if peer.tells.send(introduction):
-                    peer.introduced_s = now
-                    self.traffic.told(introduction)
-            frames = to_frames(packet, TELL, next(peer.sequences), self._me)
-            if peer.tells.send(frames):
-                peer.taken_s = now
-                self.traffic.told(frames)
-                return True
+            if self._send_introduction(peer, now):
+                frames = to_frames(packet, TELL, next(peer.sequences), self._me)
+                if peer.tells.send(frames):
+                    peer.taken_s = now
+                    self.traffic.told(frames)
+                    return True
             if now - peer.taken_s > RENEW_S:
                 old, peer.taken_s = peer.tells, now
                 with suppress(NodeUnavailable):  # for want of descriptors, most of all: the next time, perhaps
                     peer.tells = self._connect(peer.address)
                     old.close()
             return False
+
+    def _send_introduction(self, peer: _Peer, now: float) -> bool:
+        """Send the introduction of this life to a node that does not know it yet, and not again within INTRODUCE_S.
+
+        Return whether it is before all that is sent next. The connection may come to be right after a failed
+        attempt, and the node refuses what it receives of a life without an introduction."""
+        if peer.knows_me or now - peer.introduced_s < INTRODUCE_S:
+            return True
+        peer.introduction = next(peer.sequences)
+        introduction = to_frames(self._introduction, ASK, peer.introduction, self._me)
+        if not peer.tells.send(introduction):
+            return False
+        peer.introduced_s = now
+        self.traffic.told(introduction)
+        return True
 
     def _hear_of_me(self, peer: _Peer) -> None:
         """Take what a node has answered over the connection that it is told things by: whether it knows this life."""

@@ -227,6 +227,34 @@ def test_what_is_told_comes_in_order(nodes: Nodes) -> None:
     assert counts["told_bytes_out"] == counts["bytes_out"] == networks[1].stats()["bytes_in"]
 
 
+class _LateConnection:
+    """A connection that is not there for the first message, and there for all later ones."""
+
+    def __init__(self, line: Any) -> None:
+        self.line, self.refused = line, 0
+
+    def send(self, frames: list[Any]) -> bool:
+        if not self.refused:
+            self.refused += 1
+            return False
+        return bool(self.line.send(frames))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.line, name)
+
+
+def test_nothing_is_sent_before_the_introduction(nodes: Nodes) -> None:
+    networks = nodes.start(0), nodes.start(1)
+    nodes.join(*networks)
+    wait_until(lambda: networks[0].is_connected(1), "the connection is there")
+    peer = networks[0]._peers[1]
+    peer.tells = late = _LateConnection(peer.tells)  # type: ignore[assignment]
+    sent = [n for n in range(5) if networks[0].send(1, Packet("n", {"n": n}))]
+    assert (late.refused, sent) == (1, [1, 2, 3, 4])
+    wait_until(lambda: len(nodes.told[1]) >= len(sent), "all are received")
+    assert [packet.fields["n"] for _, packet in nodes.told[1]] == sent
+
+
 def test_what_a_node_tells_itself_is_told_at_once(nodes: Nodes) -> None:
     network = nodes.start(0)
     assert network.send(0, Packet("n"))
