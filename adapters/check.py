@@ -24,6 +24,7 @@ from wukongs.adapters.run_config import (
     PipelineConfig,
     RecordSource,
     RunConfig,
+    SourceConfig,
     StreamConfig,
     load_run_config,
 )
@@ -67,11 +68,13 @@ def check(path: Path, out: TextIO | None = None) -> int:
     for stream in config.streams:
         print(f"stream {stream.iri}", file=out)
         with ScratchFolder("check") as folder:
-            if isinstance(stream.source, LiveSource):
-                is_bad |= _check_feeds(stream, stream.source, folder, out)
-                continue
-            for source, index, is_whole in _opened(stream, folder):
-                is_bad |= _check_source(source, index, is_whole, out)
+            for one in stream.sources:
+                of_it = replace(stream, sources=(one,))
+                if isinstance(one, LiveSource):
+                    is_bad |= _check_feeds(of_it, one, folder, out)
+                    continue
+                for source, index, is_whole in _opened(of_it, one, folder):
+                    is_bad |= _check_source(source, index, is_whole, out)
     for query in config.queries:
         for warning in query_warnings(parse_query(query.text, source=query.source)):
             print(f"query {query.name}: warning: {warning}", file=out)
@@ -79,16 +82,18 @@ def check(path: Path, out: TextIO | None = None) -> int:
     return 1 if is_bad else 0
 
 
-def _opened(stream: StreamConfig, folder: Path) -> Iterator[tuple[StreamSource, SourceIndex, bool]]:
-    """Yield each source partition of a stream with its index, and whether that is of all records."""
-    if not isinstance(stream.source, RecordSource):
+def _opened(
+    stream: StreamConfig, config: SourceConfig, folder: Path
+) -> Iterator[tuple[StreamSource, SourceIndex, bool]]:
+    """Yield each source partition of a stream with one source, with its index, and whether that is of all records."""
+    if not isinstance(config, RecordSource):
         for one in prepare([stream], folder):
             yield one.source, one.index, True
         return
-    for path in stream.source.paths:
-        record_file, index = prepare_records(stream.source, path, folder, _HEAD_BYTES)
+    for path in config.paths:
+        record_file, index = prepare_records(config, path, folder, _HEAD_BYTES)
         with opened(path) as file:
-            is_whole = stream.source.kind == "parquet" or len(file.read(_HEAD_BYTES + 1)) <= _HEAD_BYTES
+            is_whole = config.kind == "parquet" or len(file.read(_HEAD_BYTES + 1)) <= _HEAD_BYTES
         yield record_file, index, is_whole
 
 
@@ -184,7 +189,7 @@ def mapped(streams: Sequence[StreamConfig], limit: int | None) -> Iterator[Mappe
     """Yield what the mappings of the streams' sources make of the first records of each file (limit None: of all).
 
     Raises: SettingsError, DataError; DataError (no stream that has a mapping)."""
-    sources = [stream.source for stream in streams if isinstance(stream.source, RecordSource)]
+    sources = [one for stream in streams for one in stream.sources if isinstance(one, RecordSource)]
     if not sources:
         raise DataError("expected a stream whose source has a mapping (csv, tsv, jsonl or parquet), found none")
     for source in sources:

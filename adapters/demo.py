@@ -111,7 +111,7 @@ def demo_config(network: GeneratedNetwork, speed: float = 1.0) -> RunConfig:
     streams = tuple(
         StreamConfig(
             iri=STREAM_NAMESPACE + name,
-            source=TimestampedSource(paths=(network.streams[name],)),
+            sources=(TimestampedSource(paths=(network.streams[name],)),),
             batch_ms=BATCH_MS,
             timing=name == "gps",
         )

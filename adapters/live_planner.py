@@ -247,7 +247,7 @@ class LivePlanner:
 
     def _say_holds(self, place: int, look: Look) -> None:
         """Say, the first time, that others wait for a feed which has no rows."""
-        reason = "silent, with idle_ms = 0" if look.is_heard else "cut off from its source"
+        reason = "silent, with idle_timeout_ms = 0" if look.is_heard else "cut off from its source"
         setup = self.setups[place]
         text = f"{setup.stream}, {setup.source.partition}: {reason}; the others are far ahead, and wait for it"
         if text not in self._said:

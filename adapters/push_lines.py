@@ -84,7 +84,7 @@ def push_lines(options: PushOptions, connect: Callable[[], Engine | RemoteEngine
     )
     stream = StreamConfig(
         iri=options.stream,
-        source=source,
+        sources=(source,),
         batch_ms=options.batch_ms,
         timing=options.timing or (),
         into=options.into,

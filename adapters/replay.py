@@ -15,7 +15,7 @@ from wukongs.adapters.bad_records import BadRows, OnBadRows, PartitionCounts
 from wukongs.adapters.epochs import P, Planner
 from wukongs.adapters.planner import EpochPlanner
 from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
-from wukongs.adapters.run_config import LiveSource, PipelineConfig, StreamConfig
+from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
 from wukongs.errors import DataError, SettingsError
@@ -102,7 +102,7 @@ def opened_plan(
     from wukongs.adapters.live_planner import LivePlanner
     from wukongs.adapters.sources import prepare
 
-    if not any(isinstance(stream.source, LiveSource) for stream in streams):
+    if not any(stream.live_sources for stream in streams):
         return _plan_replay(prepare(streams, folder), link, config, epoch, ahead_s)
     feeds = open_feeds(streams, config, folder, say, stop)
     try:

@@ -125,7 +125,7 @@ class StreamConfig:
     is_known: the engine has it, and it stays as it was declared."""
 
     iri: str
-    source: SourceConfig
+    sources: tuple[SourceConfig, ...]
     batch_ms: int | None = None
     timing: bool | tuple[str, ...] = ()
     into: str | None = None
@@ -134,6 +134,11 @@ class StreamConfig:
     index: Literal["all", "matching"] = "all"
     idle_timeout_ms: int | None = None
     is_known: bool = False
+
+    @property
+    def live_sources(self) -> tuple[LiveSource, ...]:
+        """Its sources that go on while they are read."""
+        return tuple(one for one in self.sources if isinstance(one, LiveSource))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +260,7 @@ def _timing(reader: TableReader) -> bool | tuple[str, ...]:
 def _stream(reader: TableReader) -> StreamConfig:
     return StreamConfig(
         iri=_iri(reader, "iri"),
-        source=_source(reader.table("source")),
+        sources=_sources(reader),
         batch_ms=reader.integer("batch_ms", None, low=1),
         timing=_timing(reader),
         into=_optional_iri(reader, "into"),
@@ -264,6 +269,13 @@ def _stream(reader: TableReader) -> StreamConfig:
         index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
         idle_timeout_ms=reader.integer("idle_timeout_ms", None, low=1),
     )
+
+
+def _sources(reader: TableReader) -> tuple[SourceConfig, ...]:
+    """Return the sources of a stream: one table `source`, or several, each under [[stream.source]]."""
+    if reader.is_list("source"):
+        return reader.tables("source", _source)
+    return (_source(reader.table("source")),)
 
 
 def _source(reader: TableReader) -> SourceConfig:
@@ -288,10 +300,18 @@ def _live(reader: TableReader, kind: str) -> LiveSource:
         format=_format(reader, cast(MessageKind, reader.choice("format", get_args(MessageKind))), ()),
         waits=Waits(
             lateness_ms=reader.integer("lateness_ms", WAITS.lateness_ms) or 0,
-            idle_ms=reader.integer("idle_ms", WAITS.idle_ms) or 0,
+            idle_ms=_idle_timeout_ms(reader),
         ),
         name=reader.optional_text("name") or "",
     )
+
+
+def _idle_timeout_ms(reader: TableReader) -> int:
+    """Return idle_timeout_ms, which was called idle_ms before."""
+    is_old = reader.has("idle_ms")
+    if is_old and reader.has("idle_timeout_ms"):
+        raise reader.error("idle_timeout_ms", "either idle_timeout_ms or idle_ms, its older name", "both")
+    return reader.integer("idle_ms" if is_old else "idle_timeout_ms", WAITS.idle_ms) or 0
 
 
 def _format(reader: TableReader, kind: FormatKind | MessageKind, paths: tuple[str, ...]) -> Format:
@@ -432,7 +452,7 @@ def _check_unique(config: RunConfig) -> None:
 
 def _check_pace(config: RunConfig) -> None:
     """Refuse what is for recordings only where a source goes on while it is read."""
-    live = [stream.iri for stream in config.streams if isinstance(stream.source, LiveSource)]
+    live = [stream.iri for stream in config.streams if stream.live_sources]
     pipeline = config.pipeline
     pace = (("speed", pipeline.speed), ("rate", pipeline.rate))
     for key, value in (*pace, ("start_ms", pipeline.start_ms), ("stop_ms", pipeline.stop_ms)):

@@ -112,7 +112,7 @@ def read_other_sources() -> None:
         (folder / "r.csv").write_text('id,a\n1,2\n2,"3"\n')
         (folder / "map.toml").write_text(MAPPING)
         readings = RecordSource(kind="csv", paths=(str(folder / "r.csv"),), mapping=load_mapping(folder / "map.toml"))
-        streams = [StreamConfig(iri=EX + "l", source=lsbench), StreamConfig(iri=EX + "c", source=readings)]
+        streams = [StreamConfig(iri=EX + "l", sources=(lsbench,)), StreamConfig(iri=EX + "c", sources=(readings,))]
         for stream in streams:
             engine.stream(stream.iri, batch_ms=100)
         with IngestLink([engine.listen()], timeout_s=600) as link:

@@ -37,10 +37,9 @@ def open_feeds(
     feeds: list[Feed] = []
     try:
         for stream in streams:
-            if isinstance(stream.source, LiveSource):
-                feeds += _live(stream.iri, stream.source, config, folder, say, stop)
-            else:
-                feeds += [FileFeed(one) for one in prepare([stream], folder)]
+            for source in stream.live_sources:
+                feeds += _live(stream.iri, source, config, folder, say, stop)
+            feeds += [FileFeed(one) for one in prepare([stream], folder)]
         check_names([(feed.stream, feed.source.partition) for feed in feeds])
     except BaseException:
         for feed in feeds:

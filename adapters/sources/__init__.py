@@ -20,8 +20,7 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
     from wukongs.adapters.source import PreparedSource
 
     prepared: list[PreparedSource] = []
-    for stream in streams:
-        config = stream.source
+    for stream, config in ((one, config) for one in streams for config in one.sources):
         if isinstance(config, TimestampedSource):
             from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 

@@ -12,7 +12,7 @@ from wukongs.wire.link import IngestLink
 if __name__ == "__main__":
     address, rows_per_epoch, *pairs = sys.argv[1:]
     streams = [
-        StreamConfig(iri=iri, source=TimestampedSource(paths=(path,)))
+        StreamConfig(iri=iri, sources=(TimestampedSource(paths=(path,)),))
         for iri, path in zip(pairs[::2], pairs[1::2], strict=True)
     ]
     with wukongs.connect(address) as node:

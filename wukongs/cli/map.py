@@ -109,5 +109,5 @@ def _streams(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tu
             mapping=mapping_of(options.file, (path,)),
             constants=tuple(options.constants),
         )
-        found.append(StreamConfig(iri="urn:x-wukongs:mapped", source=source))
+        found.append(StreamConfig(iri="urn:x-wukongs:mapped", sources=(source,)))
     return tuple(found)

@@ -106,6 +106,9 @@ class TableReader:
     def is_table(self, key: str) -> bool:
         return isinstance(self._table.get(key), dict)
 
+    def is_list(self, key: str) -> bool:
+        return isinstance(self._table.get(key), list)
+
     def take(self, key: str) -> Any:
         """Return the value of a key, None without it; the caller checks it."""
         self._known[key] = None

@@ -183,7 +183,7 @@ def test_two_partitions_of_one_name_are_refused(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "in.nt").write_text(f"{A} . 1\n")
     paths = tuple(str(tmp_path / folder / "in.nt") for folder in ("one", "two"))
-    stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=paths))
+    stream = StreamConfig(iri="http://ex/s", sources=(TimestampedSource(paths=paths),))
     with pytest.raises(SettingsError, match=r"stream http://ex/s: two of its sources are called in\.nt. Rename one"):
         prepare([stream], tmp_path)
 

@@ -531,7 +531,7 @@ def test_a_feed_that_is_waited_for_bounds_how_far_others_go(idle_ms: int, had_ro
         world.now_s += 1.0
         world.step()
     assert world.part(busy).end == AHEAD_EPOCHS * 10
-    reason = "cut off from its source" if idle_ms else "silent, with idle_ms = 0"
+    reason = "cut off from its source" if idle_ms else "silent, with idle_timeout_ms = 0"
     assert said == [f"http://ex/0, part-0: {reason}; the others are far ahead, and wait for it"]
     awaited.arrived, awaited.is_heard = 2, True
     for _ in range(100):

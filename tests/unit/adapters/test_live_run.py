@@ -313,8 +313,9 @@ def test_a_connection_that_brings_nothing_is_lost_and_one_of_garbage_is_told(tmp
     (port,) = free_ports(1)
     config = config_of(tmp_path, f'kind = "tcp"\nconnect = "127.0.0.1:{port}"')
     stream = config.streams[0]
-    live = replace(stream.source, format=replace(stream.source.format, kind="csv"))
-    config = replace(config, streams=(replace(stream, source=live),))
+    (live,) = stream.live_sources
+    live = replace(live, format=replace(live.format, kind="csv"))
+    config = replace(config, streams=(replace(stream, sources=(live,)),))
     with wukongs.Engine() as engine:
         engine.stream("http://ex/s", batch_ms=100)
         with feeding(engine, config) as found:
@@ -391,11 +392,11 @@ spool = "spool"
     for limit, before in ((10, 0), (25, 10)):
         (tmp_path / "run.toml").write_text(source % limit)
         config = load_run_config(tmp_path / "run.toml")
-        assert isinstance(config.streams[0].source, LiveSource)
-        goes_on = replace(config.streams[0].source, waits=Waits(is_last=False))
+        assert isinstance(config.streams[0].sources[0], LiveSource)
+        goes_on = replace(config.streams[0].sources[0], waits=Waits(is_last=False))
         with wukongs.Engine(tmp_path / "db") as engine, IngestLink([engine.listen()]) as link:
             engine.stream("http://ex/s", batch_ms=100)
-            report = replay([replace(config.streams[0], source=goes_on)], link, config.pipeline)
+            report = replay([replace(config.streams[0], sources=(goes_on,))], link, config.pipeline)
             assert report.triples == limit - before
             assert engine.stats()["streams"]["http://ex/s"]["tuples"] == limit
 
@@ -575,3 +576,35 @@ def test_killed_pipelines_with_a_spool_lose_and_repeat_nothing(tmp_path: Path, s
         engine.settle()
         assert engine.stats()["streams"]["http://ex/s"]["tuples"] == len(records)
         assert windows_of(query) == expected(records)
+
+
+def test_files_of_different_shapes_feed_one_stream(tmp_path: Path) -> None:
+    """Each source has its own mapping, and their records meet in one window."""
+    time = '[time]\ncolumn = "%s"\nformat = "epoch_s"\n[[triple]]\npredicate = "%s"\nvalue = "%s"'
+    mapping = 'subject = "http://ex/{%s}"\n' + time
+    (tmp_path / "heat.toml").write_text(mapping % ("id", "t", "http://ex/heat", "{v}"))
+    (tmp_path / "gate.toml").write_text(mapping % ("gate", "at", "http://ex/is", "open"))
+    (tmp_path / "heat.csv").write_text("id,t,v\na,1,20\nb,3,21\n")
+    (tmp_path / "gates.jsonl").write_text('{"gate":"g1","at":2}\n{"gate":"g2","at":4}\n')
+    (tmp_path / "run.toml").write_text(
+        '[[stream]]\niri = "http://ex/s"\n'
+        '[[stream.source]]\nkind = "csv"\npath = "heat.csv"\nmapping = "heat.toml"\n'
+        '[[stream.source]]\nkind = "jsonl"\npath = "gates.jsonl"\nmapping = "gate.toml"\n'
+    )
+    config = load_run_config(tmp_path / "run.toml")
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=1000, timing=True)
+        query = engine.register(
+            "REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <http://ex/s> [RANGE 4s TUMBLING] WHERE { ?s ?p ?o }"
+        )
+        with engine.link() as link:
+            report = replay(config.streams, link, config.pipeline)
+        engine.settle(timeout_s=60)
+        (window,) = query.results(timeout_s=0)
+    assert report.finished
+    assert sorted(window.texts()) == [
+        ("<http://ex/a>", '"20"'),
+        ("<http://ex/b>", '"21"'),
+        ("<http://ex/g1>", '"open"'),
+        ("<http://ex/g2>", '"open"'),
+    ]

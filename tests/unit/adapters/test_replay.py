@@ -19,7 +19,7 @@ from wukongs.wire.link import IngestLink
 def _stream(tmp_path: Path, lines: list[str], name: str = "s") -> StreamConfig:
     path = tmp_path / f"{name}.nt"
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    return StreamConfig(iri=f"http://ex/{name}", source=TimestampedSource(paths=(str(path),)))
+    return StreamConfig(iri=f"http://ex/{name}", sources=(TimestampedSource(paths=(str(path),)),))
 
 
 def _line(row: int, time: int, predicate: str = "p") -> str:

@@ -10,6 +10,7 @@ import pytest
 from wukongs.adapters.mapping.mapping import TimeMap
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.adapters.run_config import (
+    LiveSource,
     LsbenchSource,
     PipelineConfig,
     QueryConfig,
@@ -109,17 +110,18 @@ def test_everything_is_read(folder: Path) -> None:
     assert (first.iri, first.batch_ms, first.into, first.history_ms) == ("http://ex/s", 100, "http://ex/g", 0)
     assert (first.slice_bytes_max, first.index, first.idle_timeout_ms) == (4096, "matching", 30_000)
     assert first.timing == ("http://ex/ga",)
-    assert first.source == TimestampedSource(paths=(a, b), timestamps="prefix")
+    assert first.sources == (TimestampedSource(paths=(a, b), timestamps="prefix"),)
     assert second.timing is True
     assert (second.slice_bytes_max, second.index, second.idle_timeout_ms) == (None, "all", None)
     assert second.batch_ms is None
-    assert second.source == LsbenchSource(path=a, times=b)
+    assert second.sources == (LsbenchSource(path=a, times=b),)
     assert third.timing == ()
-    assert isinstance(third.source, RecordSource)
-    assert (third.source.kind, third.source.paths) == ("csv", (a,))
-    assert third.source.constants == (("sensor", "http://ex/sensor"),)
-    assert third.source.mapping.time == TimeMap("t", TimeFormat("epoch_s"))
-    assert third.source.mapping.columns == ("sensor", "v", "t")
+    (records,) = third.sources
+    assert isinstance(records, RecordSource)
+    assert (records.kind, records.paths) == ("csv", (a,))
+    assert records.constants == (("sensor", "http://ex/sensor"),)
+    assert records.mapping.time == TimeMap("t", TimeFormat("epoch_s"))
+    assert records.mapping.columns == ("sensor", "v", "t")
     assert config.queries == (QueryConfig(name="Q", text=QUERY, source=str(folder / "sub" / "q.rq")),)
     (ask,) = config.asks
     assert (ask.name, ask.text.strip(), ask.source) == ("A", "ASK {}", str(folder / "run.toml"))
@@ -145,8 +147,39 @@ def test_iris_may_stand_in_angle_brackets(tmp_path: Path) -> None:
     )
     (stream,) = load_run_config(tmp_path / "run.toml").streams
     assert (stream.iri, stream.into, stream.timing) == ("http://ex/s", "http://ex/g", ("http://ex/ga",))
-    assert isinstance(stream.source, RdfSource)
-    assert stream.source.predicate == "http://ex/at"
+    (source,) = stream.sources
+    assert isinstance(source, RdfSource)
+    assert source.predicate == "http://ex/at"
+
+
+def test_several_sources_of_one_stream_stand_under_headings_of_their_own(tmp_path: Path) -> None:
+    """Files of different shapes, each with its own mapping or times."""
+    (tmp_path / "a.nt").write_text("")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "run.toml").write_text(
+        '[[stream]]\niri = "http://ex/s"\n[[stream.source]]\nkind = "timestamped"\npath = "a.nt"\n'
+        '[[stream.source]]\nkind = "folder"\npath = "in"\nformat = "timestamped"\nidle_timeout_ms = 7\n'
+    )
+    (stream,) = load_run_config(tmp_path / "run.toml").streams
+    file, folder = stream.sources
+    assert file == TimestampedSource(paths=(str(tmp_path / "a.nt"),))
+    assert isinstance(folder, LiveSource)
+    assert stream.live_sources == (folder,)
+    assert folder.waits.idle_ms == 7
+
+
+def test_idle_ms_is_the_older_name_of_idle_timeout_ms(tmp_path: Path) -> None:
+    text = '[[stream]]\niri = "http://ex/s"\nsource = { kind = "folder", path = "in", format = "timestamped", %s }\n'
+    path = tmp_path / "run.toml"
+    (tmp_path / "in").mkdir()
+    path.write_text(text % "idle_ms = 7")
+    (source,) = load_run_config(path).streams[0].live_sources
+    assert source.waits.idle_ms == 7
+    path.write_text(text % "idle_ms = 7, idle_timeout_ms = 8")
+    with pytest.raises(
+        SettingsError, match=r"source\.idle_timeout_ms: expected either idle_timeout_ms or idle_ms, its o"
+    ):
+        load_run_config(path)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def _write(folder: Path, name: str, count: int, step_ms: int) -> tuple[StreamCon
         (row * step_ms, (f"<http://ex/s{row}>", f"<http://ex/p{row % 3}>", f'"{name} {row}"')) for row in range(count)
     ]
     path.write_text("".join(f"{' '.join(triple)} . {time}\n" for time, triple in tuples), "utf-8")
-    stream = StreamConfig(iri=f"http://ex/{name}", source=TimestampedSource(paths=(str(path),)))
+    stream = StreamConfig(iri=f"http://ex/{name}", sources=(TimestampedSource(paths=(str(path),)),))
     return stream, tuples
 
 

@@ -33,7 +33,7 @@ from wukongs.adapters.spark.session import StartingSession
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
 
 path, address, speed, checkpoint = sys.argv[1:]
-stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=(path,)))
+stream = StreamConfig(iri="http://ex/s", sources=(TimestampedSource(paths=(path,)),))
 config = PipelineConfig(speed=float(speed), align_ms=500)
 report = run_pipeline([stream], [address], config, checkpoint=checkpoint or None)
 print(report.triples, report.finished)
@@ -62,7 +62,7 @@ from wukongs.adapters.spark.pipeline import run_pipeline
 from wukongs.adapters.spark.session import StartingSession
 
 names = ("http://ex/1", "http://ex/2")
-streams = [StreamConfig(iri=name, source=TimestampedSource(paths=(sys.argv[1],))) for name in names]
+streams = [StreamConfig(iri=name, sources=(TimestampedSource(paths=(sys.argv[1],)),)) for name in names]
 with Engine() as engine:
     for name in names:
         engine.stream(name, batch_ms=100)
@@ -144,7 +144,7 @@ def test_a_pipeline_that_is_killed_goes_on_where_the_node_is(
     with ScratchFolder("test") as folder:
         assert list(temporary.iterdir()) == [folder]  # the next one has removed all that was left
     before = len(node.tuples["http://ex/s"])
-    stream = StreamConfig(iri="http://ex/s", source=TimestampedSource(paths=(str(path),)))
+    stream = StreamConfig(iri="http://ex/s", sources=(TimestampedSource(paths=(str(path),)),))
     report = run_pipeline([stream], [address], session=spark, checkpoint=checkpoint)
     assert report.finished
     assert before < 1000
