@@ -29,6 +29,9 @@ FIRST_RECORDS = 1000
 SHOWN_MAX = 5
 COUNTED_EVERY_S = 5.0
 LATE = "their times are before that of an earlier record"
+OUT_OF_ORDER = (
+    "`sort = true` of its source puts a file in order of time; lateness_ms of a source that goes on waits for them"
+)
 PART_ROWS = 500
 PART_CHARACTERS = 1 << 20
 
@@ -116,6 +119,7 @@ class BadRecords:
         self._file: TextIO | None = None
         self._taken: dict[tuple[str, str], _Taken] = {}
         self._said_s = 0.0
+        self._is_order_shown = False
 
     def take(self, part: BadRows, had_good: bool) -> None:
         """Write and show bad rows, once each; a part that comes again is passed over.
@@ -184,6 +188,9 @@ class BadRecords:
         """Show the first rows whole, then now and then how many there are."""
         for one in rows[: max(0, SHOWN_MAX - self.count)]:
             self._say(f"set aside: {one}")
+        if not self._is_order_shown and any(one.time_ms is not None for one in rows):
+            self._is_order_shown = True
+            self._say(OUT_OF_ORDER)
         shown, self.count = min(self.count, SHOWN_MAX), self.count + len(rows)
         now = self._clock()
         if self.count > SHOWN_MAX and (shown < SHOWN_MAX or now - self._said_s >= COUNTED_EVERY_S):

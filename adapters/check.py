@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from wukongs.adapters.bad_records import OUT_OF_ORDER
 from wukongs.adapters.feeds.feed import Kind
 from wukongs.adapters.feeds.kinds import KINDS
 from wukongs.adapters.feeds.lines import opened
@@ -159,6 +160,8 @@ def _has_too_many(faults: Sequence[SetAside], count: int, triples: int, out: Tex
         print(f"    {fault}", file=out)
     if len(faults) > SHOWN_FAULTS:
         print(f"    and {len(faults) - SHOWN_FAULTS:,} more", file=out)
+    if any(fault.time_ms is not None for fault in faults):
+        print(f"    {OUT_OF_ORDER}", file=out)
     if count and not triples:
         print("    no triple at all: see the conditions of the mapping, and which cells are empty", file=out)
     return len(faults) > BAD_SHARE_MAX * count or (count > 0 and not triples)

@@ -103,7 +103,7 @@ def opened_plan(
     from wukongs.adapters.sources import prepare
 
     if not any(stream.live_sources for stream in streams):
-        return _plan_replay(prepare(streams, folder), link, config, epoch, ahead_s)
+        return _plan_replay(prepare(streams, folder, say), link, config, epoch, ahead_s)
     feeds = open_feeds(streams, config, folder, say, stop)
     try:
         opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]

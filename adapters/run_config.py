@@ -48,6 +48,8 @@ class TimestampedSource:
 
     paths: tuple[str, ...]
     timestamps: Literal["suffix", "prefix"] = "suffix"
+    is_sorted: bool = False
+    """The rows of a file are put in order of time before they are read. So it is for the other kinds of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ class RecordSource:
     paths: tuple[str, ...]
     mapping: Mapping
     constants: tuple[tuple[str, str], ...] = ()
+    is_sorted: bool = False
 
 
 MessageEnd = Literal["line", "empty-line", "subject", "file"]
@@ -88,6 +91,7 @@ class RdfSource:
     messages: MessageEnd | None = None
     separator: str = ""
     base: str | None = None
+    is_sorted: bool = False
 
 
 Format = TimestampedSource | RecordSource | RdfSource
@@ -318,7 +322,8 @@ def _format(reader: TableReader, kind: FormatKind | MessageKind, paths: tuple[st
     """Return what records or messages are, in files at these paths or, without any, from elsewhere."""
     if kind == "timestamped":
         mark = reader.choice("timestamps", ("suffix", "prefix"), "suffix")
-        return TimestampedSource(paths=paths, timestamps="prefix" if mark == "prefix" else "suffix")
+        timestamps: Literal["prefix", "suffix"] = "prefix" if mark == "prefix" else "suffix"
+        return TimestampedSource(paths=paths, timestamps=timestamps, is_sorted=_is_sorted(reader, paths))
     if kind in get_args(RecordKind):
         return _records(reader, cast(RecordKind, kind), paths)
     if kind == "rdf":
@@ -331,6 +336,7 @@ def _format(reader: TableReader, kind: FormatKind | MessageKind, paths: tuple[st
             messages=cast(MessageEnd, messages) if messages else None,
             separator=reader.optional_text("separator") or "",
             base=_optional_iri(reader, "base"),
+            is_sorted=_is_sorted(reader, paths),
         )
     time = reader.table("time")
     comes_with = time.choice("column", ("", MESSAGE_TIME), "") == MESSAGE_TIME
@@ -341,6 +347,11 @@ def _format(reader: TableReader, kind: FormatKind | MessageKind, paths: tuple[st
         format=kind,
         base=_optional_iri(reader, "base"),
     )
+
+
+def _is_sorted(reader: TableReader, paths: tuple[str, ...]) -> bool:
+    """Return whether files are to be put in order of time (`sort`). Sources that go on have no such key."""
+    return bool(paths) and reader.flag("sort", False)
 
 
 def _done(table: TableReader, value: T) -> T:
@@ -363,7 +374,11 @@ def _records(reader: TableReader, kind: RecordKind, paths: tuple[str, ...]) -> R
     constants = reader.table("with")
     with_ = tuple((name, constants.text(name)) for name in constants.names())
     check_time(reader, time, {*mapping.made, *(name for name, _ in with_)})
-    return RecordSource(kind=kind, paths=paths, mapping=replace(mapping, time=time), constants=with_)
+    is_sorted = _is_sorted(reader, paths)
+    if is_sorted and time.every_ms is not None:
+        raise reader.error("sort", "a time in the records (column), since every_ms counts them in order", "every_ms")
+    mapping = replace(mapping, time=time)
+    return RecordSource(kind=kind, paths=paths, mapping=mapping, constants=with_, is_sorted=is_sorted)
 
 
 def mapping_of(path: str, data: tuple[str, ...]) -> Mapping:

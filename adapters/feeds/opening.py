@@ -39,7 +39,7 @@ def open_feeds(
         for stream in streams:
             for source in stream.live_sources:
                 feeds += _live(stream.iri, source, config, folder, say, stop)
-            feeds += [FileFeed(one) for one in prepare([stream], folder)]
+            feeds += [FileFeed(one) for one in prepare([stream], folder, say)]
         check_names([(feed.stream, feed.source.partition) for feed in feeds])
     except BaseException:
         for feed in feeds:

@@ -15,7 +15,7 @@ from wukongs.adapters.feeds.decoder import Decoder
 from wukongs.adapters.feeds.feed import Look, Reader, Waits
 from wukongs.adapters.feeds.spool import FULL_WAIT_S, Frame, Spool, read_range
 from wukongs.adapters.source import RowRange, Rows, StreamSource
-from wukongs.adapters.sources.timestamped_file import row_starts
+from wukongs.adapters.sources.line_starts import row_starts
 from wukongs.errors import StorageError
 
 FRAME_BYTES = 1 << 20

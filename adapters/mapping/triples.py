@@ -105,7 +105,7 @@ class Mapper:
             return table.numbered(first_row) * spec.every_ms
         return event_times_of(_single(table.names[str(spec.column)])[0], spec.format)
 
-    def lines(self, table: Table, first_row: int, times: Int64Array) -> tuple[Lines, BoolArray]:
+    def lines(self, table: Table, first_row: int | Int64Array, times: Int64Array) -> tuple[Lines, BoolArray]:
         """Return the lines of all rows but bad ones, and which rows pass the mapping's conditions on their own cells.
         The others are not looked at: they are no bad rows. times: of the rows; first_row: its number in its file."""
         mapping = self._mapping
@@ -158,7 +158,7 @@ class Mapper:
 class _Rows:
     """A table with the columns that a mapping adds, empty cells made null."""
 
-    def __init__(self, table: Table, mapping: Mapping, constants: Names[str, str], first_row: int) -> None:
+    def __init__(self, table: Table, mapping: Mapping, constants: Names[str, str], first_row: int | Int64Array) -> None:
         self.table = table
         self._empty = pa.array(mapping.empty, TEXT)
         self._cells: dict[str, pa.Array] = {}
@@ -176,7 +176,8 @@ class _Rows:
                 self._cells[name] = cells
         for name, text in constants.items():
             self.add(name, pa.repeat(pa.scalar(text, TEXT), table.row_count))
-        self.add(ROW, pa.array(table.numbered(first_row)).cast(TEXT))
+        numbers = table.numbered(first_row) if isinstance(first_row, int) else first_row
+        self.add(ROW, pa.array(numbers).cast(TEXT))
 
     def _without_empty(self, cells: pa.Array) -> pa.Array:
         is_empty = pc.is_in(cells, self._empty)

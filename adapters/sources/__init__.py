@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from wukongs.adapters.source import PreparedSource
 
 
-def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSource]:
+def prepare(
+    streams: Sequence[StreamConfig], folder: Path, say: Callable[[str], None] = lambda text: None
+) -> list[PreparedSource]:
     """Open and index every source partition of the streams that is a file; unpacked copies go to the
-    folder, which is theirs alone.
+    folder, which is theirs alone. say: shows a line of progress, where a file is sorted.
 
     Raises: DataError (a file that cannot be read), SettingsError (a mapping; two partitions of one name)."""
     from wukongs.adapters.run_config import LsbenchSource, RdfSource, RecordSource, TimestampedSource
@@ -24,16 +26,20 @@ def prepare(streams: Sequence[StreamConfig], folder: Path) -> list[PreparedSourc
         if isinstance(config, TimestampedSource):
             from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 
-            files = [prepare_timestamped(path, config.timestamps, folder) for path in config.paths]
+            files = [
+                prepare_timestamped(path, config.timestamps, folder, config.is_sorted, say) for path in config.paths
+            ]
             prepared += [PreparedSource(stream.iri, source, index) for source, index in files]
         elif isinstance(config, RecordSource):
             from wukongs.adapters.sources.record_file import prepare_records
 
-            prepared += [PreparedSource(stream.iri, *prepare_records(config, path, folder)) for path in config.paths]
+            records = [prepare_records(config, path, folder, say=say) for path in config.paths]
+            prepared += [PreparedSource(stream.iri, *found) for found in records]
         elif isinstance(config, RdfSource):
             from wukongs.adapters.sources.rdf_messages import prepare_rdf
 
-            prepared += [PreparedSource(stream.iri, *prepare_rdf(config, path, folder)) for path in config.paths]
+            messages = [prepare_rdf(config, path, folder, say) for path in config.paths]
+            prepared += [PreparedSource(stream.iri, *found) for found in messages]
         elif isinstance(config, LsbenchSource):
             from wukongs.adapters.sources.lsbench_file import prepare_lsbench
 

@@ -26,7 +26,8 @@ from wukongs.adapters.source import (
     running_max,
 )
 from wukongs.adapters.sources import rows_kernels as kernels
-from wukongs.adapters.sources.timestamped_file import RowText, map_file, readonly, row_starts
+from wukongs.adapters.sources.line_starts import map_file, readonly, row_starts
+from wukongs.adapters.sources.timestamped_file import RowText
 from wukongs.errors import DataError
 from wukongs.store.dtypes import Int64Array, UInt8Array
 

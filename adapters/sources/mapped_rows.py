@@ -65,12 +65,18 @@ class Made:
 
 
 def make_triples(
-    mapper: Mapper, read: Read, first_row: int, floor_ms: int, scope: bytes, hash_bits: int, lateness_ms: int = 0
+    mapper: Mapper,
+    read: Read,
+    first_row: int | Int64Array,
+    floor_ms: int,
+    scope: bytes,
+    hash_bits: int,
+    lateness_ms: int = 0,
 ) -> Made:
     """Make the triples of what was read.
 
-    first_row: the number of its first record, as {_row} says it; floor_ms: the latest time of all records before;
-    lateness_ms: how far a record may lie behind the latest time."""
+    first_row: the number of its first record, as {_row} says it, or int64[n_rows], those of all records; floor_ms: the
+    latest time of all records before; lateness_ms: how far a record may lie behind the latest time."""
     from wukongs.store.encoder import encode_ntriples
 
     table = read.table

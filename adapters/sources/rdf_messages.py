@@ -32,8 +32,9 @@ from wukongs.adapters.source import (
     running_max,
     text_start,
 )
+from wukongs.adapters.sources.line_starts import line_at, map_file, row_starts
 from wukongs.adapters.sources.mapped_rows import Place
-from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
+from wukongs.adapters.sources.sorting import RowOrder, Say, order_of, say_nothing, sort_text
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.json_nesting import bounded_json
@@ -205,11 +206,14 @@ class MessageParser:
 
 @dataclass(frozen=True)
 class RdfMessages:
-    """path: the file in messages; plain: the file that is read."""
+    """path: the file in messages; plain: the file that is read.
+
+    order : the places that the messages had before they were sorted; None if they are as in the file."""
 
     path: str
     plain: str
     parser: MessageParser
+    order: RowOrder | None = None
 
     @property
     def partition(self) -> str:
@@ -218,7 +222,10 @@ class RdfMessages:
     def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
         """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
-        starts = _starts(data, 0, self.parser.source, self.parser.format)
+        if self.order is None:
+            starts = _starts(data, 0, self.parser.source, self.parser.format)
+        else:
+            starts = np.append(self.order.starts(rows.first_offset, rows.end_offset) - rows.first_byte, len(data))
         if len(starts) - 1 != rows.end_offset - rows.first_offset:
             raise changed(self.path)
         messages = [data[begin:end] for begin, end in pairwise(starts.tolist())]
@@ -230,15 +237,17 @@ class RdfMessages:
         def place_of(row: int) -> Place:
             first, of_lines = line_starts()
             begin = int(starts[row])
-            line = first + int(np.searchsorted(of_lines, begin))
+            line, byte = first + int(np.searchsorted(of_lines, begin)), rows.first_byte + begin
+            if self.order is not None:
+                byte, line = self.order.place(rows.first_offset + row)
             text = messages[row].decode("utf-8", "backslashreplace").rstrip("\r\n")
-            return Place(self.path, line, rows.first_offset + row, rows.first_byte + begin, text)
+            return Place(self.path, line, rows.first_offset + row, byte, text)
 
         numbers = np.arange(rows.first_offset, rows.end_offset, dtype=np.int64)
         return self.parser.rows(messages, None, numbers, rows.floor_ms, place_of, scope, hash_bits)
 
 
-def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages, SourceIndex]:
+def prepare_rdf(config: RdfSource, path: str, folder: Path, say: Say = say_nothing) -> tuple[RdfMessages, SourceIndex]:
     """Open a file of messages and index them; .gz is unpacked into the folder.
 
     Raises: DataError (it cannot be read); SettingsError (a format that its name does not tell)."""
@@ -249,7 +258,8 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages
     if format not in FORMATS:
         raise SettingsError(f"{path}: expected one of {', '.join(FORMATS)} at the end of its name: give `format`")
     plain = plain_copy(path, folder)
-    data = map_file(plain, path).data
+    array = map_file(plain, path)
+    data = array.data
     first = text_start(data)
     prologue_end = first
     if format in ("ttl", "trig"):
@@ -263,7 +273,11 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path) -> tuple[RdfMessages
             times[row] = parser.message(bytes(data[starts[row] : starts[row + 1]]), row)[1]
         except _BadMessage:
             continue
-    return RdfMessages(path, plain, parser), SourceIndex(running_max(times), starts)
+    row_order = None
+    if config.is_sorted and (order := order_of(times)) is not None:
+        plain, starts, row_order = sort_text(array, starts, order, b"\n", path, folder, say)
+        times = times[order]
+    return RdfMessages(path, plain, parser, row_order), SourceIndex(running_max(times), starts)
 
 
 def _starts(data: bytes | memoryview, first: int, source: RdfSource, format: str) -> Int64Array:

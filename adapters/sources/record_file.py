@@ -28,9 +28,10 @@ from wukongs.adapters.source import (
 from wukongs.adapters.sources import rows_kernels
 from wukongs.adapters.sources.csv_records import CsvRecords, read_header
 from wukongs.adapters.sources.json_records import JsonRecords
+from wukongs.adapters.sources.line_starts import line_at, map_file, row_starts
 from wukongs.adapters.sources.mapped_rows import Made, Place, Read, make_triples
 from wukongs.adapters.sources.parquet_records import ParquetRecords
-from wukongs.adapters.sources.timestamped_file import line_at, map_file, row_starts
+from wukongs.adapters.sources.sorting import RowOrder, Say, order_of, say_nothing, sort_parquet, sort_text
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
 
@@ -43,7 +44,9 @@ Records = CsvRecords | JsonRecords | ParquetRecords
 @dataclass(frozen=True)
 class RecordFile:
     """path: the file in messages; plain: the file that is read. Row 0 is the record first_record of the file, at line
-    first_line of it. has_long_records: some take more than a line."""
+    first_line of it. has_long_records: some take more than a line.
+
+    order : the places that the records had before they were sorted; None if they are as in the file."""
 
     path: str
     plain: str
@@ -53,6 +56,7 @@ class RecordFile:
     first_record: int
     first_line: int
     has_long_records: bool
+    order: RowOrder | None = None
 
     @property
     def partition(self) -> str:
@@ -68,7 +72,8 @@ class RecordFile:
 
     def make(self, rows: RowRange, scope: bytes, hash_bits: int) -> Made:
         """Make the triples of a range. Raises: DataError (the file is gone or was changed)."""
-        first_row = rows.first_offset + self.first_record
+        first, end = rows.first_offset + self.first_record, rows.end_offset + self.first_record
+        first_row = first if self.order is None else self.order.rows(first, end)
         return make_triples(self.mapper, self._read(rows), first_row, rows.floor_ms, scope, hash_bits)
 
     def _read(self, rows: RowRange) -> Read:
@@ -79,7 +84,8 @@ class RecordFile:
             table = self.records.table(first, first + count, names, time)
 
             def row_of(row: int) -> Place:
-                return Place(self.path, first + row + 1, rows.first_offset + row, None, _shown_row(table, row))
+                line = first + row + 1 if self.order is None else self.order.place(first + row)[1]
+                return Place(self.path, line, rows.first_offset + row, None, _shown_row(table, row))
 
             return Read(table, rows.first_offset, row_of)
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
@@ -104,8 +110,11 @@ class RecordFile:
 
         def place_of(row: int) -> Place:
             text = data[starts[row] : starts[row + 1]].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
-            byte = rows.first_byte + int(starts[row])
-            return Place(self.path, line_of(row), rows.first_offset + row, byte, text)
+            if self.order is not None:
+                byte, line = self.order.place(rows.first_offset + self.first_record + row)
+            else:
+                byte, line = rows.first_byte + int(starts[row]), line_of(row)
+            return Place(self.path, line, rows.first_offset + row, byte, text)
 
         return Read(table, rows.first_offset, place_of)
 
@@ -116,9 +125,10 @@ class RecordFile:
 
 
 def prepare_records(
-    config: RecordSource, path: str, folder: Path, head_bytes: int | None = None
+    config: RecordSource, path: str, folder: Path, head_bytes: int | None = None, say: Say = say_nothing
 ) -> tuple[RecordFile, SourceIndex]:
-    """Open a file and index its records; .gz is unpacked into the folder. head_bytes: only its beginning, of texts.
+    """Open a file and index its records; .gz is unpacked into the folder. head_bytes: only its beginning, of texts;
+    say: shows a line of progress.
 
     Raises: SettingsError (a mapping that does not fit the file); DataError (a file that cannot be read)."""
     mapping = config.mapping
@@ -127,7 +137,7 @@ def prepare_records(
             f"{mapping.file}: expected a [time] (when a record happens), found none. Add it, or `time` to the source"
         )
     if config.kind == "parquet":
-        return _prepare_parquet(config, path, plain_copy(path, folder))
+        return _prepare_parquet(config, path, folder, say)
     plain = plain_copy(path, folder, head_bytes)
     data = map_file(plain, path)
     records: CsvRecords | JsonRecords
@@ -146,15 +156,24 @@ def prepare_records(
     has_long_records = int(rows_kernels.count_rows(data, first_byte)) != len(starts) - 1
     source = RecordFile(path, plain, mapping, config.constants, records, 0, first_line, has_long_records)
     times = _times(source, starts)
+    if config.is_sorted and (order := order_of(times)) is not None:
+        plain, starts, row_order = sort_text(data, starts, order, b"\n", path, folder, say)
+        source, times = replace(source, plain=plain, order=row_order), times[order]
     return _begun(source, starts, times)
 
 
-def _prepare_parquet(config: RecordSource, path: str, plain: str) -> tuple[RecordFile, SourceIndex]:
+def _prepare_parquet(config: RecordSource, path: str, folder: Path, say: Say) -> tuple[RecordFile, SourceIndex]:
+    plain = plain_copy(path, folder)
     records = ParquetRecords(plain)
     _check_columns(config, records.columns(), path)
     source = RecordFile(path, plain, config.mapping, config.constants, records, 0, 1, False)
     starts = np.zeros(records.row_count() + 1, np.int64)
-    return _begun(source, starts, _times(source, starts))
+    times = _times(source, starts)
+    if config.is_sorted and (order := order_of(times)) is not None:
+        plain, row_order = sort_parquet(plain, order, path, folder, say)
+        source = replace(source, plain=plain, records=ParquetRecords(plain), order=row_order)
+        times = times[order]
+    return _begun(source, starts, times)
 
 
 def _begun(source: RecordFile, starts: Int64Array, times: Int64Array) -> tuple[RecordFile, SourceIndex]:

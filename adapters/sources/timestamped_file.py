@@ -25,18 +25,22 @@ from wukongs.adapters.source import (
     text_start,
 )
 from wukongs.adapters.sources import rows_kernels as kernels
-from wukongs.errors import DataError
+from wukongs.adapters.sources.line_starts import map_file, readonly
+from wukongs.adapters.sources.sorting import RowOrder, Say, order_of, say_nothing, sort_text
 from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded, MalformedLine
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampedFile:
-    """path: the file in messages; plain: the file that is read (an unpacked copy of a .gz). A row is a line."""
+    """path: the file in messages; plain: the file that is read (an unpacked copy of a .gz). A row is a line.
+
+    order : the places that the rows had before they were sorted; None if they are as in the file."""
 
     path: str
     plain: str
     timestamps: Literal["suffix", "prefix"]
+    order: RowOrder | None = None
 
     @property
     def partition(self) -> str:
@@ -54,7 +58,7 @@ class TimestampedFile:
         starts, times = scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
         if len(times) != rows.end_offset - rows.first_offset:
             raise changed(self.path)
-        describe = RowText(self.path, rows, 1, data, starts)
+        describe = RowText(self.path, rows, 1, data, starts, self.order)
         return timestamped_rows(encoded, bad_lines, times, rows.first_offset, rows.floor_ms, describe)
 
 
@@ -87,60 +91,43 @@ def timestamped_rows(
 @dataclass(frozen=True, slots=True)
 class RowText:
     """Finds the text of a row that is set aside. data: the bytes of the rows; starts: where each of them begins in
-    it, and the end; first_line: the line of row 0 of the file."""
+    it, and the end; first_line: the line of row 0 of the file; order: as that of TimestampedFile."""
 
     path: str
     rows: RowRange
     first_line: int
     data: bytes
     starts: Int64Array
+    order: RowOrder | None = None
 
     def __call__(self, offset: int, column: int, reason: str) -> SetAside:
         start, stop = self.starts[offset - self.rows.first_offset :][:2].tolist()
         text = self.data[start:stop].rstrip(b"\r\n").decode("utf-8", "replace")[:TEXT_MAX]
-        byte = self.rows.first_byte + start
-        return SetAside(self.path, self.first_line + offset, column, reason, text, offset, byte)
+        byte, line = self.rows.first_byte + start, self.first_line + offset
+        if self.order is not None:
+            byte, line = self.order.place(offset)
+        return SetAside(self.path, line, column, reason, text, offset, byte)
 
 
 def prepare_timestamped(
-    path: str, timestamps: Literal["suffix", "prefix"], folder: Path
+    path: str,
+    timestamps: Literal["suffix", "prefix"],
+    folder: Path,
+    is_sorted: bool = False,
+    say: Say = say_nothing,
 ) -> tuple[TimestampedFile, SourceIndex]:
-    """Open a file and index its rows; .gz is unpacked into the folder. Raises: DataError (it cannot be read)."""
+    """Open a file and index its rows; .gz is unpacked into the folder. is_sorted: the rows are put in order of time.
+
+    Raises: DataError (it cannot be read)."""
     plain = plain_copy(path, folder)
     data = map_file(plain, path)
     first = text_start(data)
     starts, times = scan(data, first, timestamps)
-    return TimestampedFile(path, plain, timestamps), SourceIndex(running_max(times), starts)
-
-
-def map_file(plain: str, path: str) -> UInt8Array:
-    """View a file as uint8[n]. Raises: DataError (it cannot be read)."""
-    try:
-        size = Path(plain).stat().st_size
-        return readonly(np.memmap(plain, np.uint8, "r") if size else np.empty(0, np.uint8))
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path) from None
-
-
-def row_starts(data: bytes | UInt8Array | memoryview, first: int = 0) -> Int64Array:
-    """Return the byte at which each line of data[first:] begins, and the end."""
-    array = readonly(np.frombuffer(data, np.uint8))
-    starts = np.empty(int(kernels.count_rows(array, first)) + 1, np.int64)
-    kernels.scan_starts(array, first, starts)
-    return starts
-
-
-def line_at(plain: str, byte: int) -> int:
-    """Return the line (from 1) that begins at a byte of a file."""
-    head = np.memmap(plain, np.uint8, "r")[:byte] if byte else np.empty(0, np.uint8)
-    return int(kernels.count_rows(readonly(head), 0)) + 1
-
-
-def readonly(array: UInt8Array) -> UInt8Array:
-    """Return the array as the kernels are compiled for: a plain one that is not writeable."""
-    plain = np.asarray(array).view(np.ndarray)
-    plain.flags.writeable = False
-    return plain
+    row_order = None
+    if is_sorted and (order := order_of(times)) is not None:
+        plain, starts, row_order = sort_text(data, starts, order, b"\n", path, folder, say)
+        times = times[order]
+    return TimestampedFile(path, plain, timestamps, row_order), SourceIndex(running_max(times), starts)
 
 
 def scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
