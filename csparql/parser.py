@@ -6,6 +6,7 @@ A feature of the language that we do not support is refused by name and place.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from wukongs.csparql.algebra import (
@@ -18,13 +19,15 @@ from wukongs.csparql.algebra import (
     TermOrVariable,
     TriplePattern,
 )
+from wukongs.csparql.joined_words import split_words
 from wukongs.csparql.nesting import TOKENS_MAX
 from wukongs.csparql.parser_patterns import PatternParser, SelectClause, put_together
 from wukongs.csparql.parser_streams import check_stream, read_dataset, read_output_operator, read_registration
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.timestamps import resolve_timestamps
-from wukongs.csparql.tokens import check_text, tokenize_decoded
+from wukongs.csparql.tokens import Token, check_text, tokenize_decoded
 from wukongs.csparql.warnings import STORED, reads_default_graph
+from wukongs.errors import QuerySyntaxError
 
 _UPDATES = frozenset(("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"))
 
@@ -39,7 +42,20 @@ def parse_query(text: str, base: str | None = None, source: str = "query") -> Qu
     SERVICE where it cannot be answered is parsed, and refused by `wukongs.csparql.rules.rewrite`.
     """
     check_text(text, base, source)
-    parser = PatternParser(*tokenize_decoded(text, source), base, source)
+    text, tokens = tokenize_decoded(text, source)
+    try:
+        return _parsed(text, tokens, base, source)
+    except QuerySyntaxError:
+        with suppress(QuerySyntaxError):
+            parts = split_words(text, tokens, {}, source)
+            if parts is not None:
+                return _parsed(text, parts, base, source)
+        raise
+
+
+def _parsed(text: str, tokens: list[Token], base: str | None, source: str) -> Query:
+    """Parse the tokens of a query. Raises as parse_query."""
+    parser = PatternParser(text, tokens, base, source)
     if len(parser.tokens) > TOKENS_MAX:
         expected = f"at most {TOKENS_MAX} tokens in a query (load a list of data, and match it)"
         raise parser.error(expected, parser.tokens[TOKENS_MAX], f"{len(parser.tokens)}")

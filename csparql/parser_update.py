@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Literal as Choice
 
 from wukongs.csparql.algebra import DEFAULT, UNIT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
 from wukongs.csparql.data_runs import CHARACTERS_MIN, DataReader
+from wukongs.csparql.joined_words import split_words
 from wukongs.csparql.nesting import UPDATE_CHARACTERS_MAX
 from wukongs.csparql.parser_data import DataBlocks
 from wukongs.csparql.parser_patterns import PatternParser, put_together
@@ -54,8 +56,21 @@ def parse_update(text: str, base: str | None = None, source: str = "update", run
         shown = excerpt(text, UPDATE_CHARACTERS_MAX, 1)
         raise QuerySyntaxError(expected, f"{len(text)}", *where, source, shown)
     reader = DataReader() if runs or (runs is None and len(text) >= CHARACTERS_MIN) else None
-    tokens = tokenize_decoded(text, source, tokenize if reader is None else reader.tokenize)
-    parser = PatternParser(*tokens, base, source)
+    text, tokens = tokenize_decoded(text, source, tokenize if reader is None else reader.tokenize)
+    try:
+        return _parsed(text, tokens, reader, base, source)
+    except QuerySyntaxError:
+        run_ends = {} if reader is None else {start: run.stop for start, run in reader.runs.items()}
+        with suppress(QuerySyntaxError):
+            parts = split_words(text, tokens, run_ends, source)
+            if parts is not None:
+                return _parsed(text, parts, reader, base, source)
+        raise
+
+
+def _parsed(text: str, tokens: list[Token], reader: DataReader | None, base: str | None, source: str) -> Update:
+    """Parse the tokens of an update. Raises as parse_update."""
+    parser = PatternParser(text, tokens, base, source)
     try:
         update = _update(parser, DataBlocks(parser, reader))
     except RecursionError:
