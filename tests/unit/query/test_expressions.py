@@ -238,7 +238,20 @@ def test_in_and_not_in() -> None:
     assert value(Call("NOTIN", (X, two)), x=integer(1)) == boolean(True)
     assert value(Call("IN", (X, two))) is None
     assert value(Call("IN", (X,)), x=integer(1)) == boolean(False)
-    assert value(Call("NOTIN", (ERROR,))) == boolean(True)
+
+
+def test_a_member_without_a_value_is_in_no_list_and_out_of_none() -> None:
+    """SPARQL 1.1, 17.4.1.9 and 17.2: an unbound or failed argument is an error, for an empty list too."""
+    for op in ("IN", "NOTIN"):
+        assert value(Call(op, (ERROR,))) is None
+        assert value(Call(op, (X,))) is None
+        assert value(Call("&&", (Call(op, (ERROR,)), FALSE))) == boolean(False)
+    space = ListTermSpace()
+    table = space.table("x y", [[f'"{number}"', None if number % 2 else integer(number)] for number in range(20)])
+    assert holds(Call("IN", (Y,)), table, space).tolist() == [False] * 20
+    assert holds(Call("NOTIN", (Y,)), table, space).tolist() == [number % 2 == 0 for number in range(20)]
+    assert holds(Call("!", (Call("IN", (Y,)),)), table, space).tolist() == [number % 2 == 0 for number in range(20)]
+    assert holds(Call("NOTIN", (Call("+", (X, Y)),)), table, space).tolist() == [False] * 20
 
 
 def test_functions_of_terms() -> None:

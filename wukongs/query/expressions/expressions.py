@@ -150,6 +150,8 @@ def _membership(member: Expression, elements: Sequence[Expression], frame: Frame
     if not isinstance(member, Variable) and (is_long or _is_of_time(member, frame)):
         (member, *elements), frame = _with_columns((member, *elements), [True, *[False] * len(elements)], frame)
     nowhere = np.zeros(frame.table.length, np.bool_)
+    if not elements:
+        return Truth(nowhere, _ids(member, frame) != UNBOUND)
     found = Truth(nowhere, ~nowhere)
     looked_up = Elements.of(elements) if is_long else None
     for element in elements if looked_up is None else looked_up.asked:

@@ -126,12 +126,14 @@ def _not(arguments: Arguments, row: Row, source: RowSource | None) -> Value | No
 
 
 def _membership(arguments: Arguments, row: Row, source: RowSource | None) -> bool | None:
-    """`x IN (a, b)` is `x = a || x = b`; with an empty list it is false, whatever x is."""
+    """Evaluate `x IN (a, b)`, which is `x = a || x = b`. An x without a value is an error, for an empty list too."""
     member = value_in(arguments[0], row, source)
+    if member is None:
+        return None
     truths: set[bool | None] = set()
     for argument in arguments[1:]:
         element = value_in(argument, row, source)
-        truths.add(None if member is None or element is None else compare("=", member, element))
+        truths.add(None if element is None else compare("=", member, element))
     return True if True in truths else None if None in truths else False
 
 
