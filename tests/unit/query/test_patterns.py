@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.expression_text import column, result
 from tests.fuzz import fuzzed
-from wukongs.query.functions import patterns
+from wukongs.query.functions import pattern_blocks, patterns
 from wukongs.query.functions.pattern_parser import PatternError, translate
 from wukongs.query.functions.pattern_sets import any_case, category, complement, united, without
 
@@ -41,6 +41,17 @@ def found(pattern: str, text: str, flags: str = "") -> bool | None:
         ("s", "\u017f", "i", True),
         ("ß", "ẞ", "i", True),
         ("\\p{Lu}", "a", "i", False),
+        ("\\p{IsGreek}", "π", "", True),
+        ("\\P{IsGreek}", "π", "", False),
+        ("^\\P{IsGreek}$", "p", "", True),
+        ("^[\\p{IsGreek}x]+$", "πxω", "", True),
+        ("[^\\p{IsBasicLatin}]", "abc", "", False),
+        ("[^\\p{IsBasicLatin}]", "abcé", "", True),
+        ("^[\\p{IsBasicLatin}-[\\P{L}]]+$", "abc", "", True),
+        ("^[\\p{IsBasicLatin}-[\\P{L}]]+$", "ab1", "", False),
+        ("[\\p{L}-[\\p{IsGreek}\\p{IsCyrillic}]]", "πж", "", False),
+        ("(\\p{IsGreek})\\1", "ππ", "", True),
+        ("\\p{IsCJKUnifiedIdeographsExtensionB}", "\U00020000", "", True),
         ("a b", "ab", "x", True),
         ("a[ ]b", "a b", "x", True),
         ("a\\ b", "a b", "x", None),
@@ -102,7 +113,12 @@ def test_match(pattern: str, text: str, flags: str, expected: bool | None) -> No
         ("a{,2}", "", "a number of repetitions"),
         ("\\b", "", "an escape such as"),
         ("\\p{Xx}", "", "a Unicode category"),
-        ("\\p{IsBasicLatin}", "", "a Unicode category"),
+        ("\\p{IsNoBlock}", "", "a block such as"),
+        ("\\P{IsNoBlock}", "", "a block such as"),
+        ("[a-\\p{IsGreek}]", "", "a range from a character"),
+        ("\\p{IsBasiclatin}", "", "did you mean .p.IsBasicLatin"),
+        ("\\p{Greek}", "", "a Unicode category"),
+        ("\\p{IsGreek", "", "a Unicode category"),
         ("\\p", "", "a Unicode category"),
         ("a\\", "", "an escape such as"),
         ("(a\\1)", "", "a back-reference to a group that has ended"),
@@ -244,3 +260,41 @@ def test_categories_hold_every_character_once() -> None:
     assert without(letters, numbers) == letters
     assert category("Cs") is None, "surrogates are no characters"
     assert category("Q") is None
+
+
+BLOCKS = """
+BasicLatin 0000 007F|Latin-1Supplement 0080 00FF|LatinExtended-A 0100 017F|LatinExtended-B 0180 024F|Greek 0370 03FF
+Cyrillic 0400 04FF|Hebrew 0590 05FF|Arabic 0600 06FF|Thai 0E00 0E7F|GeneralPunctuation 2000 206F|Arrows 2190 21FF
+CombiningMarksforSymbols 20D0 20FF|MathematicalOperators 2200 22FF|CJKUnifiedIdeographs 4E00 9FFF|Hiragana 3040 309F
+HangulSyllables AC00 D7AF|ArabicPresentationForms-A FB50 FDFF|Gothic 10330 1034F|MusicalSymbols 1D100 1D1FF
+MathematicalAlphanumericSymbols 1D400 1D7FF|Tags E0000 E007F|GreekandCoptic 0370 03FF|Emoticons 1F600 1F64F
+CombiningDiacriticalMarksforSymbols 20D0 20FF|PrivateUseArea E000 F8FF|CyrillicSupplementary 0500 052F
+"""
+"""Names and bounds from the tables of XML Schema (Datatypes, F.1.1 in version 1.0) and Unicode's charts."""
+
+
+@pytest.mark.parametrize("line", [one for row in BLOCKS.split("\n") for one in row.split("|") if one])
+def test_blocks_begin_and_end_where_unicode_says(line: str) -> None:
+    name, first, last = line.split()
+    bounds = int(first, 16), int(last, 16)
+    inside = [chr(bounds[0]), chr(bounds[1])]
+    outside = [chr(at) for at in (bounds[0] - 1, bounds[1] + 1) if at >= 0 and not 0xD800 <= at <= 0xDFFF]
+    for escape, is_in in (("p", True), ("P", False)):
+        pattern = f"^\\{escape}{{Is{name}}}$"
+        assert [found(pattern, one, "s") for one in inside] == [is_in] * 2
+        assert [found(pattern, one, "s") for one in outside] == [not is_in] * len(outside)
+
+
+def test_the_old_name_of_private_use_has_all_three_areas() -> None:
+    for code in (0xE000, 0xF8FF, 0xF0000, 0x10FFFD):
+        assert found("\\p{IsPrivateUse}", chr(code)) is True
+    assert found("\\p{IsPrivateUse}", "a") is False
+
+
+def test_blocks_share_no_character_and_their_names_fit_the_grammar() -> None:
+    """XML Schema 1.1, G.4.2.3: IsBlock ::= 'Is' [a-zA-Z0-9#x2D]+."""
+    words = [word.partition(":") for word in pattern_blocks._BLOCKS.split()]
+    bounds = [tuple(int(code, 16) for code in pair.split("-")) for pair, _, _ in words]
+    assert all(re.fullmatch("[a-zA-Z0-9-]+", name) for _, _, name in words)
+    assert all(one[0] <= one[1] < other[0] for one, other in itertools.pairwise(bounds))
+    assert len(bounds) > 340

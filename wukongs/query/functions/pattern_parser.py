@@ -7,14 +7,16 @@ XPath says, not what the engine thinks. `.` is anything but a line feed, `$` wit
 RE2 takes time that is linear in the text, whatever the pattern. It has no back-references and repeats at most 1000
 times; such patterns go to Python's `re`, where a hostile one can take exponential time.
 
-Not covered: block names (\\p{IsBasicLatin}). With the flag m, `^` also matches after a line feed that ends the text.
-Beyond XPath 2.0, `(?:...)` groups without a number and the flag q takes the pattern literally, as XPath 3.0 has them.
+Blocks have Unicode's names (pattern_blocks.py); an unknown name is an error. With the flag m, `^` also matches after a
+line feed that ends the text. Beyond XPath 2.0, `(?:...)` groups without a number and
+the flag q takes the pattern literally, as XPath 3.0 has them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wukongs.query.functions.pattern_blocks import block, nearest_block
 from wukongs.query.functions.pattern_sets import (
     EVERYTHING,
     Ranges,
@@ -228,9 +230,12 @@ class _Reader:
         if letter in ("p", "P"):
             end = self._pattern.find("}", self._at)
             name = self._pattern[self._at + 3 : end] if self._pattern[self._at + 2 : self._at + 3] == "{" else ""
-            found = category(name) if end > 0 else None
+            is_block = name.startswith("Is")
+            found = None if end < 0 else block(name[2:]) if is_block else category(name)
             if found is None:
-                raise self._error(r"a Unicode category such as \p{L} or \p{Lu}")
+                near = nearest_block(name[2:]) if is_block else ""
+                hint = rf" (did you mean \p{{Is{near}}}?)" if near else ""
+                raise self._error(rf"a Unicode category such as \p{{Lu}}, or a block such as \p{{IsGreek}}{hint}")
             self._at = end + 1
             return found if letter == "p" else complement(found)
         known = escape_class(letter.lower()) if letter else None
