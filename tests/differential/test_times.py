@@ -13,7 +13,7 @@ from tests.differential.test_functions import canonical, from_canonical
 from tests.expression_text import PREFIXES, column
 from tests.fuzz import first_and_slow
 from tests.oracles.rdf import XSD, Term, iri, literal, ntriples
-from tests.oracles.times import FUNCTIONS, ExpressionError, compare, or_error, subtract
+from tests.oracles.times import FUNCTIONS, ExpressionError, add, compare, or_error, subtract
 from wukongs.csparql.algebra import Extend, Filter, Project
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Variable
@@ -131,6 +131,21 @@ def test_differences() -> None:
     for found in (by_store_ids("?x - ?y", some), column("?x - ?y", ["x", "y"], texts)):
         differing = [e for e in zip(some, map(from_canonical, found), wanted, strict=True) if e[1] != e[2]]
         assert not differing, differing[:5]
+
+
+@pytest.mark.parametrize("lexical", ["PT0S", "PT5M", "-PT0.000001S", "P1DT3H15M0.5S", "-P400000D", "PT0.0000001S"])
+def test_sums_with_durations(lexical: str) -> None:
+    """The duration is a constant of the query, so rows with dateTimes are added by columns; the rest one by one."""
+    duration = literal(lexical, XSD + "dayTimeDuration")
+    rows, texts = [(term,) for term in TERMS], [(canonical(term),) for term in TERMS]
+    written = f'"{lexical}"^^<{XSD}dayTimeDuration>'
+    for expression, function in ((f"?x + {written}", add), (f"{written} + ?x", add), (f"?x - {written}", subtract)):
+        wanted = [or_error(function, term, duration) for term in TERMS if term.datatype != XSD + "dayTimeDuration"]
+        assert sum(term is not None for term in wanted) > 200
+        for found in (by_store_ids(expression, rows), column(expression, ["x"], texts)):
+            pairs = zip(TERMS, map(from_canonical, found), strict=True)
+            shown = [text for term, text in pairs if term.datatype != XSD + "dayTimeDuration"]
+            assert shown == wanted
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -7,6 +7,7 @@ scalar evaluator), and the order of values. Everything that moves solutions is w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import cmp_to_key
 from typing import Any
 
@@ -46,9 +47,10 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.expressions.scalar_evaluator import value_in
 from wukongs.query.operators.ordering import sort_key
+from wukongs.query.terms import value_operators
 from wukongs.query.terms.moment import Moment
-from wukongs.query.terms.value_operators import arithmetic, effective_boolean_value
-from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, string, text_of, value_of
+from wukongs.query.terms.value_operators import effective_boolean_value
+from wukongs.query.terms.values import FALSE, TRUE, Kind, Value, computed, duration_value, string, text_of, value_of
 
 PAIRS_MAX = 400_000
 DEFAULT_NAME = "urn:x-wukongs:default"
@@ -240,11 +242,22 @@ def _of_known(aggregate: Aggregate, values: Sequence[Value]) -> Value | None:
             aggregate.separator.join(value.lexical for value in values)
         )  # fmt: skip
     total: Value | None = computed(Kind.INTEGER, 0)
-    for value in values:
-        total = None if total is None else arithmetic("+", total, value)
+    if values and all(value.kind == Kind.DURATION for value in values):
+        total = sum_of_durations(values)
+    else:
+        for value in values:
+            total = None if total is None else value_operators.arithmetic("+", total, value)
     if aggregate.name == "SUM" or total is None or not values:
         return total
-    return arithmetic("/", total, computed(Kind.INTEGER, len(values)))
+    return value_operators.arithmetic("/", total, computed(Kind.INTEGER, len(values)))
+
+
+def sum_of_durations(values: Sequence[Value]) -> Value | None:
+    """The months and the seconds, each by themselves; durations of several types make an xsd:duration."""
+    durations = [value.data for value in values if isinstance(value.data, tuple)]
+    types = {value.datatype.rpartition("#")[2] for value in values}
+    parts = sum(months for months, _ in durations), sum((seconds for _, seconds in durations), Decimal(0))
+    return duration_value(parts, types.pop() if len(types) == 1 else "duration")
 
 
 def _path_of(path: syntax.Path) -> Any:

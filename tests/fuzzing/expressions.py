@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from tests.fuzzing.graphs import NODES, NUMBERS, OTHERS, STRINGS, TIMES
+from tests.fuzzing.graphs import DURATIONS, NODES, NUMBERS, OTHERS, STRINGS, TIMES
 from tests.fuzzing.trees import Tree, tree
 
 OF_STRING = ("UCASE", "LCASE", "ENCODE_FOR_URI")
@@ -14,6 +14,7 @@ OF_NUMBER = ("ABS", "CEIL", "FLOOR", "ROUND")
 OF_TIME = ("YEAR", "MONTH", "DAY", "HOURS", "MINUTES", "SECONDS")
 TESTS = ("isIRI", "isURI", "isBLANK", "isLITERAL", "isNUMERIC")
 CASTS = ("xsd:integer", "xsd:decimal", "xsd:double", "xsd:boolean", "xsd:string", "xsd:dateTime")
+DURATION_CASTS = ("xsd:duration", "xsd:dayTimeDuration", "xsd:yearMonthDuration")
 SHAPELESS = ("isIRI(UUID())", "STRLEN(STRUUID())", "(RAND() < 1)", "(NOW() = NOW())", "isBLANK(BNODE())")
 PATTERNS = ('"^a"', '"[ab]+"', '"b$"', '"A"', '"."', '"(a)(b)?"')
 RANGES = ('"*"', '"en"', '"de"', '"en-us"')
@@ -65,7 +66,7 @@ class ExpressionMaker:
 
     def _comparison(self, variables: Sequence[str], depth: int) -> Tree:
         op = self.rng.choice(("=", "!=", "<", ">", "<=", ">=", "=", "!="))
-        make = self.rng.choice((self.value, self.number, self.number, self.string, self.time))
+        make = self.rng.choice((self.value, self.number, self.number, self.string, *[self.time, self.duration] * 2))
         return tree("expression", op, "(", make(variables, depth), op, make(variables, depth), ")")
 
     def _test(self, variables: Sequence[str], depth: int) -> Tree:
@@ -92,13 +93,15 @@ class ExpressionMaker:
         if depth <= 0 or pick < 0.3:
             if variables and self.rng.random() < 0.7:
                 return leaf(self.rng.choice(variables))
-            return leaf(self.rng.choice((*NODES, *NUMBERS, *STRINGS, *TIMES, *OTHERS)))
+            return leaf(self.rng.choice((*NODES, *NUMBERS, *STRINGS, *TIMES, *DURATIONS, *OTHERS)))
         again = depth - 1
         if pick < 0.5:
             return self.number(variables, depth)
         if pick < 0.65:
             return self.string(variables, depth)
-        if pick < 0.72:
+        if pick < 0.69:
+            return self.rng.choice((self.time, self.duration))(variables, depth)
+        if pick < 0.74:
             return call("IF", self.condition(variables, again), self.value(variables, again), self.value(variables, 0))
         if pick < 0.8:
             return call("COALESCE", *(self.value(variables, again) for _ in range(self.rng.randint(1, 3))))
@@ -162,4 +165,29 @@ class ExpressionMaker:
         return call(self.rng.choice(("TZ", "STR")), self.time(variables, again))
 
     def time(self, variables: Sequence[str], depth: int) -> Tree:
-        return leaf(self.rng.choice(variables if variables and self.rng.random() < 0.6 else TIMES))
+        pick = self.rng.random()
+        if depth <= 0 or pick < 0.45:
+            return leaf(self.rng.choice(variables if variables and self.rng.random() < 0.6 else TIMES))
+        op, *sides = ["-", self.time(variables, depth - 1), self.duration(variables, depth - 1)]
+        if pick < 0.75:
+            op, sides = "+", sides if self.rng.random() < 0.7 else sides[::-1]
+        return tree("expression", f"TIME {op}", "(", sides[0], op, sides[1], ")")
+
+    def duration(self, variables: Sequence[str], depth: int) -> Tree:
+        pick = self.rng.random()
+        if depth <= 0 or pick < 0.4:
+            return leaf(self.rng.choice(variables if variables and self.rng.random() < 0.4 else DURATIONS))
+        again = depth - 1
+        if pick < 0.55:
+            return tree("expression", "TIME -", "(", self.time(variables, again), "-", self.time(variables, again), ")")
+        if pick < 0.75:
+            op = self.rng.choice("+-")
+            sides = (self.duration(variables, again) for _ in range(2))
+            return tree("expression", f"DURATION {op}", "(", next(sides), op, next(sides), ")")
+        if pick < 0.87:
+            op = self.rng.choice("*/")
+            number = self.number(variables, 0)
+            return tree("expression", f"DURATION {op}", "(", self.duration(variables, again), op, number, ")")
+        if pick < 0.93:
+            return tree("expression", "NEGATE", "( -", self.duration(variables, again), ")")
+        return call(self.rng.choice(DURATION_CASTS), call("STR", self.duration(variables, again)))

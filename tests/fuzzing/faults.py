@@ -144,6 +144,7 @@ OXIGRAPH: tuple[Fault, ...] = (
         lambda case: has(case.tree, "COUNT DISTINCT *") and ("_:" in case.text or "[]" in case.text),
     ),
     *(Fault(name, partial(_is_reading, name)) for name in READINGS),
+    Fault("loses the sum of a constant moment and a duration", lambda case: has(case.tree, "TIME +")),
     Fault(
         "open in SPARQL 1.1: the order of literals of different kinds",
         lambda case: case.is_cut or has(case.tree, "MIN", "MAX", "MIN DISTINCT", "MAX DISTINCT"),

@@ -35,6 +35,11 @@ TIMES = (
     typed("2019-12-31T23:59:59", "dateTime"),
     *(typed(t, "date") for t in ("2020-01-01", "2020-01-02Z")),
 )
+DURATIONS = (  # in the canonical forms that pyoxigraph keeps
+    *(typed(d, "dayTimeDuration") for d in ("PT0S", "PT1H", "P1D", "-P1D", "P366D", "PT0.5S")),
+    *(typed(d, "yearMonthDuration") for d in ("P1M", "P1Y", "-P2M")),
+    typed("P1M1D", "duration"),
+)
 OTHERS = (typed("true", "boolean"), typed("false", "boolean"), typed("x", "integer"), f'"x"^^<{EX}type>')
 FORMS = (
     *(typed(n, "integer") for n in ("01", "+1", "-0", "1 ")),
@@ -43,13 +48,15 @@ FORMS = (
     *(typed("1", name) for name in ("int", "byte", "float", "boolean", "nonNegativeInteger", "positiveInteger")),
     *(typed("0", "boolean"), typed("yes", "boolean"), typed("300", "byte"), typed("2020-13-01", "date")),
     *(typed("2020-01-01T00:00:00.0Z", "dateTime"), typed("2020-01-01T24:00:00Z", "dateTime")),
+    *(typed("PT60M", "dayTimeDuration"), typed("PT24H", "duration"), typed("P12M", "yearMonthDuration")),
     *('"a"@EN', '"a"@de', '"\\u00e9"', '"e\\u0301"', '"\\t\\"q\\"\\\\"'),
 )
 OBJECTS = {  # what stands behind a predicate beside the edges
     f"<{EX}n>": NUMBERS,
     f"<{EX}s>": STRINGS,
     f"<{EX}t>": TIMES,
-    f"<{EX}v>": (*NUMBERS, *STRINGS, *TIMES, *OTHERS, *NODES, *BLANKS),
+    f"<{EX}d>": DURATIONS,
+    f"<{EX}v>": (*NUMBERS, *STRINGS, *TIMES, *DURATIONS, *OTHERS, *NODES, *BLANKS),
 }
 PREDICATES = (*EDGES, *OBJECTS)
 

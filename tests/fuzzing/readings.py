@@ -6,16 +6,20 @@ the two differ in, and nothing else.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from decimal import Decimal
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 
+from tests.fuzzing import definitions
 from wukongs.query.expressions import scalar_evaluator
-from wukongs.query.terms import values
+from wukongs.query.terms import value_operators, values
+from wukongs.query.terms.temporal import DateTime, shifted
 from wukongs.query.terms.value_operators import arithmetic, compare
 from wukongs.query.terms.values import Kind, Value, string, text_of
 
@@ -50,6 +54,37 @@ def _divide_zero(op: str, left: Value, right: Value) -> Value | None:
     return arithmetic(op, left, right)
 
 
+def _less_time(op: str, left: Value, right: Value) -> Value | None:
+    """No product or quotient of a duration; a difference of two moments only if both have a zone, or none has."""
+    kinds = {left.kind, right.kind}
+    if Kind.DURATION in kinds and op in ("*", "/"):
+        return None
+    if kinds <= _MOMENTS and len(kinds) == 1 and _has_zone(left) != _has_zone(right):
+        return None
+    return arithmetic(op, left, right)
+
+
+def _durations_in_part(op: str, left: Value, right: Value) -> bool | None:
+    """XML Schema's order of durations: one is less if it is after each of four starts (1.1, 3.3.6.1)."""
+    if op in ("=", "!=") or not (left.kind == right.kind == Kind.DURATION):
+        return compare(op, left, right)
+    ends = [[shifted(start, side.data) for start in _STARTS] for side in (left, right)]  # type: ignore[arg-type]
+    found = {_SIGNS[op](one.instant(), other.instant()) for one, other in zip(*ends, strict=True) if one and other}
+    return found.pop() if len(found) == 1 else None
+
+
+_MOMENTS = {Kind.DATETIME, Kind.DATE, Kind.TIME}
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+_STARTS = [
+    DateTime(year, month, 1, 0, 0, Decimal(0), 0) for year, month in ((1696, 9), (1697, 2), (1903, 3), (1903, 7))
+]
+
+
 def _plain_digits(number: float | np.float32) -> str:
     """Digits without an exponent."""
     text = str(number)
@@ -76,6 +111,12 @@ _CASTS = {name: _of_text(cast) for name, cast in scalar_evaluator.CASTS.items()}
 READINGS: dict[str, Callable[[], ExitStack]] = {
     "reading: < compares language-tagged strings, and any term with itself": _comparing(_compare_more),
     "reading: a dateTime without zone has no fixed order to one with it": _comparing(_compare_without_zone),
+    "reading: less arithmetic of times and durations, more comparisons of durations": lambda: _patched(
+        patch.object(scalar_evaluator, "arithmetic", _less_time),
+        patch.object(value_operators, "arithmetic", _less_time),
+        patch.object(scalar_evaluator, "compare", _durations_in_part),
+        patch.object(definitions, "sum_of_durations", lambda values: None),
+    ),
     "reading: 0 divided by a decimal with a fraction is an error": lambda: _patched(
         patch.object(scalar_evaluator, "arithmetic", _divide_zero)
     ),

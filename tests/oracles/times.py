@@ -175,8 +175,33 @@ FUNCTIONS: dict[str, Callable[[Term], Term]] = {
 }
 
 
+def seconds_of(term: Term) -> Fraction:
+    """The seconds of a dayTimeDuration."""
+    found = re.fullmatch(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", term.value)
+    if xsd_name(term) != "dayTimeDuration" or found is None:
+        raise fail()
+    days, hours, minutes, seconds = (Fraction(part or 0) for part in found.groups()[1:])
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return -whole if found[1] else whole
+
+
+def add(left: Term, right: Term, sign: int = 1) -> Term:
+    """Add a dayTimeDuration to a dateTime, date or time: clocks of its zone go on by so long."""
+    name = xsd_name(left)
+    at, more = moment(left, "dateTime", "date", "time"), sign * seconds_of(right)
+    days, seconds = divmod(at.seconds + more, 86400)
+    ordinal = days_before(at.year, at.month, at.day) + int(days)
+    day = date.fromordinal(ordinal % CYCLE_DAYS + 1)
+    year = day.year + ordinal // CYCLE_DAYS * CYCLE_YEARS
+    later = Moment(year, day.month, day.day, seconds, at.zone)
+    shown = {"dateTime": f"{day_text(later)}T{clock_text(later)}", "date": day_text(later), "time": clock_text(later)}
+    return literal(shown[name] + later.shown_zone, XSD + name)
+
+
 def subtract(left: Term, right: Term) -> Term:
     name = xsd_name(left)
+    if xsd_name(right) == "dayTimeDuration":
+        return duration(seconds_of(left) - seconds_of(right)) if name == "dayTimeDuration" else add(left, right, -1)
     if name not in ("dateTime", "date", "time") or xsd_name(right) != name:
         raise fail()
     return duration(instant(left, name) - instant(right, name))

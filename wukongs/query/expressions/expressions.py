@@ -7,7 +7,9 @@ The scalar evaluator (scalar_evaluator.py) defines every answer. Evaluation by c
 * `=` and `!=` of IRIs, blank nodes and strings compare ids; sameTerm compares ids of anything;
 * comparisons of numbers and date-times that ids carry run in one kernel (store/value_kernels.py), all others of numbers
   and arithmetic in float64 where that is exact (number_columns.py);
-* parts and casts of dates and times, and the time between two, come from ids (time_columns.py);
+* parts and casts of dates and times, and the time between two, come from ids (time_columns.py), and so do comparisons
+  of dateTimes to which a constant dayTimeDuration is added;
+* arithmetic and casts of constants and NOW() are done once, so `?t > NOW() - "PT5M"^^xsd:dayTimeDuration` compares ids;
 * functions of strings, tests of kinds, and comparisons with what these give, run on columns of bytes
   (text_expressions.py), and so do comparisons of doubles that ids do not carry;
 * rows that none of these can decide go to the scalar evaluator, each distinct combination of ids once.
@@ -43,7 +45,7 @@ from wukongs.query.expressions.number_columns import (
     numbers_of,
     numbers_of_ids,
 )
-from wukongs.query.expressions.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variables_of
+from wukongs.query.expressions.scalar_evaluator import ARITHMETIC, CASTS, COMPARISONS, value_in, variables_of
 from wukongs.query.expressions.truth import Truth
 from wukongs.query.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.query.rows import numbered
@@ -58,18 +60,34 @@ LONG_TEXT = 1 << 16
 """Characters; after making one of more the clock is looked at."""
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
 _CONNECTIVES = frozenset(("&&", "||", "!", "IN", "NOTIN"))
+_FOLDED = ARITHMETIC | {"NEGATE", "NOW"}
 _MOMENT = Variable(".moment")
 _TRUTH_VALUED = COMPARISONS | _CONNECTIVES | text_expressions.TRUTH_CALLS | {"BOUND", "SAMETERM"}
 
 
 def evaluate(expression: Expression, table: BindingTable, terms: TermSpace) -> Int64Array:
     """Return the id of the expression's value in each row, UNBOUND where it is an error or unbound."""
+    expression = _folded(expression, terms)
     return _ids(expression, Frame(table, terms, _decoded_variables(expression)))
 
 
 def holds(expression: Expression, table: BindingTable, terms: TermSpace) -> BoolArray:
     """Tell for each row whether the expression's effective boolean value is true; an error is not."""
+    expression = _folded(expression, terms)
     return _truth(expression, Frame(table, terms, _decoded_variables(expression))).true
+
+
+def _folded(expression: Expression, terms: TermSpace) -> Expression:
+    """Put values in the place of arithmetic and casts of constants and NOW(); those that are errors stay."""
+    if not isinstance(expression, Call):
+        return expression
+    arguments = tuple(_folded(argument, terms) for argument in expression.arguments)
+    if any(argument is not before for argument, before in zip(arguments, expression.arguments, strict=True)):
+        expression = Call(expression.op, arguments)
+    if not (expression.op in _FOLDED or expression.op in CASTS) or not all(isinstance(one, Term) for one in arguments):
+        return expression
+    value = value_in(expression, {}, terms.moment.row(0, 0))
+    return expression if value is None else Term(text_of(value))
 
 
 def _decoded_variables(expression: Expression) -> list[Variable]:
@@ -169,7 +187,7 @@ def _comparison(op: str, left: Expression, right: Expression, frame: Frame) -> T
         sides = (left, right)
         (left, right), frame = _with_columns(sides, [_is_of_time(side, frame) for side in sides], frame)
     truth, is_open = _compare_inlined(op, left, right, frame)
-    for compare in (_compare_numbers, _compare_differences, _compare_ids, text_expressions.compare):
+    for compare in (_compare_numbers, _compare_differences, _compare_shifted, _compare_ids, text_expressions.compare):
         if not is_open.any():
             return truth
         if found := compare(op, left, right, frame):
@@ -223,6 +241,19 @@ def _compare_differences(op: str, left: Expression, right: Expression, frame: Fr
     (first, is_known), (second, is_too) = one, other
     decided = np.broadcast_to(is_known & is_too, frame.table.length)
     return Truth.of(np.broadcast_to(COMPARED[op](first, second), frame.table.length), decided), decided
+
+
+def _compare_shifted(op: str, left: Expression, right: Expression, frame: Frame) -> tuple[Truth, BoolArray] | None:
+    """Compare dateTimes to which a constant dayTimeDuration may be added: (truth, where it is decided), or None for
+    other expressions."""
+    if not frame.terms.inlines or not (isinstance(left, Call) or isinstance(right, Call)):
+        return None
+    one, other = time_columns.shifted_leaf(left), time_columns.shifted_leaf(right)
+    if one is None or other is None:
+        return None
+    micros, are_known = time_columns.date_time_differences(_ids(one[0], frame), _ids(other[0], frame))
+    decided = np.broadcast_to(are_known, frame.table.length)
+    return Truth.of(COMPARED[op](micros, other[1] - one[1]), decided), decided
 
 
 def _micros(expression: Expression, frame: Frame) -> tuple[Int64Array, BoolArray] | None:
@@ -337,6 +368,9 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
         rest = np.delete(rest, exact)
     if len(rest) and (ends := _ends(expression, frame)):
         ids[rest], is_open = time_columns.difference(ends[0][rest], ends[1][rest], frame.terms)
+        rest = rest[is_open]
+    if len(rest) and frame.terms.inlines and (leaf := time_columns.shifted_leaf(expression)):
+        ids[rest], is_open = time_columns.shifted_date_times(_ids(leaf[0], frame)[rest], leaf[1], frame.terms)
         rest = rest[is_open]
     if len(rest):
         ids[rest] = _scalar_ids(expression, frame, rest)

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from wukongs.csparql.algebra import Expression
-from wukongs.csparql.terms import XSD, Term
+from wukongs.csparql.algebra import Call, Expression
+from wukongs.csparql.terms import XSD, Term, Variable
 from wukongs.query.binding_table import TermSpace
 from wukongs.query.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.query.rows import numbered
-from wukongs.query.terms.temporal import EXACT
+from wukongs.query.terms.temporal import EXACT, zone_lexical
 from wukongs.query.terms.values import value_of
 from wukongs.store import time_part_kernels as kernels
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array, UInt8Array
 from wukongs.store.payload_kernels import ZONE_NONE, ZONE_QUARTERS, ZONE_UTC
-from wukongs.store.term_ids import time_differences, time_parts
+from wukongs.store.term_ids import inlined_id, numeric_values, time_differences, time_parts
+from wukongs.store.value_kernels import KIND_DATE_TIME, KIND_DATE_TIME_LOCAL
 
 _PARTS = {
     "YEAR": kernels.PART_YEAR,
@@ -42,6 +44,9 @@ CALLS = _PARTS.keys()
 """Functions of one date or time."""
 _DURATION = XSD + "dayTimeDuration"
 _MICROS_MAX = 2**62
+_SHIFT_MAX = 2**60
+_YEAR_1 = f'"0001-01-01T00:00:00Z"^^<{XSD}dateTime>'
+_YEAR_10000_MICROS = 3_652_059 * 86_400 * kernels.MICROS
 _Writer = Callable[[Int64Array], list[str | None]]
 """Numbers of distinct values -> their canonical forms, None for an error"""
 
@@ -59,6 +64,36 @@ def difference(left: Int64Array, right: Int64Array, terms: TermSpace) -> tuple[I
     open)."""
     micros, is_known = time_differences(left, right)
     return _written(micros, is_known, _durations, terms), ~is_known
+
+
+def date_time_differences(left: Int64Array, right: Int64Array) -> tuple[Int64Array, BoolArray]:
+    """Return the microseconds from right to left in each row, and whether both ids are dateTimes. Both are as long."""
+    micros, are_known = time_differences(left, right)
+    return micros, are_known & np.isin(numeric_values(left)[0], (KIND_DATE_TIME, KIND_DATE_TIME_LOCAL))
+
+
+def shifted_date_times(ids: Int64Array, micros: int, terms: TermSpace) -> tuple[Int64Array, BoolArray]:
+    """Add microseconds to dateTimes, which keep their zones: (id of the sum in each row, where it is left open)."""
+    year_1 = inlined_id(_YEAR_1)
+    assert year_1 is not None
+    since_year_1, are_known = date_time_differences(ids, np.full(len(ids), year_1[0], np.int64))
+    zones = time_parts(ids, kernels.PART_ZONE)
+    found = np.full(len(ids), UNBOUND, np.int64)
+    is_open: BoolArray = np.ones(len(ids), np.bool_)
+    for zone in np.unique(zones[are_known]).tolist():
+        quarters = 0 if zone <= ZONE_UTC else zone - ZONE_QUARTERS
+        local = since_year_1 + (micros + quarters * 900 * kernels.MICROS)
+        rows = np.flatnonzero(are_known & (zones == zone) & (local >= 0) & (local < _YEAR_10000_MICROS))
+        tail = f'{zone_lexical(None if zone == ZONE_NONE else quarters * 900)}"^^<{XSD}dateTime>'
+        found[rows] = _written(local[rows], np.ones(len(rows), np.bool_), partial(_date_times, tail), terms)
+        is_open[rows] = False
+    return found, is_open
+
+
+def _date_times(tail: str, micros: Int64Array) -> list[str | None]:
+    """Write dateTimes of the years 1 to 9999, given as microseconds since the year 1."""
+    shown = np.datetime_as_string(np.datetime64("0001-01-01", "us") + micros.astype("timedelta64[us]"), unit="us")
+    return [f'"{text.rstrip("0").rstrip(".") if text[-1] == "0" else text}{tail}' for text in shown.tolist()]
 
 
 def _written(numbers: Int64Array, is_known: BoolArray, write: _Writer, terms: TermSpace) -> Int64Array:
@@ -119,3 +154,19 @@ def constant_micros(expression: Expression) -> tuple[Int64Array, BoolArray] | No
     micros = EXACT.multiply(value.data[1], Decimal(kernels.MICROS))
     is_whole = abs(micros) < _MICROS_MAX and micros == int(micros)
     return (np.array([int(micros)]), np.ones(1, np.bool_)) if is_whole else None
+
+
+def shifted_leaf(expression: Expression) -> tuple[Variable | Term, int] | None:
+    """Return a variable or constant, and the microseconds that a constant xsd:dayTimeDuration adds to it or takes from
+    it (none: 0); None for other expressions, and for more than 30,000 years."""
+    if isinstance(expression, Variable | Term):
+        return expression, 0
+    if not isinstance(expression, Call) or expression.op not in ("+", "-"):
+        return None
+    leaf, duration = expression.arguments
+    if expression.op == "+" and not isinstance(duration, Term):
+        leaf, duration = duration, leaf
+    found = constant_micros(duration)
+    if found is None or not isinstance(leaf, Variable | Term) or abs(micros := int(found[0][0])) > _SHIFT_MAX:
+        return None
+    return leaf, micros if expression.op == "+" else -micros

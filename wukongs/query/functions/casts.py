@@ -23,17 +23,14 @@ from decimal import Decimal
 
 import numpy as np
 
-from wukongs.csparql.terms import XSD, literal
-from wukongs.query.functions.times import moment
+from wukongs.csparql.terms import XSD
 from wukongs.query.terms.temporal import (
     DURATION_TYPES,
     EXACT,
+    MOMENT_LEXICALS,
     Duration,
-    date_lexical,
-    date_time_lexical,
     duration_lexical,
     moment_of,
-    time_lexical,
 )
 from wukongs.query.terms.value_operators import effective_boolean_value, from_truth
 from wukongs.query.terms.values import (
@@ -42,16 +39,17 @@ from wukongs.query.terms.values import (
     Number,
     Value,
     computed,
+    duration_value,
+    moment,
+    moment_value,
     number_lexical,
     parse,
     string,
     to_float32,
     to_float64,
-    value_of,
 )
 
 _BLANKS = " \t\n\r"
-_LEXICAL = {"dateTime": date_time_lexical, "date": date_lexical, "time": time_lexical}
 _MOMENT_SOURCES = {
     "dateTime": (Kind.DATETIME, Kind.DATE),
     "date": (Kind.DATETIME, Kind.DATE),
@@ -68,7 +66,7 @@ def _to_string(value: Value) -> Value | None:
         return string(duration_lexical(value.data, value.datatype.removeprefix(XSD)))
     name = value.datatype.removeprefix(XSD)
     parts = moment(value)
-    return None if parts is None else string(_LEXICAL[name](parts))
+    return None if parts is None else string(MOMENT_LEXICALS[name](parts))
 
 
 def _number_text(value: Value) -> str:
@@ -148,7 +146,7 @@ def _to_moment(name: str) -> Callable[[Value], Value | None]:
             return None
         if name == "dateTime" and parts.second is None:
             parts = replace(parts, hour=0, minute=0, second=Decimal(0))
-        return value_of(literal(_LEXICAL[name](parts), XSD + name).text)
+        return moment_value(parts, name)
 
     return apply
 
@@ -158,7 +156,7 @@ def _to_duration(name: str) -> Callable[[Value], Value | None]:
         data = value.data if value.kind == Kind.DURATION else _read(value, name)
         if not isinstance(data, tuple):
             return None
-        return value_of(literal(duration_lexical(data, name), XSD + name).text)
+        return duration_value(data, name)
 
     return apply
 
@@ -170,7 +168,7 @@ _CASTS: dict[str, Callable[[Value], Value | None]] = {
     "double": _to_double,
     "decimal": _to_decimal,
     **{name: _to_integer(name) for name in INTEGER_BOUNDS},
-    **{name: _to_moment(name) for name in _LEXICAL},
+    **{name: _to_moment(name) for name in MOMENT_LEXICALS},
     **{name: _to_duration(name) for name in DURATION_TYPES},
 }
 FUNCTIONS = {f"<{XSD}{name}>": cast for name, cast in _CASTS.items()}

@@ -9,23 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from wukongs.csparql.terms import XSD, literal
-from wukongs.query.terms.temporal import EXACT, DateTime, duration_lexical, moment_at, moment_of
-from wukongs.query.terms.values import Kind, Value, computed, string, value_of
+from wukongs.query.terms.temporal import EXACT, DateTime
+from wukongs.query.terms.values import Kind, Value, computed, duration_value, moment, string
 
 _DATED = frozenset((Kind.DATETIME, Kind.DATE))
 _TIMED = frozenset((Kind.DATETIME, Kind.TIME))
-
-
-def moment(value: Value) -> DateTime | None:
-    """Return the parts of a dateTime, date or time, None of another value; 24:00:00 as the start of the next day."""
-    if value.kind not in (Kind.DATETIME, Kind.DATE, Kind.TIME):
-        return None
-    parts = moment_of(value.lexical, value.datatype.removeprefix(XSD))
-    if parts is not None and parts.hour == 24:
-        start = moment_at(parts.instant(), parts.zone_s)
-        parts = start if value.kind == Kind.DATETIME else DateTime(None, None, None, 0, 0, Decimal(0), parts.zone_s)
-    return parts
 
 
 def _part(kinds: frozenset[Kind], part: Callable[[DateTime], int | None]) -> Callable[[Value], Value | None]:
@@ -47,8 +35,7 @@ def _timezone(value: Value) -> Value | None:
     parts = moment(value)
     if parts is None or parts.zone_s is None:
         return None
-    lexical = duration_lexical((0, Decimal(parts.zone_s)), "dayTimeDuration")
-    return value_of(literal(lexical, XSD + "dayTimeDuration").text)
+    return duration_value((0, Decimal(parts.zone_s)), "dayTimeDuration")
 
 
 def _tz(value: Value) -> Value | None:

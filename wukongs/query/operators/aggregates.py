@@ -3,8 +3,9 @@
 * An unbound key is a key like any other. Without keys all rows are one group, also when there are none.
 * COUNT skips rows whose expression is an error or unbound, SAMPLE looks for one that is not; for all other aggregates
   one such row makes the result of its group an error, so it is unbound.
-* SUM and AVG give the type that numeric promotion gives. Integers and decimals are added exactly. Floats and doubles
-  are added exactly too and rounded once, so the answer does not depend on the order of rows.
+* SUM and AVG give the type that numeric promotion gives, or that of durations (XPath's fn:sum, fn:avg). Integers and
+  decimals are added exactly. Floats and doubles are added exactly too and rounded once, so the answer does not depend
+  on the order of rows.
 * MIN and MAX go by ORDER BY (ordering.py), and by canonical text among terms that it does not tell apart.
   SAMPLE takes the first term in that order. So these do not depend on the order of rows either.
 * GROUP_CONCAT joins the values of STR, in the order of rows.
@@ -31,7 +32,7 @@ from wukongs.query.operators.ordering import ranks_of, ranks_of_ids, sorted_plac
 from wukongs.query.rows import group_members, numbered, pieces, stable_order, taken
 from wukongs.query.terms.decoding import CELL_BYTES, texts_of
 from wukongs.query.terms.temporal import EXACT
-from wukongs.query.terms.value_operators import arithmetic, promoted
+from wukongs.query.terms.value_operators import arithmetic, duration_sum, promoted
 from wukongs.query.terms.values import Kind, Value, computed, string, text_of, to_float32
 from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.term_ids import integer_ids
@@ -209,7 +210,9 @@ def _avg(aggregate: Aggregate, distinct: _Distinct, places: Int64Array) -> Value
 
 
 def sum_of(values: Sequence[Value]) -> Value | None:
-    """Add numbers; None if one is not a number. No number at all is the integer 0."""
+    """Add numbers, or durations; None if one is neither, or both are there. No value at all is the integer 0."""
+    if values and all(value.kind == Kind.DURATION for value in values):
+        return duration_sum(values)
     if not all(value.is_numeric for value in values):
         return None
     kind = max((value.kind for value in values), default=Kind.INTEGER)

@@ -4,7 +4,7 @@
   to or went from are computed again, by kernels over ids.
 * Sums are exact: int64s times a power of ten, and Python's integers once these are too small. A term that is no number
   makes the sum of its group an error, as in `aggregates.group`; it is counted, so that the sum is right again when it
-  has gone. Sums of floats, doubles and numbers that ids do not carry are not kept: `move` then tells so.
+  has gone. Sums of floats, doubles, durations and numbers that ids do not carry are not kept: `move` then tells so.
 * The terms of groups are CountedRows, too, so that it is known which of them a group has more, or has no more. Only
   these change sums of DISTINCT. MIN, MAX and SAMPLE look for the best of a group among what came and the best before;
   among all of its terms only when that one has gone.
@@ -42,6 +42,8 @@ _SCALES_MAX = 18
 """A greater power of ten is no int64."""
 _DECIMAL = computed(Kind.DECIMAL, 0).datatype
 _BEST = ("MIN", "MAX", "SAMPLE")
+_NUMBER_KINDS = frozenset((Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DOUBLE))
+_ADDED_KINDS = _NUMBER_KINDS | {Kind.DURATION}
 _QUOTE, _BRACKET = ord('"'), ord(">")
 
 
@@ -79,7 +81,7 @@ class _Sums:
         kinds, numerators, scales = (np.empty(len(ids), np.int64) for _ in range(3))
         with np.errstate(over="ignore"):
             scale, others = kernels.read_exact(ids, kinds, numerators, scales)
-        if others and _has_numbers(np.unique(ids[(kinds == KIND_NONE) & (weights > 0)]), terms):
+        if others and _has(_ADDED_KINDS, np.unique(ids[(kinds == KIND_NONE) & (weights > 0)]), terms):
             return False
         kernels.count_kinds(kinds, weights, slots, self.decimals, self.errors)
         scale = max(self.scale, int(scale))
@@ -197,7 +199,7 @@ class _Terms:
         kinds, _ = numeric_values(ids)
         self._kinds.update({KIND_INTEGER} if np.isin(kinds, (KIND_INTEGER, KIND_DECIMAL)).any() else ())
         self._kinds.update({KIND_DOUBLE} if (kinds == KIND_DOUBLE).any() else ())
-        return len(self._kinds) <= 1 and not _has_numbers(ids[np.isin(kinds, (KIND_NONE, KIND_FLOAT))], terms)
+        return len(self._kinds) <= 1 and not _has(_NUMBER_KINDS, ids[np.isin(kinds, (KIND_NONE, KIND_FLOAT))], terms)
 
     def _fit_links(self) -> None:
         if len(self._nexts) != self._entries.room:
@@ -394,8 +396,9 @@ class HeldGroups:
         return (*np.ascontiguousarray(self._groups.keys[slots].T), *self._results[:, slots])
 
 
-def _has_numbers(ids: Int64Array, terms: TermSpace) -> bool:
-    """Tell whether one of some distinct ids, none of them an inlined integer or decimal, is a number."""
+def _has(wanted: frozenset[Kind], ids: Int64Array, terms: TermSpace) -> bool:
+    """Tell whether one of some distinct ids, none of them an inlined integer or decimal, has a value of some kinds,
+    numbers among them."""
     is_held = is_inlined(ids)
     if np.isin(numeric_values(ids[is_held])[0], (KIND_FLOAT, KIND_DOUBLE)).any():
         return True
@@ -404,7 +407,7 @@ def _has_numbers(ids: Int64Array, terms: TermSpace) -> bool:
         return False
     text, offsets = terms.gather(others)
     is_typed = (text[offsets[:-1]] == _QUOTE) & (text[offsets[1:] - 1] == _BRACKET)
-    return any(value is not None and value.is_numeric for value in decoded(others[is_typed], terms))
+    return any(value is not None and value.kind in wanted for value in decoded(others[is_typed], terms))
 
 
 def _is_kept(aggregate: Aggregate) -> bool:

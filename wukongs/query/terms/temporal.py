@@ -11,7 +11,7 @@ A `Duration` is (months, seconds), both of one sign. XPath compares durations by
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_FLOOR, Context, Decimal
 
 # Enough digits for every sum and product; nothing is allocated before it is needed.
@@ -102,6 +102,25 @@ def moment_at(instant: Decimal | int, zone_s: int | None) -> DateTime:
     return DateTime(year, month, day, hour, minute, EXACT.subtract(rest, Decimal(hour * 3600 + minute * 60)), zone_s)
 
 
+def shifted(moment: DateTime, duration: Duration) -> DateTime | None:
+    """Add a duration to a dateTime, date or time (XML Schema 1.1, E.3.3): the months first, then the seconds.
+
+    A day that the new month does not have becomes its last day. The zone stays. A time is taken modulo a day; with
+    months there is no sum, so None. Of a date the result has a time of day, too, which its type leaves out."""
+    months, seconds = duration
+    if moment.year is None or moment.month is None or moment.day is None:
+        if months:
+            return None
+        whole = moment_at(EXACT.add(Decimal(moment.instant()), seconds), moment.zone_s)
+        return replace(whole, year=None, month=None, day=None)
+    years, month = divmod(moment.month - 1 + months, 12)
+    year, day = moment.year + years, moment.day
+    while _days(year, month + 1, day) is None:
+        day -= 1
+    start = replace(moment, year=year, month=month + 1, day=day).instant()
+    return moment_at(EXACT.add(Decimal(start), seconds), moment.zone_s)
+
+
 def date_time_lexical(moment: DateTime) -> str:
     """Write a DateTime with date and time canonically: 24:00:00 is the start of the next day."""
     if moment.hour == 24:
@@ -117,6 +136,10 @@ def date_lexical(moment: DateTime) -> str:
 def time_lexical(moment: DateTime) -> str:
     """Write the time of day of a DateTime."""
     return _time_lexical(moment) + zone_lexical(moment.zone_s)
+
+
+MOMENT_LEXICALS = {"dateTime": date_time_lexical, "date": date_lexical, "time": time_lexical}
+"""The writers of the types that have arithmetic, by the type's name."""
 
 
 def _date_lexical(moment: DateTime) -> str:

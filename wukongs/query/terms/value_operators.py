@@ -13,7 +13,13 @@ Decisions where the specification leaves room:
 * gYears, gMonths and so on of one type are ordered by their starts, in UTC where they have no zone; XPath has their =
   alone, XML Schema this order.
 * The difference of two dateTimes, dates or times is that of their instants (XPath), in UTC where they have no zone.
-* yearMonthDurations and dayTimeDurations are ordered among themselves; all durations have = and !=.
+* yearMonthDurations and dayTimeDurations are ordered among themselves; all durations have = and != by their months and
+  seconds, whatever their types: P0M is PT0S.
+* Durations have the arithmetic of XPath (Functions and Operators, 8.4 and 9.7): durations are added to dateTimes, dates
+  and times, and taken from them; two of one type are added, subtracted and divided; one is multiplied and divided by a
+  number. Beyond that any duration goes with dateTimes and dates (XML Schema 1.1, E.3.3), two durations of other types
+  make an xsd:duration, and each has a negative. Months are rounded to whole ones, a half up.
+* A float or double beside a duration counts with the shortest digits that read back as it: PT1S * 1.0E-1 is PT0.1S.
 * Booleans compare with false < true; simple strings by code points.
 * Triple terms are equal if their parts are (one with NaN is not equal to itself), and have no order of their own.
 * A language-tagged string, and a boolean or number of ill-typed form, have no effective boolean value: SPARQL 1.1 was
@@ -24,15 +30,17 @@ Decisions where the specification leaves room:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, Inexact
+from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 
-from wukongs.csparql.terms import XSD, literal
+from wukongs.csparql.terms import XSD
 from wukongs.errors import BudgetExceeded
-from wukongs.query.terms.temporal import EXACT, Duration, duration_lexical
+from wukongs.query.terms.temporal import EXACT, Duration, shifted
 from wukongs.query.terms.values import (
     FALSE,
     TRUE,
@@ -40,6 +48,10 @@ from wukongs.query.terms.values import (
     Number,
     Value,
     computed,
+    duration_value,
+    moment,
+    moment_value,
+    number_lexical,
     text_of,
     to_float32,
     to_float64,
@@ -67,7 +79,7 @@ _COMPARISONS: dict[str, Callable[[_Data, _Data], bool]] = {
     ">=": lambda left, right: left >= right,  # type: ignore[operator]
 }
 _ORDERED_KINDS = frozenset((Kind.BOOLEAN, Kind.STRING, Kind.DATETIME, Kind.DATE, Kind.TIME))
-_SUBTRACTED_KINDS = frozenset((Kind.DATETIME, Kind.DATE, Kind.TIME))
+_MOMENT_KINDS = frozenset((Kind.DATETIME, Kind.DATE, Kind.TIME))
 _ORDERED_DURATIONS = frozenset((XSD + "yearMonthDuration", XSD + "dayTimeDuration"))
 
 
@@ -153,13 +165,10 @@ def promoted(value: Value, kind: Kind) -> Number:
 
 
 def arithmetic(op: str, left: Value, right: Value) -> Value | None:
-    """Apply + - * / to two values, with numeric type promotion; the quotient of two integers is a decimal. Two
-    dateTimes, dates or times have a difference, an xsd:dayTimeDuration."""
-    if op == "-" and left.kind == right.kind and left.kind in _SUBTRACTED_KINDS:
-        seconds = EXACT.subtract(Decimal(left.number), Decimal(right.number))
-        return value_of(literal(duration_lexical((0, seconds), "dayTimeDuration"), XSD + "dayTimeDuration").text)
+    """Apply + - * / to two values, with numeric type promotion; the quotient of two integers is a decimal. Dates,
+    times and durations have the arithmetic that is said above."""
     if not (left.is_numeric and right.is_numeric):
-        return None
+        return _time_arithmetic(op, left, right)
     kind = max(left.kind, right.kind)
     first, second = promoted(left, kind), promoted(right, kind)
     if kind >= Kind.FLOAT:
@@ -170,6 +179,88 @@ def arithmetic(op: str, left: Value, right: Value) -> Value | None:
     if kind == Kind.INTEGER:
         return computed(kind, _bounded(_integer_arithmetic(op, int(first), int(second))))
     return computed(kind, _bounded(_decimal_arithmetic(op, Decimal(first), Decimal(second))))
+
+
+def _time_arithmetic(op: str, left: Value, right: Value) -> Value | None:
+    """Apply + - * / to two values of which one is no number."""
+    if op == "+" and left.kind == Kind.DURATION and right.kind in _MOMENT_KINDS:
+        left, right = right, left
+    if op == "*" and left.is_numeric:
+        left, right = right, left
+    if left.kind in _MOMENT_KINDS and op in ("+", "-"):
+        if right.kind == Kind.DURATION:
+            return _shifted(left, right if op == "+" else negated(right))
+        if op == "-" and left.kind == right.kind:
+            seconds = EXACT.subtract(Decimal(left.number), Decimal(right.number))
+            return duration_value((0, seconds), "dayTimeDuration")
+    if left.kind != Kind.DURATION:
+        return None
+    if right.is_numeric:
+        return _scaled(op, left, right) if op in ("*", "/") else None
+    if right.kind != Kind.DURATION:
+        return None
+    if op == "/":
+        return _ratio(left, right)
+    return duration_sum([left, right if op == "+" else negated(right)]) if op in ("+", "-") else None
+
+
+def _shifted(value: Value, duration: Value | None) -> Value | None:
+    """Add a duration to a dateTime, date or time; a time takes durations without months only."""
+    parts = moment(value)
+    if parts is None or duration is None or not isinstance(duration.data, tuple):
+        return None
+    if value.kind == Kind.TIME and duration.datatype == XSD + "yearMonthDuration":
+        return None
+    found = shifted(parts, duration.data)
+    return None if found is None else moment_value(found, value.datatype.removeprefix(XSD))
+
+
+def duration_sum(values: Sequence[Value | None]) -> Value | None:
+    """Add durations, one at least; None if one is no duration, or months and seconds get two signs."""
+    months, seconds = 0, Decimal(0)
+    for value in values:
+        if value is None or not isinstance(value.data, tuple):
+            return None
+        months, seconds = months + value.data[0], EXACT.add(seconds, value.data[1])
+    types = {value.datatype for value in values if value is not None}
+    name = types.pop().removeprefix(XSD) if len(types) == 1 else "duration"
+    return duration_value((_bounded(months), _bounded(seconds)), name)
+
+
+def _scaled(op: str, duration: Value, number: Value) -> Value | None:
+    """Multiply a yearMonthDuration or dayTimeDuration by a number, or divide it by one."""
+    assert isinstance(duration.data, tuple), duration
+    factor = _decimal_of(number)
+    if duration.datatype not in _ORDERED_DURATIONS or factor is None or not (op == "*" or factor):
+        return None
+    months, seconds = duration.data
+    name = duration.datatype.removeprefix(XSD)
+    if not factor.is_finite():
+        return duration_value((0, Decimal(0)), name) if op == "/" else None
+    if name == "yearMonthDuration":
+        exact = Fraction(months) * Fraction(factor) if op == "*" else Fraction(months) / Fraction(factor)
+        return duration_value((_bounded(math.floor(exact + Fraction(1, 2))), Decimal(0)), name)
+    changed = EXACT.multiply(seconds, factor) if op == "*" else quotient(seconds, factor)
+    return duration_value((0, _bounded(EXACT.plus(changed))), name)
+
+
+def _decimal_of(value: Value) -> Decimal | None:
+    """Return a number as a decimal, perhaps an infinite one; None for NaN."""
+    number = value.number
+    if not isinstance(number, float):
+        return Decimal(number)
+    return None if number != number else Decimal(number_lexical(value.kind, number).replace("INF", "Infinity"))
+
+
+def _ratio(left: Value, right: Value) -> Value | None:
+    """Divide a yearMonthDuration or dayTimeDuration by another of its type."""
+    assert isinstance(left.data, tuple), left
+    assert isinstance(right.data, tuple), right
+    if left.datatype != right.datatype or left.datatype not in _ORDERED_DURATIONS:
+        return None
+    place = 0 if left.datatype == XSD + "yearMonthDuration" else 1
+    first, second = Decimal(left.data[place]), Decimal(right.data[place])
+    return None if second == 0 else computed(Kind.DECIMAL, _bounded(quotient(first, second)))
 
 
 def _bounded(number: Exact) -> Exact:
@@ -230,7 +321,10 @@ def quotient(first: Decimal, second: Decimal) -> Decimal:
 
 
 def negated(value: Value) -> Value | None:
-    """Unary minus; the negative of a derived integer type is an xsd:integer."""
+    """Unary minus; the negative of a derived integer type is an xsd:integer. Durations have one, too."""
+    if isinstance(value.data, tuple):
+        months, seconds = value.data
+        return duration_value((-months, EXACT.minus(seconds)), value.datatype.removeprefix(XSD))
     if not value.is_numeric:
         return None
     number = value.number

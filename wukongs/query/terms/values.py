@@ -32,9 +32,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from wukongs.csparql.terms import RDF, XSD
+from wukongs.csparql.terms import RDF, XSD, literal
 from wukongs.query.terms.rdf_terms import split_literal
-from wukongs.query.terms.temporal import DURATION_TYPES, EXACT, MOMENT_TYPES, Duration, duration_of, int_of, moment_of
+from wukongs.query.terms.temporal import (
+    DURATION_TYPES,
+    EXACT,
+    MOMENT_LEXICALS,
+    MOMENT_TYPES,
+    DateTime,
+    Duration,
+    duration_lexical,
+    duration_of,
+    int_of,
+    moment_at,
+    moment_of,
+)
 
 
 class Kind(enum.IntEnum):
@@ -224,6 +236,30 @@ def tagged(lexical: str, language: str) -> Value:
     language = language.lower()
     name = "dirLangString" if "--" in language else "langString"
     return Value(Kind.LANG_STRING, lexical, f'"{lexical}"@{language}', RDF + name, language)
+
+
+def moment(value: Value) -> DateTime | None:
+    """Return the parts of a dateTime, date or time, None of another value; 24:00:00 as the start of the next day."""
+    if value.kind not in (Kind.DATETIME, Kind.DATE, Kind.TIME):
+        return None
+    parts = moment_of(value.lexical, value.datatype.removeprefix(XSD))
+    if parts is not None and parts.hour == 24:
+        start = moment_at(parts.instant(), parts.zone_s)
+        parts = start if value.kind == Kind.DATETIME else DateTime(None, None, None, 0, 0, Decimal(0), parts.zone_s)
+    return parts
+
+
+def moment_value(parts: DateTime, name: str) -> Value:
+    """Make a dateTime, date or time of its parts; name: that of its xsd datatype."""
+    return value_of(literal(MOMENT_LEXICALS[name](parts), XSD + name).text)
+
+
+def duration_value(duration: Duration, name: str) -> Value | None:
+    """Make a duration; None if its months and seconds have two signs. name: that of its xsd datatype."""
+    months, seconds = duration
+    if months * seconds < 0:
+        return None
+    return value_of(literal(duration_lexical(duration, name), XSD + name).text)
 
 
 def iri(address: str) -> Value:
