@@ -21,11 +21,21 @@ class ManualClock:
     def __init__(self, engine: wukongs.Engine) -> None:
         self.passed_s = 0.0
         self._began_s = time.monotonic()
+        self._began_ms = time.time_ns() // 1_000_000
         self.engine = engine
         engine._core.now_s = self
+        engine._core.wall_ms = self.wall_ms
 
     def __call__(self) -> float:
         return self._began_s + self.passed_s
+
+    def wall_ms(self) -> int:
+        """Return the time of its wall clock, in ms since 1970."""
+        return self._began_ms + round(1000 * self.passed_s)
+
+    def set_wall(self, wall_ms: int) -> None:
+        """Set the wall clock alone, as an administrator does."""
+        self._began_ms = wall_ms - round(1000 * self.passed_s)
 
     def pass_s(self, seconds: float) -> None:
         """Let time pass, and have the engine look at the clock."""

@@ -36,6 +36,7 @@ from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
+from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries
 from wukongs.query.execution.profile import Profile
@@ -497,6 +498,7 @@ class Engine:
         lateness_ms: int = 0,
         on_late: OnLate = None,
         idle_timeout_ms: int | None = None,
+        idle_advance: IdleAdvance | None = None,
         *,
         timeout_s: float | None = None,
     ) -> Stream:
@@ -510,10 +512,11 @@ class Engine:
         function that takes a table as push_arrow does, the path of a file that grows by lines of N-Quads, or "count",
         which is enough with a lateness_ms. Without either, a time that falls is a StreamError. idle_timeout_ms: a
         stream that brings nothing for so long, by the clock of the machine, closes what it has and follows the other
-        streams, until it brings something again; what then comes behind them is late. A stream that was found in the
-        data folder is returned to whoever first declares it with the same options. timeout_s: on a cluster, how long
-        the other nodes may take (default: as long as each step may, 30 s). Raises StreamError (declared already),
-        SettingsError.
+        streams, until it brings something again; what then comes behind them is late. idle_advance: "wall": while it is
+        idle it follows the wall clock less lateness_ms instead, so that windows over its silence come; not while its
+        newest tuple differs from the wall clock by more than a day. A stream that was found in the data folder is
+        returned to whoever first declares it with the same options. timeout_s: on a cluster, how long the other nodes
+        may take (default: as long as each step may, 30 s). Raises StreamError (declared already), SettingsError.
         """
         name = plain_iri(stream_iri)
         options = stream_options(
@@ -527,6 +530,7 @@ class Engine:
             lateness_ms,
             on_late,
             idle_timeout_ms,
+            idle_advance,
         )
         with waiting(timeout_s):
             declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))

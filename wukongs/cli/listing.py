@@ -154,7 +154,7 @@ def stream(argv: Sequence[str]) -> int:
     with connect_to(options) as node:
         if action == "add":
             names = ("batch_ms", "into", "history_ms", "slice_bytes_max", "index", "lateness_ms", "on_late")
-            given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms")}
+            given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms", "idle_advance")}
             timing = options.all_timing or options.timing
             node.stream(options.iri, timing, **given, timeout_s=options.timeout)
             return DONE
@@ -209,6 +209,9 @@ def _add_declaration(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--idle-timeout-ms", type=_count, metavar="MS", help="after so long without a tuple it holds no other stream up"
+    )
+    parser.add_argument(
+        "--idle-advance", choices=("wall",), help="what an idle stream follows in place of the others: the wall clock"
     )
     parser.add_argument(
         "--timeout", type=parse_seconds, metavar="SECONDS", help="how long other nodes may take (default: 30 a step)"

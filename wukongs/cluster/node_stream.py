@@ -66,6 +66,7 @@ _SHOWN = (
     "joins",
     "is_idle",
     "idle_ms",
+    "heard_ms",
     "late_count",
     "dropped_count",
     "followed",
@@ -209,11 +210,14 @@ class NodeStream:
         shown = {name: getattr(self.state, name) for name in _SHOWN}
         if not self.state.followed:  # nodes of an earlier release do not know it
             del shown["followed"]
+        if self.state.idle_advance is None:  # nor this
+            del shown["heard_ms"]
         return {**own, **shown, "opened": sorted(self._opened)}
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
-        known = {"followed": [], **standing}  # a folder of before has nothing that is followed
+        # A folder of before has nothing that is followed, and no stream that follows the wall clock.
+        known = {"followed": [], "heard_ms": None, **standing}
         if set(known) != {*_STANDING, *_SHOWN, "opened"}:
             expected = ", ".join((*_STANDING, *_SHOWN))
             raise DataError(f"stream {self.state.iri}: expected {expected}, found {str(standing)[:200]}")
@@ -263,6 +267,8 @@ class NodeStream:
         self._opened.add(piece.partition)
         known = self._first_piece
         self._first_piece = piece.batch_number if known is None else min(known, piece.batch_number)
+        end_ms, heard_ms = piece.batch_number * self.state.batch_ms, self.state.heard_ms
+        self.state.heard_ms = end_ms if heard_ms is None else max(end_ms, heard_ms)
         self.state.waiting_bytes += len(piece.encoded) * FRAGMENT_BYTES_PER_TUPLE
 
     def note_close(self, message: Close) -> None:

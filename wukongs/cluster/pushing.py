@@ -163,9 +163,10 @@ class Writers:
             return writer
 
     def holds_time_back(self, state: StreamState) -> bool:
-        """Tell whether the time of the stored graph waits for a stream now: it has begun, is not late, nor idle."""
+        """Tell whether the time of the stored graph waits for a stream now: it has begun, is not late, and follows no
+        others."""
         stream = self._host.node.control.stream_named(state.iri)
-        return stream is not None and stream.counts is not None and not state.is_idle
+        return stream is not None and stream.counts is not None and not state.follows_others
 
     def _give_one(self, order: Order, timeout_s: float) -> Int64Array:
         (outcome,) = self.give([order], timeout_s)

@@ -384,26 +384,31 @@ class StreamWriter:
             what = f"the record that stream {self._stream} has ended"
             self._host.wait_until(self._has_ended, left_s(deadline), what)
 
-    def let_idle(self, time_ms: int | None, silent_s: float, timeout_s: float) -> None:
-        """Close the stream up to a time, if nothing was brought for silent_s seconds. None: there is nothing to follow.
-        Raises NodeUnavailable, StreamError."""
-        if not self._lock.acquire(blocking=False):
-            return  # A call is under way.
+    def let_idle(self, time_ms: int | None, silent_s: float, deadline: float) -> Delivery | None:
+        """Return what closes the stream up to a time, if nothing was brought for silent_s seconds and that says
+        anything new. time_ms: None: there is nothing to follow. In its turn. Raises NodeUnavailable, StreamError."""
+        if time.monotonic() - self._active_s < silent_s:
+            return None
+        self._begin(deadline)
+        if self._torn is not None or self._is_closed:
+            return None
+        if time_ms is not None and self._promised_ms is not None and time_ms <= self._promised_ms:
+            time_ms = None
+        if time_ms is None and self._is_idle:
+            return None
+        self._is_idle = True
+        first_ms = None if time_ms is None else self._store.stream(self._stream).floor(time_ms)
+        return Delivery(self, replace(self._told((), self._offset, time_ms, first_ms=first_ms), is_idle=True))
+
+    @contextmanager
+    def free_turn(self) -> Iterator[bool]:
+        """Be the one call that is under way, unless there is one; tell which. It is no call of a client."""
+        is_free = self._lock.acquire(blocking=False)
         try:
-            deadline = time.monotonic() + timeout_s
-            if time.monotonic() - self._active_s < silent_s:
-                return
-            self._begin(deadline)
-            if self._torn is not None:
-                return
-            if time_ms is not None and self._promised_ms is not None and time_ms <= self._promised_ms:
-                time_ms = None
-            if not self._is_closed and (time_ms is not None or not self._is_idle):
-                self._is_idle = True
-                first_ms = None if time_ms is None else self._store.stream(self._stream).floor(time_ms)
-                self._deliver(replace(self._told((), self._offset, time_ms, first_ms=first_ms), is_idle=True), deadline)
+            yield is_free
         finally:
-            self._lock.release()
+            if is_free:
+                self._lock.release()
 
     def _be_active(self, deadline: float) -> None:
         """Note that somebody brings something. Other idle streams follow this one from here on."""
@@ -691,6 +696,30 @@ def take_together(calls: Sequence[tuple[StreamWriter, Said]], timeout_s: float) 
             if failure is not None:
                 found[place] = failure
     return found
+
+
+def let_idle_together(
+    calls: Sequence[tuple[StreamWriter, int | None, float]], timeout_s: float
+) -> dict[str, WukongsError]:
+    """Close streams that bring nothing, each of another writer of this node: one message to each node has all of them.
+    calls: time_ms and silent_s as of StreamWriter.let_idle; a stream with a call under way is left out. Return what has
+    failed, by stream."""
+    deadline = time.monotonic() + timeout_s
+    failed, deliveries = dict[str, WukongsError](), list[Delivery]()
+    with ExitStack() as turns:
+        for writer, time_ms, silent_s in sorted(calls, key=lambda call: call[0].stream):
+            if not turns.enter_context(writer.free_turn()):
+                continue
+            try:
+                delivery = writer.let_idle(time_ms, silent_s, deadline)
+            except WukongsError as error:
+                failed[writer.stream] = error
+            else:
+                deliveries += [] if delivery is None else [delivery]
+        for delivery, failure in zip(deliveries, deliver(deliveries, deadline), strict=True):
+            if failure is not None:
+                failed[delivery.writer.stream] = failure
+    return failed
 
 
 def deliver(deliveries: Sequence[Delivery], deadline: float) -> list[WukongsError | None]:

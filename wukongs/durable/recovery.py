@@ -27,6 +27,7 @@ from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core, take_piece
 from wukongs.live.declarations import declare_stream, parse_continuous, register_query
 from wukongs.live.idleness import apply as apply_idleness
+from wukongs.live.idleness import apply_wall
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries, JoinedQuery
 from wukongs.live.journal import DataFolder, NoJournal
@@ -419,6 +420,9 @@ class _Replay:
     def _change_idle(self, change: dict[str, Any], _: int) -> None:
         apply_idleness(self._core, change)
 
+    def _change_wall(self, change: dict[str, Any], _: int) -> None:
+        apply_wall(self._core, change)
+
     def _change_register(self, change: dict[str, Any], lsn: int) -> None:
         source = QuerySource.of(change)
         if change.get("makes"):
@@ -483,6 +487,7 @@ _CHANGES: dict[str, Callable[[_Replay, dict[str, Any], int], None]] = {
     "drop": _Replay._change_drop,
     "end": _Replay._change_end,
     "idle": _Replay._change_idle,
+    "wall": _Replay._change_wall,
     "refuse": _Replay._change_refuse,
     "join": _Replay._change_join,
     "register": _Replay._change_register,

@@ -18,6 +18,7 @@ from wukongs.errors import BudgetExceeded, StreamError, WukongsError
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
+from wukongs.live.idleness import idle_told
 from wukongs.live.made_streams import Made, MadeStreams
 from wukongs.live.query_group import QueryGroup
 from wukongs.live.query_templates import constants_of, template_of
@@ -520,6 +521,8 @@ class ContinuousQuery:
             told = [f"{self.name} {self._wait()}"]
             if self.is_closed or self.is_paused:
                 return told[0]
+            waited = self._core.streams if self.windows.reads_stored else self._states
+            told += idle_told(self._core, waited.values())
             told += counted(self._states, self._counts, self.log)
             if self.group is not None:
                 told.append(self.group.told())

@@ -34,6 +34,7 @@ from wukongs.live.merger import Merger
 from wukongs.live.pieces import Piece
 from wukongs.live.running import RunningQueries
 from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.live.wall_clock import wall_clock_ms
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
 from wukongs.query.reach import Reach
@@ -139,8 +140,8 @@ class OwnProgress:
     def moved(self, core: Core) -> None:
         self._cannot_log = False
         stands_ms, begun = self.stands_ms, self._begun(core)
-        if idle := [state for state in core.streams.values() if state.is_idle and not state.is_ended]:
-            _follow([one for one in begun if one.counts and not (one.is_ended or one.is_idle)], idle)
+        if idle := [state for state in core.streams.values() if state.follows_others and not state.is_ended]:
+            _follow([one for one in begun if one.counts and not (one.is_ended or one.follows_others)], idle)
             begun = self._begun(core)
         running = [state for state in begun if not state.is_ended]
         covers = [state.cover_ms for state in running if state.counts and state.cover_ms is not None]
@@ -237,6 +238,8 @@ class Core:
         self.settings = settings
         self.now_s: Callable[[], float] = time.monotonic
         """The clock of the machine; event time does not hang on it but for streams with an idle_timeout_ms."""
+        self.wall_ms: Callable[[], int] = wall_clock_ms
+        """Its wall clock, in ms since 1970; event time does not hang on it but for streams with an idle_advance."""
         self.progress: Progress = progress or OwnProgress()
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)

@@ -22,6 +22,7 @@ from wukongs.live.readers import Readers
 from wukongs.live.slice_budget import expected_bytes
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.stream_state import StreamState
+from wukongs.live.wall_clock import WALL, IdleAdvance
 from wukongs.live.windows import check_clause, check_window, firing_period, firing_step, makes_stream
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import graph_term, positive, written_graph
@@ -44,6 +45,7 @@ def stream_options(
     lateness_ms: int = 0,
     on_late: OnLate = None,
     idle_timeout_ms: int | None = None,
+    idle_advance: IdleAdvance | None = None,
 ) -> dict[str, Any]:
     """Return the options of a stream as JSON, checked, with the defaults filled in; those of time that it does not use
     are left out. Raises SettingsError, DataError."""
@@ -64,8 +66,20 @@ def stream_options(
         "lateness_ms": positive("lateness_ms", lateness_ms, 0) or None,
         "on_late": on_late_option(on_late),
         "idle_timeout_ms": None if idle_timeout_ms is None else positive("idle_timeout_ms", idle_timeout_ms, 1),
+        "idle_advance": _idle_advance(idle_advance, idle_timeout_ms),
     }
     return options | {name: value for name, value in of_time.items() if value is not None}
+
+
+def _idle_advance(idle_advance: str | None, idle_timeout_ms: int | None) -> str | None:
+    if idle_advance not in (None, WALL):
+        raise SettingsError(f'idle_advance = {idle_advance!r}: expected "{WALL}", or None')
+    if idle_advance is not None and idle_timeout_ms is None:
+        raise SettingsError(
+            f'idle_advance = "{idle_advance}": expected an idle_timeout_ms beside it, found none: it says after how '
+            "long without a tuple the stream is idle"
+        )
+    return idle_advance
 
 
 def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
@@ -90,6 +104,7 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
         lateness_ms=min(options.get("lateness_ms", 0), TICK_MAX_MS - TICK_MIN_MS),  # with more, nothing is late either
         sorts="lateness_ms" in options or "on_late" in options,
         idle_timeout_ms=options.get("idle_timeout_ms"),
+        idle_advance=options.get("idle_advance"),
         active_s=core.now_s(),
         options=options,
         lsn=lsn,

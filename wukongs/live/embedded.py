@@ -25,6 +25,7 @@ from wukongs.live.declarations import (
     serve_readers,
     was_pushed,
 )
+from wukongs.live.idleness import hold_of
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, HasStats
@@ -297,6 +298,8 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
                     "late": state.late_count,
                     "dropped": state.dropped_count,
                     "is_idle": state.is_idle,
+                    "idle_advance": state.idle_advance,
+                    "idle_hold": hold_of(core, state),
                 }
                 for state in core.declared.values()
             },

@@ -3,23 +3,34 @@
 * It first closes the stream batch of its own newest tuple. From then on it is idle, until it is pushed to or advanced.
 * An idle stream is closed as far as the slowest of the streams that count for the clock of the stored graph and are not
   idle (`OwnProgress.moved`). With none of these it stays. One that has never begun begins so.
+* With idle_advance = "wall" it does neither. It follows the wall clock (wall_clock.py, docs/decisions/0113), begins so
+  as well, and counts as a stream that is not idle.
 * A tuple that comes at or before the time up to which it was closed like this is late (lateness.py), and no error.
-* To enter and to leave this state are records of the log. In between, how far it is closed follows from the others, so
-  replay has no need of a wall clock. Its time runs anew when a folder is opened.
+* To enter and to leave this state are records of the log, as is each round of advances by the wall clock. In between,
+  how far it is closed follows from the others, so replay has no need of a clock. Its time runs anew when a folder is
+  opened.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from wukongs.live.core import Core
 from wukongs.live.stream_state import StreamState
+from wukongs.live.wall_clock import Rounds, hold_told, is_of_another_day, wall_end_ms
 
 
 def left_s(state: StreamState, now_s: float) -> float:
     """Return in how many seconds a stream is to become idle if it brings nothing."""
     if state.idle_timeout_ms is None or state.is_idle or state.is_ended:
         return float("inf")
+    return _silent_in_s(state, now_s)
+
+
+def _silent_in_s(state: StreamState, now_s: float) -> float:
+    """Return in how many seconds a stream has brought nothing for its idle_timeout_ms."""
+    assert state.idle_timeout_ms is not None, state.iri
     return state.active_s + state.idle_timeout_ms / 1000 - now_s
 
 
@@ -46,6 +57,65 @@ def apply(core: Core, change: dict[str, Any]) -> None:
     """Carry out a record of the log. Called with the lock held, when all records before it hold."""
     state = core.streams[change["stream"]]
     state.is_idle = change["is_idle"]
-    if state.is_idle and (end_ms := state.newest_end_ms) is not None:
+    if state.follows_others and (end_ms := state.newest_end_ms) is not None:
         state.close_idle(end_ms)
     core.progress.moved(core)
+
+
+# --- the wall clock ---------------------------------------------------------------------------------------------------
+
+
+def follow_wall_clock(core: Core, rounds: Rounds) -> tuple[float, bool]:
+    """Close the streams that follow the wall clock as far as that, in one record, if a round is due. Return in how many
+    seconds the next one is, and whether there was one. Called with the lock held. Raises StorageError."""
+    now_s, wall_ms = core.now_s(), core.wall_ms()
+    idle = [state for state in core.streams.values() if state.idle_advance is not None and state.is_idle]
+    waiting = [state for state in idle if not (state.is_ended or state.is_dropped)]
+    # Its time runs anew when a folder is opened: what has waited for that comes first.
+    left = [_silent_in_s(state, now_s) for state in waiting]
+    following = [
+        state
+        for state, seconds in zip(waiting, left, strict=True)
+        if seconds <= 0 and not is_of_another_day(state.newest_ms, wall_ms)
+    ]
+    next_s = min((seconds for seconds in left if seconds > 0), default=float("inf"))
+    if not following:
+        return next_s, False
+    grid = [(state.batch_ms, state.lateness_ms) for state in following]
+    if (wait_ms := rounds.wait_ms(grid, wall_ms)) > 0:
+        return min(next_s, wait_ms / 1000), False
+    ends = {state.iri: wall_end_ms(wall_ms, state.lateness_ms, state.batch_ms) for state in following}
+    further = {
+        state.iri: end_ms
+        for state in following
+        if (end_ms := ends[state.iri]) is not None and (state.closed_ms is None or end_ms > state.closed_ms)
+    }
+    if further:
+        change = {"op": "wall", "closed_ms": further}
+        core.journal.commit(change)
+        apply_wall(core, change)
+    rounds.begin(grid, wall_ms)
+    return min(next_s, rounds.wait_ms(grid, wall_ms) / 1000), bool(further)
+
+
+def apply_wall(core: Core, change: dict[str, Any]) -> None:
+    """Carry out a record of a round: up to where each of some streams is closed by the wall clock. Called with the lock
+    held, when all records before it hold."""
+    for name, end_ms in change["closed_ms"].items():
+        core.streams[name].close_idle(end_ms)
+    core.progress.moved(core)
+
+
+def hold_of(core: Core, state: StreamState) -> str | None:
+    """Return, in words, why a stream that is idle and would follow the wall clock does not; None: it does, or is none.
+    Called with the lock held."""
+    newest_ms, wall_ms = state.newest_ms, core.wall_ms()
+    if state.idle_advance is None or not state.is_idle or state.is_ended or not is_of_another_day(newest_ms, wall_ms):
+        return None
+    assert newest_ms is not None, state.iri
+    return hold_told(newest_ms, wall_ms)
+
+
+def idle_told(core: Core, states: Iterable[StreamState]) -> list[str]:
+    """Return, a line each, which of some streams would follow the wall clock and do not. Called with the lock held."""
+    return [f"stream {state.iri} is idle; {hold}" for state in states if (hold := hold_of(core, state)) is not None]

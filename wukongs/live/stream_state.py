@@ -20,6 +20,7 @@ from wukongs.errors import StreamError
 from wukongs.live.absorption import Timeless
 from wukongs.live.ledger import PartitionLedger
 from wukongs.live.slice_filter import SliceFilter
+from wukongs.live.wall_clock import IdleAdvance
 from wukongs.settings import Settings
 from wukongs.store.batch import distinct_predicates
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
@@ -132,6 +133,8 @@ class StreamState:
     dropped_count: int = 0
     """Those of them that are timing, and so are nowhere."""
     idle_timeout_ms: int | None = None
+    idle_advance: IdleAdvance | None = None
+    """What it follows while it is idle: "wall": the wall clock; None: the other streams (wukongs.live.idleness)."""
     active_s: float = 0.0
     """When it was declared, opened again, pushed to or advanced last, by the engine's clock."""
     is_idle: bool = False
@@ -150,6 +153,8 @@ class StreamState:
     """The first tuple's timestamp or the first advance, whichever is earlier: from then on others wait for it."""
     last_ms: int | None = None
     """The newest timestamp that has come."""
+    heard_ms: int | None = None
+    """At a node of a cluster: the end of the newest stream batch with rows at any node, as far as this one knows."""
     is_ended: bool = False
     is_ending: bool = False
     """Its end is known at this node of a cluster, though its readers do not see it yet."""
@@ -368,6 +373,20 @@ class StreamState:
         if self.first_ms is None:
             self.first_ms = complete_ms
         self._close_batches()
+
+    @property
+    def follows_others(self) -> bool:
+        """Whether it is idle and goes as far as the others do: then nothing waits for it."""
+        return self.is_idle and self.idle_advance is None
+
+    @property
+    def newest_ms(self) -> int | None:
+        """The time of the newest tuple, as far as it is known. Without a tuple: that of the newest advance, until
+        idleness has closed the stream further. None: there is none."""
+        known = [ms for ms in (self.last_ms, self.heard_ms) if ms is not None]
+        if known or self.closed_ms is None:
+            return max(known, default=None)
+        return self.closed_ms if self.idle_ms is None or self.closed_ms > self.idle_ms else None
 
     @property
     def newest_end_ms(self) -> int | None:

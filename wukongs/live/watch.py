@@ -8,9 +8,10 @@ import threading
 
 from wukongs.errors import StorageError
 from wukongs.live.core import Core
-from wukongs.live.idleness import enter, left_s
+from wukongs.live.idleness import enter, follow_wall_clock, left_s
 from wukongs.live.injector import Injector
 from wukongs.live.standing import Standing
+from wukongs.live.wall_clock import Rounds
 
 LOOK_EVERY_S = 2.5
 """The longest time between two looks."""
@@ -24,6 +25,7 @@ class Watch:
     def __init__(self, core: Core, injector: Injector) -> None:
         self._core, self._injector = core, injector
         self._standing = Standing(core, injector.queries.values)
+        self._rounds = Rounds()
         self._news = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -57,8 +59,20 @@ class Watch:
                 if left_s(state, now_s) <= 0:
                     self._let_idle(state.iri, now_s)
             self._standing.look(now_s)
+            next_s = self._follow_wall_clock()
             left = min((left_s(state, now_s) for state in core.streams.values()), default=LOOK_EVERY_S)
-        return min(max(left, LOOK_AT_MOST_EVERY_S), LOOK_EVERY_S)
+        return min(max(min(left, next_s), LOOK_AT_MOST_EVERY_S), LOOK_EVERY_S)
+
+    def _follow_wall_clock(self) -> float:
+        """Return in how many seconds the streams that follow the wall clock are due again."""
+        try:
+            next_s, has_moved = follow_wall_clock(self._core, self._rounds)
+        except StorageError as error:
+            log.warning("idle streams cannot follow the wall clock: %s", error)
+            return LOOK_EVERY_S
+        if has_moved:
+            self._injector.wake()
+        return next_s
 
     def _let_idle(self, stream_iri: str, now_s: float) -> None:
         state = self._core.streams[stream_iri]

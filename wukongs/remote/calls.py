@@ -157,6 +157,7 @@ _DECLARED = (
     "lateness_ms",
     "on_late",
     "idle_timeout_ms",
+    "idle_advance",
 )
 
 
@@ -354,7 +355,7 @@ class Calls:
         """Return how the client is to call a stream."""
         with session.lock:
             handle = session.streams.number_of(lambda one: one is stream) or session.streams.add(stream)
-        return _value({"stream": handle, "iri": stream.iri, "batch_ms": stream.batch_ms})
+        return _value({"stream": handle, "iri": stream.iri, "batch_ms": stream.batch_ms, "takes": list(_DECLARED)})
 
     def _declare(self, name: str, options: dict[str, Any], *, is_shared: bool) -> Stream:
         """Declare a stream; or return one that was declared with the same options, at another node of a cluster."""

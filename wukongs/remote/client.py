@@ -29,6 +29,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Pushable, Time, check_call, check_tables, named
 from wukongs.live.table_change import TableChange
+from wukongs.live.wall_clock import IdleAdvance
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
@@ -358,6 +359,7 @@ class RemoteEngine:
         lateness_ms: int = 0,
         on_late: OnLate = None,
         idle_timeout_ms: int | None = None,
+        idle_advance: IdleAdvance | None = None,
         *,
         timeout_s: float | None = None,
     ) -> RemoteStream:
@@ -378,6 +380,7 @@ class RemoteEngine:
             "lateness_ms": lateness_ms,
             "on_late": on_late_option(on_late),
             "idle_timeout_ms": idle_timeout_ms,
+            "idle_advance": idle_advance,
         }
         stream = RemoteStream(self._connection, options, timeout_s)
         self._use(stream)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wukongs.errors import SettingsError
 from wukongs.live.stream import TABLE_COLUMNS, Pushable, Time, columns_of, table_of_tuples, time_ms_of
 from wukongs.query.output.html import facts_table
 from wukongs.query.terms.python_terms import is_table
@@ -15,6 +16,10 @@ from wukongs.store.dtypes import UInt8Array
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+_NEWER = ("idle_advance",)
+"""Options that nodes of earlier releases leave out; a node names those that it knows."""
 
 
 class RemoteStream:
@@ -31,6 +36,12 @@ class RemoteStream:
         self.iri: str = declared["iri"]
         self.batch_ms: int = declared["batch_ms"]
         self._number: tuple[Joined, int] = joined, declared["stream"]
+        for name in _NEWER:
+            if options.get(name) is not None and name not in declared.get("takes", ()):
+                raise SettingsError(
+                    f"stream {self.iri}: {name} = {options[name]!r}: the node is of an earlier release that does not "
+                    "know this option, and has declared the stream without it. drop_stream it, and upgrade the node"
+                )
 
     def __repr__(self) -> str:
         return f"<RemoteStream {self.iri}>"

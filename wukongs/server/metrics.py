@@ -35,7 +35,7 @@ _STREAM_GAUGES = {
     "waiting_bytes": ("waiting_bytes", "bytes of stream batches that wait to be closed"),
     "slice_bytes": ("slice_bytes", "bytes of its slices"),
     "slices": ("slices", "slices that are held"),
-    "is_idle": ("idle", "1 while it brings nothing and follows the others"),
+    "is_idle": ("idle", "1 while it brings nothing and follows the others, or the wall clock"),
 }
 _STREAM_COUNTERS = {
     "tuples": ("tuples", "tuples that have come"),

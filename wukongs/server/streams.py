@@ -35,6 +35,7 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "lateness_ms": (int, "milliseconds"),
     "on_late": (str, '"count"'),
     "idle_timeout_ms": (int, "milliseconds"),
+    "idle_advance": (str, '"wall"'),
 }
 LINES = ("application/n-triples", "application/n-quads", "text/plain")
 _TERM = r'<[^<>"{}|^`\\\x00-\x20]*>|_:[^\s]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>"\s]*>)?'
