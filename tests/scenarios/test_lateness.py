@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,33 @@ def test_a_stream_that_sorts_and_begins_behind_the_clock_is_in_the_stored_graph_
     engine.settle(timeout_s=60)
     assert {end: found for end, found in windows(query).items() if found} == {700: ["a"], 1600: ["b"]}
     assert subjects(engine) == ["a", "b", "x"]
+
+
+def test_an_idle_stream_follows_the_wall_clock(engine: wukongs.Engine) -> None:
+    """Also one that nothing was ever pushed to: a window over its silence comes (docs/decisions/0113)."""
+    stream = engine.stream(A, timing=True, batch_ms=100, idle_timeout_ms=20, idle_advance="wall")
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    found = query.results(timeout_s=60)
+    first, second = next(found), next(found)
+    assert (second.end_ms - first.end_ms, list(first), list(second)) == (100, [], [])
+    assert abs(time.time() * 1000 - second.end_ms) < 60_000
+    assert stream.push([at("late", first.end_ms)]) == 0
+    facts = engine.stats()["streams"][A]
+    assert (facts["idle_advance"], facts["idle_hold"], facts["late"]) == ("wall", None, 1)
+
+
+def test_an_idle_stream_of_another_day_stays_and_says_so(engine: wukongs.Engine) -> None:
+    stream = engine.stream(A, timing=True, batch_ms=100, idle_timeout_ms=20, idle_advance="wall")
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    stream.push([at("a", 250)])
+    deadline = time.monotonic() + 60
+    while not engine.stats()["streams"][A]["is_idle"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert engine.stats()["streams"][A]["closed_ms"] == 200
+    assert "is more than a day behind the wall clock" in engine.stats()["streams"][A]["idle_hold"]
+    assert f"stream {A} is idle; its newest tuple, at " in query.why()
 
 
 @pytest.mark.faces("connect")

@@ -195,6 +195,124 @@ def test_a_stream_of_pipelines_alone_ends_with_them_although_it_was_idle() -> No
         soon(lambda: all(node.store.stream(S).is_ended for node in nodes))
 
 
+# --- idle_advance = "wall" (docs/decisions/0113) ----------------------------------------------------------------------
+
+WALL = {"batch_ms": 100, "idle_timeout_ms": 20, "idle_advance": "wall"}
+
+
+class Wall:
+    """One wall clock for all nodes, which stands still but for what a test moves it on."""
+
+    def __init__(self, nodes: list[ClusterNode], ms: int) -> None:
+        self.ms = ms
+        for node in nodes:
+            node.store.core.wall_ms = lambda: self.ms
+
+
+def closed(nodes: list[ClusterNode], name: str) -> list[object]:
+    return [node.store.stream(EX + name).closed_ms for node in nodes]
+
+
+def test_idle_streams_follow_the_wall_clock_of_their_writers() -> None:
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        engine, wall = nodes[0].engine, Wall(nodes, 10_050)
+        streams = {name: engine.stream(EX + name, timing=True, **WALL) for name in "abc"}
+        plain = engine.stream(EX + "plain", batch_ms=100, idle_timeout_ms=20)
+        assert len({writer_of(nodes[0].host.node, EX + name) for name in streams}) > 1
+        with no_longer_idle():
+            streams["a"].push([at("s", 9_150)])
+            plain.push([at("p", 9_150)])
+            query = engine.register(
+                f"REGISTER QUERY q AS SELECT ?s FROM STREAM <{EX}a> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
+            )
+        soon(lambda: all(closed(nodes, name) == [10_000] * 3 for name in (*streams, "plain")))
+        wall.ms = 12_010
+        soon(lambda: all(closed(nodes, name) == [12_000] * 3 for name in (*streams, "plain")))
+        engine.settle(LONG_S)
+        assert windows(query) == {10_000: ["s"], 11_000: [], 12_000: []}
+        assert subjects(engine) == ["p"]  # the clock of the stored graph goes by them
+        assert streams["a"].push([at("late", 12_000), at("b", 12_001)]) == 1
+        assert of_stream(nodes[1], "a")["late"] == 1
+
+
+def test_a_wall_clock_less_lateness_ms() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        wall = Wall(nodes, 20_000)
+        stream = nodes[0].engine.stream(EX + "s", **WALL, lateness_ms=250)
+        soon(lambda: closed(nodes, "s") == [19_700] * 2)
+        assert stream.push([at("a", 19_701), at("late", 19_700)]) == 1
+        wall.ms = 20_050
+        soon(lambda: closed(nodes, "s") == [19_800] * 2)
+
+
+def test_streams_of_another_day_stay_and_each_node_says_so() -> None:
+    day_ms = 86_400_000
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        wall, stream = Wall(nodes, 5 * day_ms), nodes[0].engine.stream(EX + "s", timing=True, **WALL)
+        query = nodes[0].engine.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "s"))
+        stream.push([at("a", 150)])
+        soon(lambda: all(node.store.stream(EX + "s").is_idle for node in nodes))
+        time.sleep(0.2)
+        assert closed(nodes, "s") == [100] * 3
+        for node in nodes:
+            assert "is more than a day behind the wall clock" in str(of_stream(node, "s")["idle_hold"])
+        assert f"stream {EX}s is idle; its newest tuple, at " in query.why()
+        wall.ms = day_ms
+        soon(lambda: closed(nodes, "s") == [day_ms] * 3)
+        assert of_stream(nodes[1], "s")["idle_hold"] is None
+
+
+def test_all_of_a_round_are_one_message_to_each_node() -> None:
+    with wired(2) as wires:
+        wall, engine = Wall(wires.nodes, 10_050), wires.nodes[0].engine
+        node = wires.nodes[0]
+        mine = [name for name in map(str, range(20)) if writer_of(node.host.node, EX + name) == node.me.node][:3]
+        for name in mine:
+            engine.stream(EX + name, **WALL)
+        soon(lambda: all(closed(wires.nodes, name) == [10_000] * 2 for name in mine))
+        wires.asked.clear()
+        wall.ms = 10_130
+        soon(lambda: all(closed(wires.nodes, name) == [10_100] * 2 for name in mine))
+        time.sleep(0.2)
+        told = [packet.fields["feds"] for _, to, packet in wires.asked if packet.kind == FEED and to == 1]
+        closing = [sorted(fed["stream"] for fed in feds) for feds in told if any("complete_ms" in fed for fed in feds)]
+        assert closing == [sorted(EX + name for name in mine)]
+
+
+def test_one_that_a_pipeline_feeds_is_closed_by_that_alone() -> None:
+    """A partition's writer alone decides what is idle: what it sends later is not late."""
+    with fed_cluster(2) as (nodes, addresses):
+        wall = Wall(nodes, 10_000)
+        stream = nodes[0].engine.stream(S, **WALL)
+        with IngestLink(addresses) as link:
+            one = Writer(link, "one")
+            one.send(3, ("a", "b"))
+            one.close(3)
+            stream.push([at("x", 310)])
+            soon(lambda: nodes[0].store.stream(S).is_idle)
+            time.sleep(0.2)
+            assert nodes[0].store.stream(S).closed_ms == 300
+            one.send(5, ("c", "d"))
+            one.close(5)
+            one.finish()
+        wall.ms = 10_100
+        soon(lambda: nodes[0].store.stream(S).closed_ms == 10_100)
+
+
+def test_a_node_that_joins_knows_what_is_newest() -> None:
+    with cluster(2, silence_pulses_max=PATIENT) as nodes:
+        Wall(nodes, 86_500_000)
+        nodes[0].engine.stream(EX + "s", timing=True, **WALL).push([at("a", 150)])
+        nodes[0].engine.stream(EX + "plain", timing=True, batch_ms=100).push([at("a", 150)])
+        known = nodes[1].store.records.streams
+        standings = {stream.state.iri: stream.standing() for stream in known.values()}
+        assert standings[EX + "s"]["heard_ms"] == 200
+        assert "heard_ms" not in standings[EX + "plain"]  # nodes of an earlier release do not know it
+        for stream in known.values():
+            stream.restore(standings[stream.state.iri])
+            assert stream.state.heard_ms == (200 if stream.state.iri == EX + "s" else None)
+
+
 @pytest.mark.slow
 def test_an_idle_stream_goes_on_when_the_node_of_its_writer_is_lost() -> None:
     with cluster(3, 2) as nodes:

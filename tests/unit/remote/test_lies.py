@@ -160,6 +160,27 @@ def test_a_push_of_no_table_is_refused(engine: RemoteEngine, wire: Wire) -> None
         stream.push([at("a", 50)])
 
 
+def test_a_node_that_leaves_out_an_option_of_a_stream_is_found_out(engine: RemoteEngine, wire: Wire) -> None:
+    """A node of an earlier release takes the options that it knows, and does not say which these are."""
+    def without_takes(_: Packet, answer: Packet) -> None:
+        if isinstance(answer.fields.get("value"), dict):
+            answer.fields["value"].pop("takes", None)
+
+    wire.on_answer = without_takes
+    with pytest.raises(wukongs.SettingsError, match="idle_advance = 'wall': the node is of an earlier release"):
+        engine.stream(A, idle_timeout_ms=1000, idle_advance="wall")
+    engine.drop_stream(A)
+    assert engine.stream(A, idle_timeout_ms=1000).iri == A
+
+
+def test_a_client_that_does_not_know_an_option_declares_without_it(
+    engine: RemoteEngine, embedded: wukongs.Engine, wire: Wire
+) -> None:
+    wire.on_ask = lambda packet: packet.fields.get("args", {}).pop("idle_advance", None) and None
+    engine.stream(A, idle_timeout_ms=1000)
+    assert "idle_advance" not in embedded.declared(A).options
+
+
 def test_a_change_of_no_table_is_refused(engine: RemoteEngine, wire: Wire) -> None:
     change = pa.table({name: [A] for name in ("subject", "predicate", "object")})
     wire.on_ask = lambda packet: packet.arrays.update(inserts=np.ones(9, np.uint8))  # type: ignore[attr-defined]

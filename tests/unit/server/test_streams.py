@@ -76,6 +76,25 @@ def test_declared_again_with_the_same_options_it_is_the_same(client: Client) -> 
     assert "is declared already" in refused.text
 
 
+def test_one_that_follows_the_wall_clock_says_so(client: Client, engine: wukongs.Engine) -> None:
+    options = {"idle_timeout_ms": 3_600_000, "idle_advance": "wall"}
+    answer = declare(client, **options)
+    assert (answer.status, {name: answer.json[name] for name in options}) == (201, options)
+    assert declare(client, **options).status == 200
+    assert declare(client, idle_timeout_ms=3_600_000).status == 409
+    (listed,) = client.ask("GET", "/streams").json
+    assert (listed["idle_advance"], listed["idle_hold"], listed["is_idle"]) == ("wall", None, False)
+    assert engine.declared(S).options["idle_advance"] == "wall"
+
+
+@pytest.mark.parametrize("options", [{"idle_advance": "wall"}, {"idle_advance": 5}, {"idle_advance": "event"}])
+def test_an_idle_advance_that_says_nothing_is_refused(client: Client, options: dict[str, Any]) -> None:
+    answer = declare(client, **options)
+    assert answer.status == 400
+    assert "idle_advance" in answer.text
+    assert client.ask("GET", "/streams").json == []
+
+
 def test_a_stream_of_the_program_is_pushed_to(client: Client, engine: wukongs.Engine) -> None:
     late: list[pyarrow.Table] = []
     engine.stream(S, batch_ms=100, on_late=late.append)
