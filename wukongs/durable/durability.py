@@ -391,7 +391,8 @@ class DurableJournal:
     # --- the journal itself -------------------------------------------------------------------------------------------
 
     def stats(self) -> dict[str, Any]:
-        oldest, _ = self.delivery.oldest()
+        with self._core.lock:  # queries are registered and fire meanwhile
+            oldest, _ = self.delivery.oldest()
         failure = self.wal.failure or self.wal.lack
         return {
             **folder_usage(self.store.folder),

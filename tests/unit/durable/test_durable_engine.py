@@ -13,7 +13,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
-from tests.inside import ingest_of
+from tests.inside import core_of, ingest_of
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.durable.durability import DurableJournal
 from wukongs.live.continuous import ContinuousQuery, Firing
@@ -537,3 +537,25 @@ def test_windows_that_lack_discarded_tuples_come_again_as_partial_as_they_were(
     expected = lived(wukongs.Engine(), None)
     assert {partial for _, partial, _ in expected[0]} == {True, False} == {partial for _, partial, _ in expected[1]}
     assert lived(wukongs.Engine(tmp_path / "data"), tmp_path / "data") == expected
+
+
+def test_stats_look_at_the_windows_that_nobody_has_taken_under_the_lock(tmp_path: Path) -> None:
+    """A query that was registered or fired meanwhile made stats() end with a RuntimeError of a dictionary."""
+    with wukongs.Engine(tmp_path) as engine:
+        stream = engine.stream(A, batch_ms=100)
+        engine.register(register_text("RANGE 100ms STEP 100ms"))
+        journal = core_of(engine).journal
+        assert isinstance(journal, DurableJournal)
+        oldest, is_locked = journal.delivery.oldest, list[bool]()
+
+        def looked() -> Any:
+            taken = threading.Thread(target=lambda: is_locked.append(not lock.acquire(blocking=False)))
+            taken.start()
+            taken.join()
+            return oldest()
+
+        lock = core_of(engine).lock
+        journal.delivery.oldest = looked  # type: ignore[method-assign]
+        stream.push([at("a", 50)])
+        engine.stats()
+        assert is_locked == [True]
