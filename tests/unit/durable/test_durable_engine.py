@@ -548,8 +548,14 @@ def test_stats_look_at_the_windows_that_nobody_has_taken_under_the_lock(tmp_path
         assert isinstance(journal, DurableJournal)
         oldest, is_locked = journal.delivery.oldest, list[bool]()
 
+        def take() -> None:
+            is_free = lock.acquire(blocking=False)
+            is_locked.append(not is_free)
+            if is_free:
+                lock.release()
+
         def looked() -> Any:
-            taken = threading.Thread(target=lambda: is_locked.append(not lock.acquire(blocking=False)))
+            taken = threading.Thread(target=take)
             taken.start()
             taken.join()
             return oldest()
