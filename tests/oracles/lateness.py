@@ -30,3 +30,47 @@ class Arrivals:
 
     def window(self, start_ms: int, end_ms: int) -> list[tuple[object, ...]]:
         return [one for one in self.on_time if start_ms < one[-1] <= end_ms]  # type: ignore[operator]
+
+
+@dataclass
+class WallArrivals:
+    """The arrivals of a stream that follows the wall clock while it is silent: it is looked at whenever time passes.
+
+    batch_ms, idle_timeout_ms: of the stream; wall_ms: what the clock shows; silent_ms: since it was opened, pushed to or
+    advanced; promised_ms: the newest advance, as long as silence has not closed more than that."""
+
+    arrivals: Arrivals
+    batch_ms: int
+    idle_timeout_ms: int
+    wall_ms: int
+    silent_ms: int = 0
+    promised_ms: int | None = None
+
+    def push(self, tuples: Iterable[tuple[object, ...]]) -> None:
+        self.silent_ms = 0
+        self.arrivals.push(tuples)
+
+    def advance(self, time_ms: int) -> None:
+        self.silent_ms = 0
+        if self.arrivals.closed_ms is None or time_ms // self.batch_ms > self.arrivals.closed_ms // self.batch_ms:
+            self.promised_ms = time_ms // self.batch_ms * self.batch_ms
+        self.arrivals.advance(time_ms)
+
+    def open(self) -> None:
+        self.silent_ms = 0
+
+    def pass_ms(self, ms: int) -> None:
+        self.silent_ms += ms
+        self.wall_ms += ms
+        if self.silent_ms < self.idle_timeout_ms or self.is_of_another_day:
+            return
+        end_ms = (self.wall_ms - self.arrivals.lateness_ms) // self.batch_ms * self.batch_ms
+        if self.arrivals.closed_ms is None or end_ms > self.arrivals.closed_ms:
+            self.arrivals.advance(end_ms)
+            self.promised_ms = None
+
+    @property
+    def is_of_another_day(self) -> bool:
+        times = [one[-1] for one in self.arrivals.on_time] or [self.promised_ms]
+        newest_ms = max(times)  # type: ignore[type-var]
+        return newest_ms is not None and abs(newest_ms - self.wall_ms) > 24 * 3_600_000  # type: ignore[operator]
