@@ -10,6 +10,9 @@ the latest time (PushStats), and a feed is complete up to just before that, less
   these. One that is about to be idle is waited for no longer than that.
 * Silence: a feed that has had nothing for idle_ms, and is not cut off from its source, closes the stream batch of its
   newest row and then follows the slowest feed that is not idle. Rows that come before that later are late.
+  With idle_advance = "wall" it follows the wall clock less lateness_ms instead, in steps of batch_ms, and counts as one
+  that is not idle; not while its newest row differs from the wall clock by more than a day (docs/decisions/0113). A
+  feed that knows by itself up to when it is complete (Look.complete_ms), as a clock does, is waited for no longer.
 * A LivePosition holds all that the workers' answers depend on, so a repeated epoch is the same.
 """
 
@@ -28,6 +31,7 @@ from wukongs.adapters.feeds.feed import Feed, Look
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import NO_TIME
+from wukongs.live.wall_clock import hold_told, is_of_another_day, wall_clock_ms, wall_end_ms
 from wukongs.wire.messages import Opened
 
 log = logging.getLogger("wukongs")
@@ -64,7 +68,7 @@ _PARTS = tuple(one.name for one in fields(LivePosition))
 class _Track:
     """How far a feed has come. newest_ms: its latest time; complete_ms: up to where it is complete at the nodes;
     sent: up to where the nodes have its rows. ends: (newest_ms, end_row) of where it began and of its epochs with rows,
-    as far as others are behind."""
+    as far as others are behind. opened_ms: complete_ms as it was found, which stands for rows of earlier runs."""
 
     newest_ms: int
     complete_ms: int
@@ -72,11 +76,18 @@ class _Track:
     end_row: int
     quiet_since_s: float
     ends: deque[tuple[int, int]]
+    opened_ms: int
+
+    @property
+    def known_ms(self) -> int | None:
+        """The latest time of its rows, of earlier runs as well, as far as it is known. None: it is not."""
+        known_ms = max(self.newest_ms, self.opened_ms)
+        return None if known_ms == NO_TIME else known_ms
 
 
 class LivePlanner:
     """Plans from where the nodes are, which have answered with `opened`; takes up the feeds there. say: shows a line to
-    the user."""
+    the user; wall_ms: the wall clock, in ms since 1970."""
 
     def __init__(
         self,
@@ -85,6 +96,7 @@ class LivePlanner:
         epoch: int,
         config: PipelineConfig,
         say: Callable[[str], None] = log.info,
+        wall_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.opened = tuple(opened)
         self.epoch = epoch
@@ -94,7 +106,7 @@ class LivePlanner:
             )
             for feed, node in zip(feeds, opened, strict=True)
         )
-        self._feeds, self._config, self._say = feeds, config, say
+        self._feeds, self._config, self._say, self._wall_ms = feeds, config, say, wall_ms
         self._said: set[str] = set()
         self._places = {(one.stream, one.source.partition): place for place, one in enumerate(self.setups)}
         self._lock = threading.Lock()
@@ -108,6 +120,7 @@ class LivePlanner:
                 end_row=row,
                 quiet_since_s=now_s,
                 ends=deque([(NO_TIME, row)]),
+                opened_ms=NO_TIME if node.closed_ms is None else node.closed_ms,
             )
             for node, row in zip(opened, self._begun, strict=True)
         ]
@@ -157,7 +170,9 @@ class LivePlanner:
                     track.end_row, track.quiet_since_s = look.end_row, now_s
             rows = [row + count for row, count in zip(position.rows, self._admitted(position, looks), strict=True)]
             ended = [not look.is_open and look.end_row == row for look, row in zip(looks, rows, strict=True)]
-            complete = self._beats(position, ended, now_s)
+            is_all = [look.end_row == row for look, row in zip(looks, rows, strict=True)]
+            known = [look.complete_ms if is_one else None for look, is_one in zip(looks, is_all, strict=True)]
+            complete = self._beats(position, ended, known, now_s)
             if rows == list(position.rows) and ended == list(position.ended) and complete == list(position.complete_ms):
                 return position
             return self._position(rows, complete, ended)
@@ -227,7 +242,7 @@ class LivePlanner:
         awaited = [
             place
             for place, (feed, look, count) in enumerate(zip(self._feeds, looks, waiting, strict=True))
-            if count or (look.is_open and not (look.is_heard and feed.waits.idle_ms))
+            if count or (look.is_open and look.complete_ms is None and not (look.is_heard and feed.waits.idle_ms))
         ]
         slowest = min(awaited, key=lambda place: self._tracks[place].newest_ms, default=0)
         slowest_ms = self._tracks[slowest].newest_ms if awaited else NO_TIME
@@ -250,8 +265,12 @@ class LivePlanner:
         reason = "silent, with idle_timeout_ms = 0" if look.is_heard else "cut off from its source"
         setup = self.setups[place]
         text = f"{setup.stream}, {setup.source.partition}: {reason}; the others are far ahead, and wait for it"
-        if text not in self._said:
-            self._said.add(text)
+        self._say_once(text, text)
+
+    def _say_once(self, text: str, about: str) -> None:
+        """Say a line, unless one about the same was said before."""
+        if about not in self._said:
+            self._said.add(about)
             self._say(text)
 
     def _may_go(self, place: int, row: int, slowest_ms: int) -> bool:
@@ -264,8 +283,11 @@ class LivePlanner:
             return False
         return row - track.ends[0][1] < AHEAD_EPOCHS * self._config.rows_per_epoch
 
-    def _beats(self, position: LivePosition, ended: Sequence[bool], now_s: float) -> list[int]:
-        """Return up to where each feed is declared complete for want of rows."""
+    def _beats(
+        self, position: LivePosition, ended: Sequence[bool], known: Sequence[int | None], now_s: float
+    ) -> list[int]:
+        """Return up to where each feed is declared complete for want of rows. known: up to where it is complete as it
+        knows by itself, if all its rows are planned."""
         found = list(position.complete_ms)
         idle = [
             bool(feed.waits.idle_ms) and not is_ended and now_s - track.quiet_since_s >= feed.waits.idle_ms / 1000
@@ -273,23 +295,42 @@ class LivePlanner:
         ]
         active = [
             track.complete_ms
-            for track, is_idle, is_ended in zip(self._tracks, idle, ended, strict=True)
-            if not (is_idle or is_ended)
+            for track, feed, is_idle, is_ended in zip(self._tracks, self._feeds, idle, ended, strict=True)
+            if not ((is_idle and feed.waits.idle_advance is None) or is_ended)
         ]
         others_ms = min(active, default=NO_TIME)
         for place, (track, setup) in enumerate(zip(self._tracks, self.setups, strict=True)):
-            if not idle[place]:
-                continue
             own_ms = NO_TIME if track.newest_ms == NO_TIME else -(-track.newest_ms // setup.batch_ms) * setup.batch_ms
-            beat = max(own_ms, others_ms)
-            if beat > max(track.complete_ms, found[place]):
-                if found[place] <= own_ms:
+            known_ms = known[place]
+            if known_ms is not None and not ended[place]:
+                beat = wall_end_ms(known_ms, 0, setup.batch_ms)
+            elif not idle[place]:
+                continue
+            elif self._feeds[place].waits.idle_advance is not None:
+                beat = self._wall_beat(place)
+            else:
+                beat = max(own_ms, others_ms)
+            if beat is not None and beat > max(track.complete_ms, found[place]):
+                if idle[place] and found[place] <= own_ms:
                     log.info(
-                        "stream %s, partition %s: silent for %.1f s, and goes with the others now, up to %d ms",
+                        "stream %s, partition %s: silent for %.1f s, and goes with %s now, up to %d ms",
                         setup.stream,
                         setup.source.partition,
                         now_s - track.quiet_since_s,
+                        "the others" if self._feeds[place].waits.idle_advance is None else "the wall clock",
                         beat,
                     )
                 found[place] = beat
         return found
+
+    def _wall_beat(self, place: int) -> int | None:
+        """Return up to where a silent feed is complete by the wall clock. None: its rows are of another day."""
+        track, setup, wall_ms = self._tracks[place], self.setups[place], self._wall_ms()
+        if is_of_another_day(track.known_ms, wall_ms):
+            assert track.known_ms is not None, setup
+            self._say_once(
+                f"{setup.stream}, {setup.source.partition}: silent; {hold_told(track.known_ms, wall_ms)}",
+                f"{place}: silent since row {track.end_row}",
+            )
+            return None
+        return wall_end_ms(wall_ms, self._feeds[place].waits.lateness_ms, setup.batch_ms)

@@ -200,6 +200,7 @@ def _declare(
                 slice_bytes_max=stream.slice_bytes_max,
                 index=stream.index,
                 idle_timeout_ms=stream.idle_timeout_ms,
+                idle_advance=stream.idle_advance,
             )
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
 
-from wukongs.adapters.feeds.feed import WAITS, Waits
+from wukongs.adapters.feeds.feed import NO_WAITS, WAITS, FeedKind, Waits
 from wukongs.adapters.feeds.kinds import KINDS
 from wukongs.adapters.mapping.mapping import (
     MESSAGE_TIME,
@@ -27,6 +27,7 @@ from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
+from wukongs.live.wall_clock import WALL, IdleAdvance
 from wukongs.live.windows import makes_stream
 from wukongs.query.terms.names import graph_term, plain_iri
 from wukongs.settings import Settings
@@ -137,6 +138,7 @@ class StreamConfig:
     slice_bytes_max: int | None = None
     index: Literal["all", "matching"] = "all"
     idle_timeout_ms: int | None = None
+    idle_advance: IdleAdvance | None = None
     is_known: bool = False
 
     @property
@@ -262,7 +264,7 @@ def _timing(reader: TableReader) -> bool | tuple[str, ...]:
 
 
 def _stream(reader: TableReader) -> StreamConfig:
-    return StreamConfig(
+    stream = StreamConfig(
         iri=_iri(reader, "iri"),
         sources=_sources(reader),
         batch_ms=reader.integer("batch_ms", None, low=1),
@@ -272,7 +274,26 @@ def _stream(reader: TableReader) -> StreamConfig:
         slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
         index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
         idle_timeout_ms=reader.integer("idle_timeout_ms", None, low=1),
+        idle_advance=WALL if reader.choice("idle_advance", ("", WALL), "") else None,
     )
+    return stream if stream.idle_advance is None else _on_the_wall_clock(reader, stream)
+
+
+def _on_the_wall_clock(reader: TableReader, stream: StreamConfig) -> StreamConfig:
+    """Return a stream with idle_advance, whose source follows the wall clock as well. Raises SettingsError for a source
+    that has no silence of today: a recording, or a clock."""
+    source, key = stream.source, "idle_advance"
+    if not isinstance(source, LiveSource):
+        raise reader.error(key, "none beside files: they are recordings, and have their own time", f"{WALL!r}")
+    kind = KINDS[source.kind]
+    if kind.is_recording(source.options):
+        raise reader.error(key, "none beside follow = false: what is read then is a recording", f"{WALL!r}")
+    if isinstance(kind, FeedKind) and not kind.has_messages:
+        raise reader.error(key, f'none beside kind = "{source.kind}", which is never silent', f"{WALL!r}")
+    if stream.idle_timeout_ms is None:
+        raise reader.error(key, "an idle_timeout_ms beside it: after how long the stream is idle", "none")
+    waits = replace(source.waits, idle_ms=stream.idle_timeout_ms, idle_advance=stream.idle_advance)
+    return replace(stream, source=replace(source, waits=waits))
 
 
 def _sources(reader: TableReader) -> tuple[SourceConfig, ...]:
@@ -297,7 +318,11 @@ def _source(reader: TableReader) -> SourceConfig:
 
 def _live(reader: TableReader, kind: str) -> LiveSource:
     """Return a source that goes on; its messages are as `format` says, with the keys that a file of that kind has."""
-    options = KINDS[kind].options(reader)
+    known = KINDS[kind]
+    options = known.options(reader)
+    if isinstance(known, FeedKind) and not known.has_messages:
+        name = reader.optional_text("name") or ""
+        return LiveSource(kind=kind, options=options, format=TimestampedSource(paths=()), waits=NO_WAITS, name=name)
     return LiveSource(
         kind=kind,
         options=options,

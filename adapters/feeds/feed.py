@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from wukongs.adapters.feeds.spool import Frame
 from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, StreamSource
+from wukongs.live.wall_clock import IdleAdvance
 from wukongs.settings.toml_reader import TableReader
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """A look at a feed: there are rows up to end_row. is_open: more may come; is_heard: nothing stands between us and
-    the source, so that its silence means that it has nothing."""
+    the source, so that its silence means that it has nothing. complete_ms: no row behind these is of this time or an
+    earlier one, as the source itself knows; None: it does not know. Such a source holds nobody back."""
 
     end_row: int
     is_open: bool
     is_heard: bool
+    complete_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
     """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; idle_ms: after so long
     without a row it holds nobody back any more (0: it always does); is_last: its end is that of its source partition,
-    so nothing of it is waited for any more."""
+    so nothing of it is waited for any more; idle_advance: "wall": then it follows the wall clock less lateness_ms, and
+    not the other feeds."""
 
     lateness_ms: int = 0
     idle_ms: int = 5000
     is_last: bool = True
+    idle_advance: IdleAdvance | None = None
 
 
 WAITS = Waits()
+NO_WAITS = Waits(idle_ms=0)
+"""Of a source whose silence says nothing: a file, or one that knows by itself up to when it is complete."""
 
 
 class Feed(Protocol):
@@ -70,7 +77,7 @@ class FileFeed:
     """A file that is all there, beside feeds that are not."""
 
     prepared: PreparedSource
-    waits: Waits = field(default_factory=lambda: Waits(idle_ms=0))
+    waits: Waits = NO_WAITS
 
     @property
     def stream(self) -> str:
@@ -156,12 +163,14 @@ class Kind:
     """A kind of source that cannot be read again, and so goes through a spool. options: reads its own keys of a run
     file, each with its checks; reader: makes its reader (csv: how lines are written that a header names the fields of,
     None for others); name: what its source partition is called if the run file does not say it; can_look: whether a
-    reader takes nothing away from those that come later."""
+    reader takes nothing away from those that come later; is_recording: whether it ends with what was there, by its
+    options."""
 
     options: Callable[[TableReader], Any]
     reader: Callable[[Any, Csv | None], Reader]
     name: Callable[[Any], str]
     can_look: bool = False
+    is_recording: Callable[[Any], bool] = lambda options: False
 
 
 class MessageDecoder(Protocol):
@@ -194,8 +203,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class FeedKind:
-    """A kind of source that keeps what it has, so that workers can read it where it is, again and again. options: as of
-    Kind; feeds: opens a feed of each source partition, without reading yet."""
+    """A kind of source that keeps what it has, so that workers can read it where it is, again and again. options,
+    is_recording: as of Kind; feeds: opens a feed of each source partition, without reading yet; has_messages: whether
+    its rows are messages of a format that the run file says, with lateness_ms and idle_ms."""
 
     options: Callable[[TableReader], Any]
     feeds: Callable[[Opening], list[Feed]]
+    has_messages: bool = True
+    is_recording: Callable[[Any], bool] = lambda options: False

@@ -392,4 +392,5 @@ KIND = Kind(
     reader=FolderReader,
     name=lambda options: Path(options.path).resolve().name,
     can_look=True,
+    is_recording=lambda options: not options.follow,
 )

@@ -579,4 +579,4 @@ def _forget_all() -> None:
         _forget(key)
 
 
-KIND = FeedKind(options=_options, feeds=_feeds)
+KIND = FeedKind(options=_options, feeds=_feeds, is_recording=lambda options: not options.follow)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wukongs.adapters.feeds import folder, kafka, mqtt, sse, stdin, tcp, websocket
+from wukongs.adapters.feeds import clock, folder, kafka, mqtt, sse, stdin, tcp, websocket
 from wukongs.adapters.feeds.feed import FeedKind, Kind
 
 KINDS: dict[str, Kind | FeedKind] = {
@@ -13,4 +13,5 @@ KINDS: dict[str, Kind | FeedKind] = {
     "stdin": stdin.KIND,
     "tcp": tcp.KIND,
     "websocket": websocket.KIND,
+    "clock": clock.KIND,
 }

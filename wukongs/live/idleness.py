@@ -4,7 +4,8 @@
 * An idle stream is closed as far as the slowest of the streams that count for the clock of the stored graph and are not
   idle (`OwnProgress.moved`). With none of these it stays. One that has never begun begins so.
 * With idle_advance = "wall" it does neither. It follows the wall clock (wall_clock.py, docs/decisions/0113), begins so
-  as well, and counts as a stream that is not idle.
+  as well, and counts as a stream that is not idle. Where partitions of pipelines are open, it goes as far as the slowest
+  of these, which decide themselves whether they are idle (adapters/live_planner.py).
 * A tuple that comes at or before the time up to which it was closed like this is late (lateness.py), and no error.
 * To enter and to leave this state are records of the log, as is each round of advances by the wall clock. In between,
   how far it is closed follows from the others, so replay has no need of a clock. Its time runs anew when a folder is
@@ -69,26 +70,21 @@ def follow_wall_clock(core: Core, rounds: Rounds) -> tuple[float, bool]:
     """Close the streams that follow the wall clock as far as that, in one record, if a round is due. Return in how many
     seconds the next one is, and whether there was one. Called with the lock held. Raises StorageError."""
     now_s, wall_ms = core.now_s(), core.wall_ms()
-    idle = [state for state in core.streams.values() if state.idle_advance is not None and state.is_idle]
-    waiting = [state for state in idle if not (state.is_ended or state.is_dropped)]
+    idle = [one for one in core.streams.values() if one.idle_advance is not None and one.is_idle and not one.is_ended]
     # Its time runs anew when a folder is opened: what has waited for that comes first.
-    left = [_silent_in_s(state, now_s) for state in waiting]
-    following = [
-        state
-        for state, seconds in zip(waiting, left, strict=True)
-        if seconds <= 0 and not is_of_another_day(state.newest_ms, wall_ms)
-    ]
-    next_s = min((seconds for seconds in left if seconds > 0), default=float("inf"))
+    left = {one.iri: _silent_in_s(one, now_s) for one in idle}
+    next_s = min((seconds for seconds in left.values() if seconds > 0), default=float("inf"))
+    following = [one for one in idle if left[one.iri] <= 0 and hold_of(core, one) is None]
     if not following:
         return next_s, False
-    grid = [(state.batch_ms, state.lateness_ms) for state in following]
+    grid = [(one.batch_ms, one.lateness_ms) for one in following]
     if (wait_ms := rounds.wait_ms(grid, wall_ms)) > 0:
         return min(next_s, wait_ms / 1000), False
-    ends = {state.iri: wall_end_ms(wall_ms, state.lateness_ms, state.batch_ms) for state in following}
+    ends = {one.iri: _end_ms(one, wall_ms) for one in following}
     further = {
-        state.iri: end_ms
-        for state in following
-        if (end_ms := ends[state.iri]) is not None and (state.closed_ms is None or end_ms > state.closed_ms)
+        one.iri: end_ms
+        for one in following
+        if (end_ms := ends[one.iri]) is not None and (one.closed_ms is None or end_ms > one.closed_ms)
     }
     if further:
         change = {"op": "wall", "closed_ms": further}
@@ -96,6 +92,14 @@ def follow_wall_clock(core: Core, rounds: Rounds) -> tuple[float, bool]:
         apply_wall(core, change)
     rounds.begin(grid, wall_ms)
     return min(next_s, rounds.wait_ms(grid, wall_ms) / 1000), bool(further)
+
+
+def _end_ms(state: StreamState, wall_ms: int) -> int | None:
+    """Return up to where a stream is closed that follows the wall clock. None: it stays."""
+    if not (of_pipelines := state.pipelines_ms):
+        return wall_end_ms(wall_ms, state.lateness_ms, state.batch_ms)
+    known = [ms for ms in of_pipelines if ms is not None]
+    return state.floor(min(known)) if len(known) == len(of_pipelines) else None
 
 
 def apply_wall(core: Core, change: dict[str, Any]) -> None:
@@ -110,7 +114,9 @@ def hold_of(core: Core, state: StreamState) -> str | None:
     """Return, in words, why a stream that is idle and would follow the wall clock does not; None: it does, or is none.
     Called with the lock held."""
     newest_ms, wall_ms = state.newest_ms, core.wall_ms()
-    if state.idle_advance is None or not state.is_idle or state.is_ended or not is_of_another_day(newest_ms, wall_ms):
+    if state.idle_advance is None or not state.is_idle or state.is_ended or state.pipelines_ms:
+        return None
+    if not is_of_another_day(newest_ms, wall_ms):
         return None
     assert newest_ms is not None, state.iri
     return hold_told(newest_ms, wall_ms)

@@ -206,6 +206,12 @@ class StreamState:
             return not self.is_ended
         return self.closed_ms < self.floor(self.first_ms - 1)
 
+    @property
+    def pipelines_ms(self) -> list[int | None]:
+        """Up to where the source partitions of pipelines that are not at their end are complete. None: nothing is."""
+        done = self._finished | {PUSH_PARTITION}
+        return [ms for name, ms in self._complete_ms.items() if name not in done]
+
     def open_partition(self, partition: str) -> PartitionLedger:
         """Declare a source partition: the stream's batches close only when it says so, too."""
         if partition not in self.ledgers:

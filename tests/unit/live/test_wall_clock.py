@@ -11,7 +11,7 @@ import pytest
 import wukongs
 from tests.engine_helpers import EX, A, B, at, names, node, register_text, subjects, windows
 from tests.inside import ManualClock, core_of, ingest_of
-from wukongs.live.pieces import Open, Piece, timing_mask
+from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.live.wall_clock import DAY_MS, Rounds, wall_end_ms
 from wukongs.store.encoder import encode_columns
 
@@ -47,10 +47,16 @@ def found_in(query: Any) -> dict[int, list[str]]:
 
 
 def changes_of(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that grows by the changes that an engine logs."""
+    """Return a list that grows by the changes that an engine logs of streams that are idle."""
     changes: list[Any] = []
     journal, commit = core_of(engine).journal, core_of(engine).journal.commit
-    monkeypatch.setattr(journal, "commit", lambda change: (changes.append(change), commit(change))[1])
+
+    def noted(change: Any) -> int:
+        if isinstance(change, dict) and change["op"] in ("idle", "wall"):
+            changes.append(change)
+        return commit(change)
+
+    monkeypatch.setattr(journal, "commit", noted)
     return changes
 
 
@@ -224,8 +230,9 @@ def test_streams_that_end_or_go_are_left_out(engine: wukongs.Engine, clock: Manu
     assert subjects(engine) == ["a"]
 
 
-def test_a_pipelines_piece_that_comes_behind_is_late(engine: wukongs.Engine, clock: ManualClock) -> None:
-    engine.stream(A, timing=True, **TEN_S)
+def test_pipelines_decide_themselves_whether_they_are_idle(engine: wukongs.Engine, clock: ManualClock) -> None:
+    """A partition's writer alone decides what is idle and late: what it sends later is on time."""
+    stream = engine.stream(A, timing=True, **TEN_S)
     ingest = ingest_of(engine)
     ingest.open_partition(Open(A, "file", 1))
 
@@ -237,12 +244,17 @@ def test_a_pipelines_piece_that_comes_behind_is_late(engine: wukongs.Engine, clo
 
     ingest.inject(piece(0, [500, 600]))
     clock.pass_s(11)
-    assert state(engine) == (True, 11_000)
+    assert state(engine) == (True, None)
     ingest.inject(piece(2, [700]))
-    ingest.inject(piece(3, [11_500]))
-    assert state(engine) == (False, 11_000)
+    stream.push([at("x", T0 + 800)])
+    ingest.close_batches(Close(A, "file", 1, 3, T0 + 5000))
+    clock.pass_s(11)
+    assert state(engine) == (True, 5000)  # what is pushed goes as far as the pipeline
+    ingest.finish_partition(Finish(A, "file", 1))
+    clock.pass_s(1)
+    assert state(engine) == (True, 23_000)
     stats = engine.stats()["streams"][A]
-    assert (stats["tuples"], stats["late"]) == (3, 1)
+    assert (stats["tuples"], stats["late"]) == (4, 0)
 
 
 @pytest.mark.parametrize(
