@@ -172,7 +172,8 @@ class CompiledSteps:
 @dataclass(slots=True, eq=False, repr=False)
 class CompiledQuery:
     """A query that kernels run. seeds: variables that the rows to start from bind; resolve: the ids of its constants,
-    which never change; memo: plans for other sizes.
+    which never change; memo: plans for other sizes; filters_last: plan the patterns alone, so that no filter cuts the
+    plan. The filters are conditions of the rows that come out in any case.
 
     Its stored graph is here as a whole: a node that holds a share of it asks others, and cannot use this. It may be run
     by one thread at a time, with the table of windows unchanged meanwhile."""
@@ -185,6 +186,7 @@ class CompiledQuery:
     resolve: Resolve
     memo: PlanMemo
     workspace: Workspace
+    filters_last: bool = False
     steps: CompiledSteps | None = field(init=False, default=None)
     """The plan for the sizes of now, None if the kernel cannot run it."""
     estimated_rows: float = field(init=False, default=0.0)
@@ -192,6 +194,8 @@ class CompiledQuery:
     is_void: bool = field(init=False, default=False)
     """Whether there is no match, whatever the data: no term of the data can be one of its constants."""
     _conditions: tuple[Condition, ...] = field(init=False)
+    _planned: FilteredBgp = field(init=False)
+    """The patterns as the planner is given them. The memo knows them by identity."""
     columns_of: list[int] = field(init=False, default_factory=list)
     """The columns of the plan's rows that its variables are."""
     _start: tuple[Sequence[Int64Array], int] = field(init=False, default=((), 0))
@@ -229,6 +233,7 @@ class CompiledQuery:
         conditions = conditions_of(self.wanted.filters, possible_variables(self.wanted.bgp).union(self.seeds))
         assert conditions is not None, self.wanted
         self._conditions = conditions
+        self._planned = FilteredBgp(self.wanted.bgp) if self.filters_last else self.wanted
 
     def start_from(self, columns: Sequence[Int64Array]) -> None:
         """Say which rows bind the seeds: int64[n] each, n > 0. They stay until others are given."""
@@ -241,8 +246,8 @@ class CompiledQuery:
         if self._version != table.version:
             changes = self.windows.changes()
             if self._version < 0 or changes != self._changes:
-                self._changes = changes
                 self._renew()
+                self._changes = changes
             else:
                 self._version = table.version
         return self._version >= 0
@@ -305,23 +310,27 @@ class CompiledQuery:
     def _renew(self) -> None:
         """Find the plan for the sizes of now, and write it down if the kernel can run it alone."""
         dataset, numbers = self.windows.dataset(self.clause, self.resolve)
-        columns, count = self._start
-        route = self.memo.route(self.wanted, self.seeds, max(1, count), dataset)
+        count = self._start[1]
+        self._version, self.is_void, self.steps = -1, False, None  # so that an error leaves no plan
+        route = self.memo.route(self._planned, self.seeds, max(1, count), dataset)
         self.estimated_rows = sum(step.estimated_rows for step in route.plan.steps)
-        # A plan for other sizes does until the memo is renewed.
-        self._version = -1 if self.memo.is_stale else self.windows.table.version
-        self.is_void, self.steps = False, None
-        if len(route.segments) != 1 or route.plan.filters or route.plan.constants:
-            return
-        plan = route.segments[0].lowered
+        if len(route.segments) == 1 and not (route.plan.filters or route.plan.constants):
+            self._compile(route.segments[0].lowered, dataset, numbers)
+        if not self.memo.is_stale:  # a plan for other sizes does until the memo is renewed
+            self._version = self.windows.table.version
+
+    def _compile(self, plan: LoweredPlan, dataset: Dataset, numbers: Mapping[int, int]) -> None:
+        """Write a plan down, if the kernel can run it alone."""
+        columns, count = self._start
         self.is_void = plan.is_void
         if not CompiledSteps.fits(plan):
             return
         assert plan.variables[: len(self.seeds)] == self.seeds, (plan.variables, self.seeds)
         self.columns_of = [plan.variables.index(variable) for variable in self.variables]
-        self.steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace, self._conditions)
+        steps = CompiledSteps(plan, dataset, numbers, self.windows.table, self.workspace, self._conditions)
         if count:
-            self.steps.start_from(columns, count)
+            steps.start_from(columns, count)
+        self.steps = steps
 
 
 def _patterns(query: Query) -> FilteredBgp:
@@ -413,9 +422,11 @@ class CompiledQueries:
 
     def _renew(self) -> None:
         """Take over the calls of the queries, as they are for the sizes of now."""
+        self._version = -1
         are_current = [query.is_current() for query in self.queries]
-        self._version = self.queries[0].windows.table.version if all(are_current) else -1
         for row, query in zip(self._calls, self.queries, strict=True):
             row[:] = 0 if query.steps is None else query.steps.call
         self._calls[:, layout.CALL_SPACE] = self._workspace.space.ctypes.data
         self._widths[:] = [1 if query.steps is None else query.steps.width for query in self.queries]
+        if all(are_current):
+            self._version = self.queries[0].windows.table.version

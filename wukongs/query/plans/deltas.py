@@ -173,8 +173,7 @@ class Deltas:
         self._width = len(variables) + derived
         self._columns = [variables.index(variable) for variable in whole.variables]
         self._plans = [
-            (number, CompiledQuery(found.clause, variables, wanted, (), windows, whole.resolve, PlanMemo(), workspace))
-            for number, wanted in found.plans
+            (number, self._compiled(found.clause, wanted, windows, workspace)) for number, wanted in found.plans
         ]
         rows = [_row(member, variables, whole.resolve) for member in found.members]
         self._members: Int64Array = np.array(rows, np.int64).reshape(-1, layout.MEMBER_WIDTH)
@@ -357,16 +356,31 @@ class Deltas:
             self._keep(rows, NO_PLAN, 0)
         return rows is not None
 
+    def _compiled(
+        self, clause: DatasetClause, wanted: FilteredBgp, windows: Windows, workspace: Workspace
+    ) -> CompiledQuery:
+        """Return a delta plan. A filter between its steps would cut it in two, and kernels could not run it."""
+        resolve = self._whole.resolve
+        memo = PlanMemo()
+        return CompiledQuery(clause, self.variables, wanted, (), windows, resolve, memo, workspace, filters_last=True)
+
     def _renew(self) -> bool:
-        """Take over the calls of the plans, as they are for the sizes of now; tell whether kernels can run them."""
+        """Write down the calls of the delta plans for the sizes of now. Return whether kernels can run all of them.
+
+        A call of zeros finds nothing. It is right only for a plan that has no match, so the calls count for this
+        version of the table only if all of them are right."""
+        self._version = -1
         are_current = [plan.is_current() for _, plan in self._plans]
-        self._version = self._whole.windows.table.version if all(are_current) else -1
+        if not all(plan.steps is not None or plan.is_void for _, plan in self._plans):
+            return False
         for call, columns, (number, plan) in zip(self._calls, self._columns_of, self._plans, strict=True):
             call[:] = 0
             if plan.steps is not None and (self._comes or number not in self._over_stored):
                 call[:], columns[:] = plan.steps.call, plan.columns_of
                 call[layout.CALL_ROOM] = OUT_CELLS // plan.steps.width
-        return all(plan.steps is not None or plan.is_void for _, plan in self._plans)
+        if all(are_current):
+            self._version = self._whole.windows.table.version
+        return True
 
     def _keep(self, rows: Int64Array, plan: int, before_ms: int) -> None:
         self._make_room(len(rows))
