@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz sim model soak-cluster repeat-tests
+.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz fuzz-windows sim model soak-cluster repeat-tests
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make faults-pipeline  RUNS=200 lives of writers, nodes and Spark that are killed (an hour; SEED=n repeats a run)'
 	@echo 'make faults-cluster  FAULTS=200 random faults at the processes of a cluster (half an hour; SEED=n repeats a run)'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
+	@echo 'make fuzz-windows WINDOWS=100000 windows of continuous queries, made for each mechanism, against pyoxigraph'
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
 	@echo 'make lint        ruff and mypy'
@@ -101,7 +102,7 @@ test-ci: $(READY)
 
 test-all: $(READY)
 	@WUKONGS_TIER=all WUKONGS_SEED=$(SEED) $(PYTEST) -o faulthandler_timeout=0
-	@$(AGAIN) test-nojit lint model faults fuzz
+	@$(AGAIN) test-nojit lint model faults fuzz fuzz-windows
 	@$(AGAIN) sim FIRST=$(SEED)0000
 	@$(AGAIN) bench-small
 
@@ -120,12 +121,14 @@ test-nojit: $(READY)
 # Each part runs, also after one has failed, and says how to repeat what fails.
 fresh-seeds: SEEDS = 2000
 fresh-seeds: QUERIES = 20000
+fresh-seeds: WINDOWS = 20000
 fresh-seeds: $(READY)
 	@failed=0; \
 	WUKONGS_TIER=ci WUKONGS_SEED=$(SEED) $(PYTEST) -m examples || failed=1; \
 	WUKONGS_FAULTS=20 WUKONGS_FAULTS_SEED=$(SEED) $(PY) -m pytest -n 2 tests/faults/test_kill.py || failed=1; \
 	$(PY) -m tests.sim.run --seeds $(SEEDS) --from $(SEED)0000 --jobs 2 || failed=1; \
 	$(PY) -m tests.fuzzing.run --queries $(QUERIES) --seed $(SEED) || failed=1; \
+	$(PY) -m tests.fuzzing.run --windows $(WINDOWS) --seed $(SEED) || failed=1; \
 	echo "seed $(SEED). To repeat all of it: make fresh-seeds SEED=$(SEED)"; exit $$failed
 
 # Another seed each time; what fails prints its own.
@@ -149,6 +152,11 @@ faults-cluster: $(READY)
 QUERIES ?= 100000
 fuzz: $(READY)
 	@$(PY) -m tests.fuzzing.run --queries $(QUERIES) --seed $(SEED)
+
+# Twenty minutes on two cores; status 1 also if a mechanism has found too few of the windows that are made for it.
+WINDOWS ?= 100000
+fuzz-windows: $(READY)
+	@$(PY) -m tests.fuzzing.run --windows $(WINDOWS) --seed $(SEED)
 
 SEEDS ?= 10000
 FIRST ?= 0

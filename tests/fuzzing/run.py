@@ -1,17 +1,21 @@
 """`make fuzz`: random queries over random datasets until the count is reached; status 1 if a disagreement stays open.
 
 Each dataset has its own seed, made of the run's and its number: `--seed S --only N` repeats one.
+
+With `--windows N`, lives of continuous queries in the place of these (tests/fuzzing/continuous.py), until so many
+windows were compared. Then the status is 1 as well if a mechanism has found too few of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import random
 import sys
 import time
 
-from tests.fuzzing import updates, windows
+from tests.fuzzing import continuous, updates, windows
 from tests.fuzzing.graphs import Data, nquads, random_data
 from tests.fuzzing.judge import Open, Tally, World
 from tests.fuzzing.queries import random_query, text_of
@@ -98,11 +102,15 @@ def smallest(data: Data, plain: bool, query: Tree) -> tuple[Tree, Data]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=100_000)
+    parser.add_argument("--windows", type=int, default=0, help="compare so many windows of continuous queries instead")
+    parser.add_argument("--mix", choices=continuous.MIXES, help="windows of one mix alone")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--only", type=int, default=None, help="repeat one dataset of the seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--open-max", type=int, default=10, help="stop after so many open disagreements")
     options = parser.parse_args()
+    if options.windows or options.mix:
+        return main_windows(options)
     numbers = range(-(-options.queries // QUERIES_PER_WORLD)) if options.only is None else [options.only]
     seeds = [f"{options.seed}/{number}" for number in numbers]
     print(f"seed {options.seed}", flush=True)
@@ -124,6 +132,47 @@ def main() -> int:
                 break
     show(tally, time.monotonic() - started)
     return 1 if tally.opened else 0
+
+
+LIVES_AT_ONCE = 4
+"""Lives that a process lives before it tells of them."""
+
+
+def main_windows(options: argparse.Namespace) -> int:
+    """Live lives of continuous queries until so many windows were compared."""
+    print(f"seed {options.seed}", flush=True)
+    tally, started = continuous.Tally(), time.monotonic()
+    shown = started
+    lives = [options.only] if options.only is not None else range(10 * options.windows)
+    mixes = itertools.cycle([options.mix] if options.mix else continuous.drawn(str(options.seed), 1 << 10))
+    seeds = ((f"{options.seed}/{number}", mix) for number, mix in zip(lives, mixes, strict=False))
+    with multiprocessing.get_context("spawn").Pool(max(1, options.processes)) as pool:
+        # No more than is needed is asked for, so that the run can end where it is to end.
+        while chunk := list(itertools.islice(seeds, LIVES_AT_ONCE * options.processes)):
+            for done in pool.imap_unordered(_lived, chunk):
+                tally.add(done)
+                for each in done.opened:
+                    print(f"\n--- open disagreement, {each}", flush=True)
+                    seed, mix = (line.split(" ")[1] for line in each.split("\n")[:2])
+                    base, number = seed.split("/")
+                    again = f"--windows 1 --seed {base} --only {number} --mix {mix}"
+                    print(f"repeat it: python -m tests.fuzzing.run {again}", flush=True)
+            count = tally.windows.total()
+            if time.monotonic() - shown > PROGRESS_S:
+                shown = time.monotonic()
+                rate = count / (shown - started)
+                print(f"{count} windows, {rate:.0f}/s, {len(tally.opened)} open", file=sys.stderr, flush=True)
+            if count >= options.windows or len(tally.opened) >= options.open_max:
+                break
+    print(f"\n{tally.shown()}\n\nin {time.monotonic() - started:.0f} s, {len(tally.opened)} open disagreements")
+    faults = tally.faults() if options.only is None and options.mix is None else []
+    for fault in faults:
+        print(f"too rarely used: {fault}")
+    return 1 if tally.opened or faults else 0
+
+
+def _lived(given: tuple[str, str]) -> continuous.Tally:
+    return continuous.fuzz_life(*given)
 
 
 def show(tally: Tally, seconds: float) -> None:

@@ -24,6 +24,7 @@ ROOMS = (
     "store",
     "settings",
     "query.limits",
+    "query.mechanisms",
     "query.rows_kernels",
     "query.rows",
     "query.counted_rows_kernels",

@@ -48,6 +48,7 @@ from wukongs.query.execution.answer import Answer, answer, modified
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
+from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.query.paths.kept_paths import KeptPaths, PathChanges
@@ -240,6 +241,8 @@ class ContinuousQuery:
         self._company: Hashable = None
         self._twins: Hashable = None
         """It is equal for all queries that have the same answer when they read the same; None if there may be none."""
+        self._used: Used = set()
+        """The mechanisms that have taken part in the answer under way, but for those that its plans and paths note."""
         self._is_looked_at = False
         """Whether it was tried to compile it."""
         self._states = self.windows.states
@@ -993,11 +996,14 @@ class ContinuousQuery:
         if firing.explored is None or self.template is None:
             return None
         self._counts.explored_together += 1
+        self._used.add(Mechanism.TEMPLATE)
         return self.template.core, firing.explored
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
+        used = self._begin_use()
         found, reader = firing.answered = self._answer(firing)
+        self._counts.count_found(set[Mechanism]().union(*used), firing.count)
         if not self.reporter.is_reported(found):
             return None
         reading = firing.reading
@@ -1019,10 +1025,20 @@ class ContinuousQuery:
             text=self.source.text,
         )
 
+    def _begin_use(self) -> list[Used]:
+        """Return the sets of mechanisms to which an answer adds those that take part in it: empty."""
+        used = [self._used]
+        used += [] if self.compiled is None else [self.compiled.used]
+        used += [] if self._paths is None else [self._paths.used]
+        for one in used:
+            one.clear()
+        return used
+
     def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
         """Return what the firing reports of its answer, and what reads its terms."""
         if firing.twin is not None and firing.twin.answered is not None:
             self._counts.explored_together += 1
+            self._used.add(Mechanism.TWIN)
             return firing.twin.answered
         if (found := self._moved(firing)) is not None:
             return found, firing.reader
@@ -1033,6 +1049,7 @@ class ContinuousQuery:
         found = found or self._evaluated(firing, terms)
         with self._limits():
             if found.moves is not None:
+                self._used.add(Mechanism.CHANGES)
                 return reporter.go_on(firing.last_ms, extents, *found.moves, terms), terms
             return reporter.compare(firing.last_ms, extents, found, terms), terms
 
@@ -1061,6 +1078,7 @@ class ContinuousQuery:
                 came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
         except MemoryError:
             return None
+        self._used |= {moves.mechanism, Mechanism.CHANGES}
         with self._limits():
             terms = terms_of(self._core, firing.reader, firing.moment())
             return self.reporter.go_on(firing.last_ms, firing.reading.extents, came, went, terms)
@@ -1071,6 +1089,7 @@ class ContinuousQuery:
         columns, modifiers = firing.columns, () if self.compiled is None else self.compiled.modifiers
         if columns is not None:
             self._counts.explored_together += 1
+            self._used.add(Mechanism.TOGETHER)
         elif (whole := firing.whole) is not None:
             try:
                 if firing.deltas is not None and (distinct := self._distinct(firing, firing.deltas)) is not None:
@@ -1079,6 +1098,9 @@ class ContinuousQuery:
                     columns = firing.deltas.run(self._limits)
                 if columns is None:
                     columns = whole.run(self._limits)
+                    self._used |= set() if columns is None else {Mechanism.COMPILED}
+                elif firing.deltas is not None and firing.deltas.moves is not None:
+                    self._used.add(firing.deltas.moves.mechanism)
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         if columns is None:
@@ -1092,7 +1114,10 @@ class ContinuousQuery:
         if firing.plans is None or not firing.plans.is_distinct or deltas.moved(self._limits) is None:
             return None
         with self._limits():
-            return deltas.distinct()
+            distinct = deltas.distinct()
+        if distinct is not None and distinct.came is not None:
+            self._used.add(Mechanism.DISTINCT)
+        return distinct
 
     def _limits(self) -> Limits:
         return limits_of(self._core.settings, None)
@@ -1105,9 +1130,12 @@ class ContinuousQuery:
         if firing.plans is not None and firing.explored is None:
             firing.plans.has_run = True
         if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
+            self._used.add(Mechanism.NOTHING)
             return self._answer_to_nothing[1]
+        self._used.add(Mechanism.EXECUTOR)
         if rows is not None:
-            found = rows.answer(dataset, terms, self._limits(), self.plans)
+            self._used |= set() if self._rows is None else {Mechanism.JOINED}
+            found = rows.answer(dataset, terms, self._limits(), self.plans, self._used)
         else:
             if self._paths is not None:
                 self._paths.changes = firing.path_changes
@@ -1172,6 +1200,11 @@ class Firing:
     def last_ms(self) -> int:
         """The last firing that has its answer."""
         return self.at_ms if self.stretch is None else self.stretch.last_ms
+
+    @property
+    def count(self) -> int:
+        """How many firings have its answer."""
+        return 1 if self.stretch is None else self.stretch.count
 
     def count_after(self, time_ms: int) -> int:
         """Return how many firings it stands for that come after a time, of which there is at least one."""

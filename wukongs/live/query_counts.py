@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from wukongs.query.mechanisms import Mechanism
 from wukongs.query.output.results import WindowResult
 
 TIMES_REMEMBERED = 1000
@@ -45,7 +47,8 @@ class Histogram:
 class QueryCounts:
     """windows, rows: reported; not_reported: firings that REPORT has left out; errors: firings that failed, and calls
     of on_result that did; over_budget: firings left out because their slices were gone; explored_together: firings that
-    were explored with those of other queries of the template; last_ms: the end of the last window reported; partial:
+    were explored with those of other queries of the template; found_by: windows, reported or not, by the mechanisms
+    that have found them; last_ms: the end of the last window reported; partial:
     windows that were, the last of which ended at partial_ms. Times in microseconds, of the last firings; executions,
     latencies: of all of them, the latencies of windows alike each."""
 
@@ -59,6 +62,7 @@ class QueryCounts:
     errors: int = 0
     over_budget: int = 0
     explored_together: int = 0
+    found_by: Counter[Mechanism] = field(default_factory=Counter)
     execution_us: array[float] = field(default_factory=_times)
     latency_us: array[float] = field(default_factory=_times)
     executions: Histogram = field(default_factory=Histogram)
@@ -80,6 +84,13 @@ class QueryCounts:
             self.partial += count
             self.partial_ms = last_ms
 
+    def count_found(self, used: Iterable[Mechanism], count: int) -> None:
+        """Count windows with one answer, and the mechanisms that have found it."""
+        for mechanism in used:
+            self.found_by[mechanism] += count
+        if count > 1:
+            self.found_by[Mechanism.STRETCH] += count - 1
+
     def take_over(self, windows: int, rows: int, errors: int, not_reported: int, last_rows: int) -> None:
         """Go on from what was counted elsewhere, but for errors that were counted here."""
         self.windows, self.rows, self.not_reported, self.last_rows = windows, rows, not_reported, last_rows
@@ -97,6 +108,7 @@ class QueryCounts:
             "errors": self.errors,
             "over_budget": self.over_budget,
             "explored_together": self.explored_together,
+            "found_by": {mechanism.value: count for mechanism, count in list(self.found_by.items())},
             "execution_us_p50": _percentile(execution_us, 50),
             "execution_us_p99": _percentile(execution_us, 99),
             "latency_us_p50": _percentile(latency_us, 50),

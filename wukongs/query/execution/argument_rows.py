@@ -52,6 +52,7 @@ from wukongs.query.execution.bindings import bind, where_clause
 from wukongs.query.execution.executor import Executor, Explored
 from wukongs.query.execution.exists import children
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.operators import operators
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
@@ -132,15 +133,17 @@ class _Core:
         return RowIndex(given.columns_of(self._joined), given.length)
 
     def explored(
-        self, executor: Executor, dataset: Dataset, memo: PlanMemo, given: BindingTable, index: RowIndex
+        self, executor: Executor, dataset: Dataset, memo: PlanMemo, given: BindingTable, index: RowIndex, used: Used
     ) -> BindingTable:
-        """Return the solutions, with the number and the terms that each is for."""
+        """Return the solutions, with the number and the terms that each is for. used: gets the way that was taken."""
         if not self._joined:
             return executor.match(self._wanted, given)
         started = memo.route(self._wanted, given.variables, given.length, dataset).plan
         free = memo.route(self._free, (), 1, dataset).plan
         if _work(started, given.length) <= _work(free, 1):
+            used.add(Mechanism.ROWS_FIRST)
             return executor.match(self._wanted, given)
+        used.add(Mechanism.ROWS_PROBED)
         parts = self._cut(free)
         found = executor.match(parts.first, BindingTable.unit())
         numbers = index.find(found.columns_of(self._joined), found.length)
@@ -215,11 +218,15 @@ class ArgumentRows:
         indexes = {id(index): index.size_bytes for index in (self._rows, *self._indexes)}
         return self._given.size_bytes + sum(indexes.values()) + self._ids.nbytes
 
-    def answer(self, dataset: Dataset, terms: QueryTerms, limits: Limits, memo: PlanMemo) -> Answer:
+    def answer(
+        self, dataset: Dataset, terms: QueryTerms, limits: Limits, memo: PlanMemo, used: Used | None = None
+    ) -> Answer:
         """Return the answers for all rows: the number of the row, then the columns of the query's variables; ordered by
-        number, the rows of one number as the query orders them. rows_max counts for each row.
+        number, the rows of one number as the query orders them. rows_max counts for each row. used: gets the ways in
+        which the solutions of cores were found.
 
         Raises QueryTimeout, BudgetExceeded."""
+        ways = set() if used is None else used
         bound, limits.rows_max = self._bound, min(limits.rows_max * self.length, _ROWS_MAX)
 
         def run(explored: Sequence[Explored], given: BindingTable) -> BindingTable:
@@ -232,7 +239,7 @@ class ArgumentRows:
         with within(limits):
             executor = Executor(dataset, terms, limits, memo, in_order=True)
             found = [
-                (core.node, core.explored(executor, dataset, memo, self._given, index))
+                (core.node, core.explored(executor, dataset, memo, self._given, index, ways))
                 for core, index in zip(bound.cores, self._indexes, strict=True)
             ]
             if bound.needs_all:

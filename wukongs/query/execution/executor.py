@@ -70,6 +70,7 @@ from wukongs.query.execution.services import solutions
 from wukongs.query.execution.timestamps import stamp
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Mechanism
 from wukongs.query.operators import operators
 from wukongs.query.operators.aggregates import group
 from wukongs.query.operators.held_groups import HeldGroups
@@ -435,6 +436,9 @@ class Executor:
         if not is_kept:
             source.refuse()
             return None
+        plans.used.add(moves.mechanism)
+        if not moves.is_anew:
+            plans.used.add(Mechanism.GROUPS)
         variables = (*node.keys, *(variable for variable, _ in node.aggregates))
         if groups.rows_before is not None and node.keys:
             before, after = groups.rows_before, groups.rows_after(self._terms)
@@ -484,18 +488,20 @@ class Executor:
         moved = rows.move(pattern, plans, self._keep, self._terms, self._limits)
         if moved is None:
             return None
-        _, deltas, _ = moved
+        _, deltas, moves = moved
         bound = (*deltas.variables, *rows.derived)
         variables = tuple(dict.fromkeys(pattern.variables))
         places = [bound.index(variable) for variable in variables]
         mark = self._limits.mark()
         distinct = deltas.distinct(places)
         self._limits.back_to(mark, 0)
+        plans.used.add(moves.mechanism)
         if distinct is None:
             return operators.distinct(BindingTable(variables, deltas.columns(places), deltas.count))
         if distinct.came is not None and distinct.went is not None:
-            moves = _table_of(variables, distinct.came.T), _table_of(variables, distinct.went.T)
-            self._exploration.moved[id(pattern)] = moves
+            plans.used.add(Mechanism.DISTINCT)
+            changed = _table_of(variables, distinct.came.T), _table_of(variables, distinct.went.T)
+            self._exploration.moved[id(pattern)] = changed
         return _table_of(variables, distinct.columns())
 
     @property

@@ -169,6 +169,7 @@ class Exploration:
         if moved is None:
             return None
         _, deltas, moves = moved
+        plans.used.add(moves.mechanism)
         if not moves.is_anew:
             self.moved[id(wanted.bgp)] = deltas.table_of(moves.came), deltas.table_of(moves.went)
         columns = deltas.columns(range(len(deltas.variables)))

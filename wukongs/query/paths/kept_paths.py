@@ -24,6 +24,7 @@ from wukongs.csparql.terms import Term
 from wukongs.csparql.walk import parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Used
 from wukongs.query.paths.forest import Forest, ForestExceeded, Triples, Ways
 from wukongs.query.paths.path_machine import PathPlan, excluded_ids
 from wukongs.query.plans.dataset import Dataset, Part
@@ -290,6 +291,8 @@ class KeptPaths:
 
     changes: PathChanges | None = None
     """Those up to the firing that runs."""
+    used: Used = field(default_factory=set)
+    """The mechanisms that have taken part in the answer under way."""
     _known: dict[tuple[Path, GraphRef, int, bool], KeptPath] = field(default_factory=dict)
 
     def of(self, pattern: PathPattern, way: int, is_everywhere: bool) -> KeptPath:

@@ -23,6 +23,7 @@ from wukongs.csparql.automaton import Automaton, Link
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Mechanism
 from wukongs.query.operators import operators
 from wukongs.query.paths import path_layout as layout
 from wukongs.query.paths.circles import returning_nodes
@@ -158,6 +159,8 @@ class PathExplorer:
             ends = path.ends(changes, self.dataset, self.limits, lambda: self._starts_of(known))
         if ends is None:
             return None
+        if path.moved_count and self.kept is not None:
+            self.kept.used.add(Mechanism.PATHS)
         columns = zip((pattern.subject, pattern.object), ends if path.way == 0 else ends[::-1], strict=True)
         bound = {part: column for part, column in columns if isinstance(part, Variable)}
         return BindingTable(tuple(bound), tuple(bound.values()), len(ends[0]))

@@ -25,6 +25,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Used
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled import CompiledQuery, CompiledSteps, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve, reads_explicit
@@ -133,6 +134,8 @@ class CompiledPlans:
         """Those of a query that the executor answers, by the identity of their parts."""
         self.has_run = False
         """Whether the executor has evaluated the query over them, so that its sources are known."""
+        self.used: Used = set()
+        """The mechanisms that have taken part in the answer under way."""
         self._keeps = self.whole is None and not depends_on_moment(query.pattern)
         self._version = -1
         self._changes: list[int] = []

@@ -27,6 +27,7 @@ from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
+from wukongs.query.mechanisms import Mechanism
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
@@ -147,6 +148,11 @@ class Moves:
     went: Int64Array
     is_anew: bool
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """How the rows were found."""
+        return Mechanism.BINDINGS_ANEW if self.is_anew else Mechanism.BINDINGS
+
 
 class Deltas:
     """Used by the thread that fires. whole: the query, evaluated anew."""
@@ -175,6 +181,10 @@ class Deltas:
         self._plans = [
             (number, self._compiled(found.clause, wanted, windows, workspace)) for number, wanted in found.plans
         ]
+        self._anew = whole
+        """What finds all matches."""
+        if whole.wanted.filters:
+            self._anew = self._compiled(whole.clause, whole.wanted, whole.windows, workspace)
         rows = [_row(member, variables, whole.resolve) for member in found.members]
         self._members: Int64Array = np.array(rows, np.int64).reshape(-1, layout.MEMBER_WIDTH)
         since = next((windows.numbers[window] for window in found.since), -1)
@@ -304,7 +314,7 @@ class Deltas:
 
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
         """Evaluate the query anew; None if kernels could not."""
-        found = self._whole.bindings_of_many(self.variables, limits)
+        found = self._anew.bindings_of_many(self.variables, limits)
         if found is None:
             return None
         self.count = 0
@@ -359,9 +369,9 @@ class Deltas:
     def _compiled(
         self, clause: DatasetClause, wanted: FilteredBgp, windows: Windows, workspace: Workspace
     ) -> CompiledQuery:
-        """Return a delta plan. A filter between its steps would cut it in two, and kernels could not run it."""
-        resolve = self._whole.resolve
-        memo = PlanMemo()
+        """Return a plan for all variables. A filter between its steps would cut it in two, and kernels could not run
+        it."""
+        resolve, memo = self._whole.resolve, PlanMemo()
         return CompiledQuery(clause, self.variables, wanted, (), windows, resolve, memo, workspace, filters_last=True)
 
     def _renew(self) -> bool:

@@ -1,0 +1,49 @@
+"""Mechanisms: the ways by which a firing of a registered query finds its answer, counted for each query.
+
+A mechanism is used if the answer was made of what it gave. One that was entered and left again, since it was refused or
+has failed, is not used. `stats()["found_by"]` of a query has the counts, and the fuzzer of continuous queries
+(tests/fuzzing/continuous.py) fails if a mechanism is hardly ever used.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Mechanism(StrEnum):
+    """The name under which windows are counted that were found by a mechanism; several may take part in one."""
+
+    COMPILED = "compiled_plan"
+    """A kernel has run the whole query."""
+    TOGETHER = "compiled_batch"
+    """A kernel has run it in one call with other queries."""
+    EXECUTOR = "executor"
+    """The executor has evaluated its algebra."""
+    BINDINGS_ANEW = "bindings_begun"
+    """The matches of its patterns were found anew, and are maintained from here on."""
+    BINDINGS = "maintained_bindings"
+    """The matches of the firing before were changed by inserts and deletes."""
+    CHANGES = "reported_changes"
+    """ISTREAM or DSTREAM was answered by inserted and deleted rows alone."""
+    DISTINCT = "maintained_distinct"
+    GROUPS = "maintained_groups"
+    PATHS = "maintained_paths"
+    TEMPLATE = "explored_template"
+    """Its core was explored together with other queries of its template."""
+    JOINED = "joined_queries"
+    """It was asked as one of the queries of a shape."""
+    ROWS_FIRST = "arguments_first"
+    """For a table of arguments: the exploration has started from these."""
+    ROWS_PROBED = "arguments_probed"
+    """For a table of arguments: patterns were explored first, and the index of the table was asked."""
+    TWIN = "shared_answer"
+    """Another query with the same answer has found it."""
+    STRETCH = "repeated_answer"
+    """The firing before has found it: the windows have not changed."""
+    NOTHING = "cached_empty_answer"
+    """All windows were empty, and the answer to that was known."""
+
+
+Used: TypeAlias = set[Mechanism]
+"""The mechanisms that have taken part in one answer."""
