@@ -280,20 +280,23 @@ def _stream(reader: TableReader) -> StreamConfig:
 
 
 def _on_the_wall_clock(reader: TableReader, stream: StreamConfig) -> StreamConfig:
-    """Return a stream with idle_advance, whose source follows the wall clock as well. Raises SettingsError for a source
+    """Return a stream with idle_advance, whose sources follow the wall clock as well. Raises SettingsError for a source
     that has no silence of today: a recording, or a clock."""
-    source, key = stream.source, "idle_advance"
-    if not isinstance(source, LiveSource):
+    key = "idle_advance"
+    if len(stream.live_sources) < len(stream.sources):
         raise reader.error(key, "none beside files: they are recordings, and have their own time", f"{WALL!r}")
-    kind = KINDS[source.kind]
-    if kind.is_recording(source.options):
-        raise reader.error(key, "none beside follow = false: what is read then is a recording", f"{WALL!r}")
-    if isinstance(kind, FeedKind) and not kind.has_messages:
-        raise reader.error(key, f'none beside kind = "{source.kind}", which is never silent', f"{WALL!r}")
     if stream.idle_timeout_ms is None:
         raise reader.error(key, "an idle_timeout_ms beside it: after how long the stream is idle", "none")
-    waits = replace(source.waits, idle_ms=stream.idle_timeout_ms, idle_advance=stream.idle_advance)
-    return replace(stream, source=replace(source, waits=waits))
+    sources = list[SourceConfig]()
+    for source in stream.live_sources:
+        kind = KINDS[source.kind]
+        if kind.is_recording(source.options):
+            raise reader.error(key, "none beside follow = false: what is read then is a recording", f"{WALL!r}")
+        if isinstance(kind, FeedKind) and not kind.has_messages:
+            raise reader.error(key, f'none beside kind = "{source.kind}", which is never silent', f"{WALL!r}")
+        waits = replace(source.waits, idle_ms=stream.idle_timeout_ms, idle_advance=stream.idle_advance)
+        sources.append(replace(source, waits=waits))
+    return replace(stream, sources=tuple(sources))
 
 
 def _sources(reader: TableReader) -> tuple[SourceConfig, ...]:
