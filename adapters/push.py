@@ -131,7 +131,7 @@ def push_item(
             bad = [*rows.malformed, *rows.backwards]
             for part in bad_parts(setup.stream, partition, chunk.first_offset, bad, first_good):
                 on_bad(part)
-        for piece in pieces_of(setup, rows, position, chunk.end_offset):
+        for piece in pieces_of(setup, rows, position, chunk.end_offset, item.lateness_ms or None):
             link.send(piece)
             stats.pieces += 1
             stats.timing_triples += int(np.count_nonzero(piece.timing))
@@ -149,11 +149,14 @@ def push_item(
     return stats
 
 
-def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: int) -> Iterator[Piece]:
+def pieces_of(
+    setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: int, lateness_ms: int | None = None
+) -> Iterator[Piece]:
     """Cut read rows into stream batches: number k holds the timestamps in ((k-1) * batch_ms, k * batch_ms].
 
-    The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece. Rows
-    whose times fall make a piece of an earlier stream batch behind one of a later one."""
+    The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece.
+    lateness_ms: how far they may lie behind the latest one, None: they are in order. Rows whose times fall make a piece
+    of an earlier stream batch behind one of a later one."""
     encoded, count = rows.encoded, len(rows.encoded)
     if count == 0:
         return
@@ -177,6 +180,7 @@ def pieces_of(setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: 
             batch_number=int(numbers[start]),
             encoded=part,
             timing=timing[places],
+            lateness_ms=lateness_ms,
         )
         first_offset = end
 

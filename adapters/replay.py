@@ -18,7 +18,7 @@ from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
-from wukongs.errors import DataError, SettingsError
+from wukongs.errors import DataError
 from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
 
@@ -107,12 +107,6 @@ def opened_plan(
     feeds = open_feeds(streams, config, folder, say, stop)
     try:
         opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]
-        for feed, node in zip(feeds, opened, strict=True):
-            if node.place is not None and feed.waits.lateness_ms:
-                raise SettingsError(
-                    f"stream {feed.stream}: lateness_ms = {feed.waits.lateness_ms}: expected 0, since the nodes of a "
-                    "cluster take the rows of a pipeline in the order of their stream batches only"
-                )
         return LivePlanner(feeds, opened, epoch, config, say)
     except BaseException:
         for feed in feeds:

@@ -279,11 +279,17 @@ class Intake:
         self._store.check(piece)
         where = self._key(piece.stream), piece.partition
         batch = self._store.protocol_batch(where[0], piece.batch_number)
+        rows = piece.first_offset, piece.end_offset
+        taken: Piece | None = piece
+        closed = max(self._partition(piece.stream, piece.partition).closed, self._sealed(piece.stream))
+        if piece.lateness_ms is not None and batch <= closed:
+            # The rows are here: with rows out of order, some behind the offset from which they are sent again are.
+            batch, taken = closed + 1, None
         self._check_is_new(piece, batch)
         lateness_ms = facts.lateness_of(piece.partition)
+        lateness_ms = piece.lateness_ms if lateness_ms is None else lateness_ms
         after = None if lateness_ms is None else max(0, batch - 1 - -(-lateness_ms // facts.batch_ms))
-        rows = piece.first_offset, piece.end_offset
-        found = self._host.take_in(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, piece, after), notes)
+        found = self._host.take_in(ev.PieceOffered(*where, piece.epoch, batch, *rows, view, taken, after), notes)
         if found[0] < piece.end_offset and view != self._host.node.control.view:
             raise OldView("members have come or gone since: the terms are claimed of those that are there now")
         self._check_writer(piece)  # a newer one has perhaps opened it meanwhile

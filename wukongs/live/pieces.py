@@ -49,6 +49,8 @@ class Piece:
     places : int64[len(encoded)], of a share: which rows of the whole piece these are, ascending; None: all of them.
     by: the client's push that it is; it is told to the log only. index: of a pipeline's share, the place in the
     cluster's log by which the piece was divided.
+    lateness_ms : of a pipeline's source whose rows come out of order: how far a row may lie behind the latest one (ms).
+        Its writer never sends what it has declared complete, unless it sends it again. None: the rows are in order.
     """
 
     stream: str
@@ -63,6 +65,7 @@ class Piece:
     places: Int64Array | None = None
     by: Asked | None = None
     index: int | None = None
+    lateness_ms: int | None = None
 
     def row_places(self) -> Int64Array:
         """Return the place of each row in the whole piece."""
@@ -163,6 +166,8 @@ def to_frames(message: Told, sequence: int = 0, token: str | None = None) -> lis
             fields["by"] = message.by
         if message.index is not None:
             fields["index"] = message.index
+        if message.lateness_ms is not None:
+            fields["lateness_ms"] = message.lateness_ms
         if len(message.encoded.goes):
             fields["has_signs"] = True
             beside["goes"] = message.encoded.goes
@@ -330,8 +335,17 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
     timed = replace(encoded, timestamps=times, goes=goes)
     by = Asked.of_json(header["by"]) if is_trusted and "by" in header else None
     index = int_field(header, "piece", "index") if "index" in header else None
+    lateness_ms = int_field(header, "piece", "lateness_ms") if "lateness_ms" in header else None
     return Piece(
-        stream, partition, **numbers, encoded=timed, timing=timing.astype(np.bool_), places=places, by=by, index=index
+        stream,
+        partition,
+        **numbers,
+        encoded=timed,
+        timing=timing.astype(np.bool_),
+        places=places,
+        by=by,
+        index=index,
+        lateness_ms=lateness_ms,
     )
 
 

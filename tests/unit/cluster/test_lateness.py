@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +18,13 @@ from tests.oracles.lateness import Arrivals
 from tests.unit.cluster.test_idleness import of_stream, soon
 from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
 from tests.unit.cluster.wires import STREAM, encoded, wired
+from wukongs.adapters.replay import replay
+from wukongs.adapters.run_config import RunConfig, load_run_config
+from wukongs.adapters.source import SetAside
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.feeding import FEED
 from wukongs.cluster.writing import StreamWriter, writer_of
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import NodeUnavailable, StreamError
 from wukongs.wire.link import IngestLink
 
 A = EX + "streamA"
@@ -237,3 +242,75 @@ def test_a_pipeline_feeds_a_stream_that_sorts_what_is_pushed() -> None:
         stream.close()
         engine.settle(LONG_S)
         assert filled(query) == {400: ["y", "z"], 500: ["c"], 600: ["x"]}
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+RUN = """
+[[stream]]
+iri = "http://ex/streamA"
+[stream.source]
+kind = "folder"
+path = "in"
+format = "timestamped"
+follow = false
+lateness_ms = 250
+"""
+
+
+def write_records(folder: Path, arrivals: Arrivals, draw: random.Random) -> RunConfig:
+    """Write records around a time that goes on, and note which of them are late; return the run that reads them."""
+    (folder / "in").mkdir()
+    lines, time_ms = list[str](), 1000
+    for number in range(400):
+        time_ms += draw.choice((0, 0, 10, 60))
+        one = f"s{number}", time_ms + draw.randint(-300, 100)
+        arrivals.push([one])
+        lines.append(f"<{EX}{one[0]}> <{EX}p> <{EX}o> . {one[1]}\n")
+    (folder / "in" / "a.nt").write_text("".join(lines))
+    (folder / "run.toml").write_text(RUN)
+    return load_run_config(folder / "run.toml")
+
+
+@pytest.mark.parametrize(("node_count", "replica_count"), [(1, 1), slow(3, 2)])
+def test_records_out_of_order_reach_a_cluster_through_a_pipeline(
+    node_count: int, replica_count: int, tmp_path: Path
+) -> None:
+    arrivals = Arrivals(LATENESS_MS)
+    config = write_records(tmp_path, arrivals, random.Random(node_count))
+    config = replace(config, pipeline=replace(config.pipeline, rows_per_epoch=30))
+    with fed_cluster(node_count, replica_count) as (nodes, _):
+        engine = nodes[0].engine
+        engine.stream(A, batch_ms=100, timing=True)
+        query = nodes[-1].engine.register(register_text("RANGE 100ms STEP 100ms"))
+        bad = list[SetAside]()
+        with engine.link() as link:
+            report = replay(config.streams, link, config.pipeline, on_bad=lambda part, _: bad.extend(part.rows))
+        nodes[-1].engine.settle(LONG_S)
+        assert report.finished
+        assert len(bad) == len(arrivals.late) > 20
+        assert filled(query) == in_windows(arrivals, 30_000)
+
+
+def test_rows_of_a_closed_stream_batch_that_come_again_are_passed_over() -> None:
+    """A node that goes on from an offset has some of the rows behind it, where they come out of order."""
+    with fed_cluster(1) as (nodes, addresses):
+        engine = nodes[0].engine
+        engine.stream(S, batch_ms=100, timing=True)
+        query = engine.register(register_text("RANGE 100ms STEP 100ms", stream=S))
+        with IngestLink(addresses) as link:
+            writer = Writer(link, "p", lateness_ms=LATENESS_MS)
+            writer.send(5, ("a", "o"))
+            writer.send(4, ("b", "o"))
+            writer.close(5)
+            writer.send(5, ("a", "o"))  # as if this were sent again
+            writer.send(7, ("d", "o"))
+            writer.send(6, ("c", "o"))
+            writer.close(7)
+            in_order = Writer(link, "q")
+            in_order.send(5, ("x", "o"))
+            with pytest.raises(StreamError, match="of stream batch 5, which is closed"):
+                link.flush()
+            link.finish(S, "q", 1)
+        engine.settle(LONG_S)
+        assert filled(query) == {400: ["b"], 500: ["a"], 600: ["c"], 700: ["d"]}

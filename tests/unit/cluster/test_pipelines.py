@@ -44,8 +44,8 @@ def fed_cluster(node_count: int, replica_count: int = 1) -> Iterator[tuple[list[
 class Writer:
     """A pipeline of one partition, which sends rows and closes stream batches."""
 
-    def __init__(self, link: IngestLink, partition: str, epoch: int = 1) -> None:
-        self.link, self.partition, self.epoch = link, partition, epoch
+    def __init__(self, link: IngestLink, partition: str, epoch: int = 1, lateness_ms: int | None = None) -> None:
+        self.link, self.partition, self.epoch, self.lateness_ms = link, partition, epoch, lateness_ms
         self.opened = link.open(S, partition, epoch)
         self.row = self.opened.resume_offset
 
@@ -59,7 +59,8 @@ class Writer:
         encoded = encode_columns(*columns, np.full(len(rows), batch * 100 - 1), scope=S.encode())
         end = self.row + len(rows)
         timing = np.zeros(len(rows), np.bool_)
-        self.link.send(Piece(S, self.partition, self.epoch, self.row, end, 0, batch, encoded, timing))
+        rows = self.row, end, 0, batch, encoded, timing
+        self.link.send(Piece(S, self.partition, self.epoch, *rows, lateness_ms=self.lateness_ms))
         self.row = end
 
     def close(self, batch: int) -> None:

@@ -162,6 +162,7 @@ def test_a_push_of_no_table_is_refused(engine: RemoteEngine, wire: Wire) -> None
 
 def test_a_node_that_leaves_out_an_option_of_a_stream_is_found_out(engine: RemoteEngine, wire: Wire) -> None:
     """A node of an earlier release takes the options that it knows, and does not say which these are."""
+
     def without_takes(_: Packet, answer: Packet) -> None:
         if isinstance(answer.fields.get("value"), dict):
             answer.fields["value"].pop("takes", None)
