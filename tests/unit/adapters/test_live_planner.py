@@ -31,6 +31,7 @@ from wukongs.adapters.sources.timestamped_file import prepare_timestamped
 from wukongs.adapters.spark import driver as driver_module
 from wukongs.adapters.spark.driver import PipelineDriver, item_of
 from wukongs.live.pieces import Piece
+from wukongs.live.wall_clock import DAY_MS
 from wukongs.store.encoder import encode_ntriples
 from wukongs.wire.messages import Opened
 
@@ -71,7 +72,8 @@ class ListSource:
 
 @dataclass(eq=False)
 class ListFeed:
-    """A feed of a list, of which as many rows are there as have arrived. It keeps them all."""
+    """A feed of a list, of which as many rows are there as have arrived. It keeps them all. knows: it says up to when
+    it is complete, as a clock does."""
 
     stream: str
     source: ListSource
@@ -81,12 +83,18 @@ class ListFeed:
     is_open: bool = True
     is_heard: bool = True
     released: int = 0
+    knows: bool = False
 
     def begin(self, row: int) -> int:
         return row
 
     def look(self) -> Look:
-        return Look(self.arrived, self.is_open, self.is_heard)
+        return Look(self.arrived, self.is_open, self.is_heard, self.known_ms if self.knows else None)
+
+    @property
+    def known_ms(self) -> int:
+        """Just before the earliest row that is still to come."""
+        return min((ms for ms, _ in self.source.rows[self.arrived :] if ms is not None), default=1000) - 1
 
     def ranges(self, first: int, end: int, floor_ms: int) -> Sequence[RowRange]:
         assert 0 <= first < end <= self.arrived
@@ -185,7 +193,8 @@ class World:
     def __init__(self, feeds: list[ListFeed], config: PipelineConfig) -> None:
         self.feeds, self.config = feeds, config
         self.node, self.models = StrictNode(), [Model() for _ in feeds]
-        self.now_s, self.epoch = 1000.0, 0
+        self.now_s, self.epoch, self.wall_ms = 1000.0, 0, 0
+        self.said: list[str] = []
         self.start_planner()
 
     def start_planner(self) -> None:
@@ -197,7 +206,9 @@ class World:
             model.newest_ms = model.known_ms = None
             model.levels, model.busy_s = [(None, end)], self.now_s
         with patch.object(live_planner, "time", SimpleNamespace(monotonic=lambda: self.now_s)):
-            self.planner = LivePlanner(self.feeds, opened, self.epoch, self.config)
+            self.planner = LivePlanner(
+                self.feeds, opened, self.epoch, self.config, self.said.append, lambda: self.wall_ms
+            )
         self.position = self.planner.start
 
     def part(self, feed: Feed) -> Part:
@@ -222,6 +233,9 @@ class World:
         idle_ms = self.feeds[place].waits.idle_ms
         return idle_ms > 0 and self.now_s - self.models[place].busy_s >= idle_ms / 1000
 
+    def follows_others(self, place: int) -> bool:
+        return self.is_idle(place) and self.feeds[place].waits.idle_advance is None
+
     @property
     def waiting(self) -> list[int]:
         """How many rows of each feed are there and not planned."""
@@ -232,7 +246,7 @@ class World:
         waiting = self.waiting
         newest = [live_planner.NO_TIME if one.known_ms is None else one.known_ms for one in self.models]
         waited_for = [
-            count > 0 or (feed.is_open and not (feed.is_heard and feed.waits.idle_ms))
+            count > 0 or (feed.is_open and not feed.knows and not (feed.is_heard and feed.waits.idle_ms))
             for feed, count in zip(self.feeds, waiting, strict=True)
         ]
         slowest = min((ms for ms, is_one in zip(newest, waited_for, strict=True) if is_one), default=0)
@@ -248,18 +262,27 @@ class World:
         return found
 
     def _check_what_is_complete(self, end: LivePosition) -> None:
-        """Nothing is declared for silence beyond a feed's own newest stream batch and the slowest that is not idle."""
+        """Nothing is declared for silence beyond a feed's own newest stream batch and the slowest that is not idle; or,
+        if it follows the wall clock, beyond that less lateness_ms; or what it knows itself."""
         active = [
             self.part(feed).complete_ms
             for place, feed in enumerate(self.feeds)
-            if not self.is_idle(place) and not end.ended[place]
+            if not self.follows_others(place) and not end.ended[place]
         ]
         others = None if None in active else min((ms for ms in active if ms is not None), default=None)
         for place, model in enumerate(self.models):
             complete_ms = end.complete_ms[place]
             if complete_ms <= self.position.complete_ms[place]:
                 continue
+            feed = self.feeds[place]
+            if feed.knows:
+                assert end.rows[place] == feed.arrived
+                assert complete_ms == feed.known_ms // BATCH_MS * BATCH_MS
+                continue
             assert self.is_idle(place)
+            if feed.waits.idle_advance is not None:
+                assert complete_ms == (self.wall_ms - feed.waits.lateness_ms) // BATCH_MS * BATCH_MS
+                continue
             own = None if model.known_ms is None else -(-model.known_ms // BATCH_MS) * BATCH_MS
             assert complete_ms in (own, others), (complete_ms, own, others)
 
@@ -352,10 +375,15 @@ def feeds(draw: st.DrawFn) -> list[ListFeed]:
             known = sorted(time_ms for time_ms, _ in rows if time_ms is not None)
             times = iter([max(0, ms - (number * 7) % (jitter + 1)) for number, ms in enumerate(known)])
             rows = [(None if time_ms is None else next(times), count) for time_ms, count in rows]
-        waits = Waits(draw(st.sampled_from([0, 5, 40])), draw(st.sampled_from([0, 500, 2000])))
+        knows = draw(st.sampled_from([False, False, False, True]))
+        waits = Waits(
+            draw(st.sampled_from([0, 5, 40])),
+            0 if knows else draw(st.sampled_from([0, 500, 2000])),
+            idle_advance=draw(st.sampled_from([None, "wall"])),
+        )
         name = f"part-{place}"
         source = ListSource(name, rows, waits.lateness_ms)
-        found.append(ListFeed(f"http://ex/{place}", source, waits, draw(st.integers(1, 4))))
+        found.append(ListFeed(f"http://ex/{place}", source, waits, draw(st.integers(1, 4)), knows=knows))
     return found
 
 
@@ -380,6 +408,7 @@ def change(world: World, step: tuple[Any, ...]) -> None:
     kind = step[0]
     if kind == "wait":
         world.now_s += step[1] / 1000
+        world.wall_ms += step[1] // 20
     elif kind == "kill":
         world.node.kill_in = step[1]
     elif kind in ("arrive", "cut", "hear", "end") and step[1] < len(world.feeds):
@@ -436,15 +465,20 @@ def test_the_node_has_what_the_rule_lets_in(
         assert part.is_finished or feed.is_open or waiting[place]
         if part.complete_ms is not None:
             assert part.end == world.position.rows[place]
-        if feed.is_open and is_idle[place]:
+        if feed.is_open and is_idle[place] and feed.waits.idle_advance is not None:
+            followed_ms = (world.wall_ms - feed.waits.lateness_ms) // BATCH_MS * BATCH_MS
+            assert part.complete_ms is not None
+            assert part.complete_ms >= followed_ms
+        elif feed.is_open and is_idle[place]:
             own = -1 if model.known_ms is None else -(-model.known_ms // BATCH_MS) * BATCH_MS
             assert own == -1 or (part.complete_ms is not None and part.complete_ms >= own)
+    follows = [is_one and feed.waits.idle_advance is None for is_one, feed in zip(is_idle, feeds, strict=True)]
     active = [
-        world.part(one).complete_ms for at, one in enumerate(feeds) if (one.is_open or waiting[at]) and not is_idle[at]
+        world.part(one).complete_ms for at, one in enumerate(feeds) if (one.is_open or waiting[at]) and not follows[at]
     ]
     if active and None not in active:
         for place, feed in enumerate(feeds):
-            if feed.is_open and is_idle[place]:
+            if feed.is_open and follows[place]:
                 closed = world.part(feed).complete_ms
                 assert closed is not None
                 assert closed >= min(ms for ms in active if ms is not None), "it holds nobody back"
@@ -484,6 +518,81 @@ def test_a_row_after_a_silence_moves_its_feed_on() -> None:
                 pass
             world.now_s += 1.0
         assert world.part(feed).complete_ms == complete_ms
+
+
+def walled(*rows: list[Row], lateness_ms: int = 0) -> World:
+    """Feeds that follow the wall clock after half a second."""
+    world = world_of(*rows, lateness_ms=lateness_ms)
+    for feed in world.feeds:
+        feed.waits = Waits(lateness_ms, 500, idle_advance="wall")
+    return world
+
+
+def rest(world: World, wall_ms: int) -> list[int | None]:
+    """Let a second pass, up to a time of the wall clock; return up to where the feeds are complete."""
+    world.now_s += 1.0
+    world.wall_ms = wall_ms
+    while world.step():
+        pass
+    return [world.part(feed).complete_ms for feed in world.feeds]
+
+
+def test_a_silent_feed_follows_the_wall_clock_less_lateness_ms() -> None:
+    world = walled([(5, 1), (120, 1), (79, 1), (300, 1)], lateness_ms=40)
+    [feed] = world.feeds
+    feed.arrived = 1
+    assert rest(world, 0) == [-36]
+    assert rest(world, 129) == [80]
+    assert rest(world, 129) == [80]
+    assert rest(world, 60) == [80]
+    feed.arrived = 3  # one within lateness_ms, and one that is late
+    assert rest(world, 130) == [80]
+    assert world.part(feed).held == [(0, 5), (1, 120)]
+    assert rest(world, 200) == [160]
+
+
+def test_others_follow_a_silent_feed_that_follows_the_wall_clock() -> None:
+    world = walled([(5, 1)], [(5, 1)], [(5, 1)])
+    world.feeds[1].waits = Waits(0, 500)
+    for feed in world.feeds:
+        feed.arrived = 1
+    assert rest(world, 0) == [4, 4, 4]
+    assert rest(world, 777) == [770, 770, 770]
+
+
+def test_a_feed_that_never_had_a_row_begins_with_the_wall_clock() -> None:
+    world = walled([])
+    assert rest(world, 0) == [0]
+    assert rest(world, 1234) == [1230]
+
+
+def test_a_feed_that_is_cut_off_follows_no_clock() -> None:
+    world = walled([(5, 1)])
+    [feed] = world.feeds
+    feed.arrived, feed.is_heard = 1, False
+    rest(world, 0)
+    assert rest(world, 500) == [4]
+    feed.is_heard = True
+    rest(world, 500)
+    assert rest(world, 500) == [500]
+
+
+def test_a_feed_of_another_day_stays_and_says_so_once() -> None:
+    world = walled([(5, 1), (3 * DAY_MS, 1)])
+    [feed] = world.feeds
+    feed.arrived = 1
+    rest(world, 0)
+    for ms in (3 * DAY_MS, 3 * DAY_MS + 100):
+        assert rest(world, ms) == [4]
+    assert world.said == [
+        "http://ex/0, part-0: silent; its newest tuple, at 5 ms (1970-01-01T00:00:00.005Z), is more than a day behind "
+        "the wall clock: it does not follow that until newer tuples come"
+    ]
+    world.start_planner()  # what the node has stands for the rows of earlier runs
+    assert rest(world, 3 * DAY_MS) == [4]
+    feed.arrived = 2
+    rest(world, 3 * DAY_MS)
+    assert rest(world, 3 * DAY_MS + 55) == [3 * DAY_MS + 50]
 
 
 def test_rows_of_a_file_that_are_not_after_what_is_closed_are_late(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from wukongs.adapters.feeds.clock import ClockOptions
+from wukongs.adapters.feeds.feed import Waits
 from wukongs.adapters.mapping.mapping import TimeMap
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.adapters.run_config import (
@@ -16,6 +18,7 @@ from wukongs.adapters.run_config import (
     QueryConfig,
     RdfSource,
     RecordSource,
+    RunConfig,
     StoredConfig,
     TimestampedSource,
     load_run_config,
@@ -125,6 +128,77 @@ def test_everything_is_read(folder: Path) -> None:
     assert config.queries == (QueryConfig(name="Q", text=QUERY, source=str(folder / "sub" / "q.rq")),)
     (ask,) = config.asks
     assert (ask.name, ask.text.strip(), ask.source) == ("A", "ASK {}", str(folder / "run.toml"))
+
+
+LIVE = """
+[[stream]]
+iri = "http://ex/s"
+idle_timeout_ms = 60_000
+idle_advance = "wall"
+%s
+source = { kind = "stdin", format = "timestamped", lateness_ms = 500 }
+"""
+
+
+def test_a_stream_that_follows_the_wall_clock_says_so_to_its_source(folder: Path) -> None:
+    [stream] = load_text(folder, LIVE % "").streams
+    assert (stream.idle_timeout_ms, stream.idle_advance) == (60_000, "wall")
+    assert isinstance(stream.source, LiveSource)
+    assert stream.source.waits == Waits(lateness_ms=500, idle_ms=60_000, idle_advance="wall")
+    [plain] = load_text(folder, (LIVE % "").replace('idle_advance = "wall"', "")).streams
+    assert isinstance(plain.source, LiveSource)
+    assert (plain.idle_advance, plain.source.waits) == (None, Waits(lateness_ms=500))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"wall"', '"event"', "stream[0].idle_advance: expected one of"),
+        ("idle_timeout_ms = 60_000", "", "line 5, stream[0].idle_advance: expected an idle_timeout_ms beside it"),
+        (
+            'kind = "stdin", format = "timestamped", lateness_ms = 500',
+            'kind = "timestamped", path = "a.nt"',
+            "line 5, stream[0].idle_advance: expected none beside files: they are recordings",
+        ),
+        (
+            'kind = "stdin", format',
+            'kind = "folder", path = "sub", follow = false, format',
+            "stream[0].idle_advance: expected none beside follow = false",
+        ),
+        (
+            'kind = "stdin", format = "timestamped", lateness_ms = 500',
+            'kind = "clock"',
+            'stream[0].idle_advance: expected none beside kind = "clock", which is never silent',
+        ),
+    ],
+)
+def test_an_idle_advance_that_makes_no_sense_is_refused(folder: Path, old: str, new: str, message: str) -> None:
+    assert old in LIVE
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        load_text(folder, (LIVE % "").replace(old, new))
+
+
+@pytest.mark.parametrize("key", ["speed = 60.0", "rate = 100"])
+def test_a_stream_that_follows_the_wall_clock_has_no_pace_of_its_own(folder: Path, key: str) -> None:
+    with pytest.raises(SettingsError, match=r"pipeline\.(speed|rate): expected none beside a source that goes on"):
+        load_text(folder, LIVE % "" + f"[pipeline]\n{key}\n")
+
+
+def test_a_clock_is_a_source(folder: Path) -> None:
+    text = '[[stream]]\niri = "http://ex/s"\n[stream.source]\nkind = "clock"\n'
+    [stream] = load_text(folder, text).streams
+    assert isinstance(stream.source, LiveSource)
+    assert stream.source.options == ClockOptions(1000, None, "<urn:x-wukongs:tick>")
+    more = 'every_ms = 250\nsubject = "http://ex/clock"\npredicate = "<http://ex/now>"\nname = "four"\n'
+    [stream] = load_text(folder, text + more).streams
+    assert isinstance(stream.source, LiveSource)
+    assert stream.source.options == ClockOptions(250, "<http://ex/clock>", "<http://ex/now>")
+    assert stream.source.name == "four"
+
+
+def load_text(folder: Path, text: str) -> RunConfig:
+    (folder / "run.toml").write_text(text, "utf-8")
+    return load_run_config(folder / "run.toml", {})
 
 
 def test_an_empty_file_has_defaults(folder: Path) -> None:
