@@ -93,9 +93,8 @@ class ClockFeed:
                 self._say(f"{self._name}: {following - row:,} ticks since the last run are left out")
             self._starts, row = [(0, 0)], following
         elif row - following <= DAY_MS // self._every_ms:  # the clock was set back since then
-            self._say(
-                f"{self._name}: no ticks before {date_time(row * self._every_ms)}, which is when the last run ended"
-            )
+            last = date_time((row - 1) * self._every_ms)
+            self._say(f"{self._name}: no ticks until {last}, the last one of an earlier run: the clock was set back")
         else:
             self._starts.append((row, following))
         self._end_row = row
@@ -106,10 +105,8 @@ class ClockFeed:
         row, tick = self._starts[-1]
         now_tick = now_ms // self._every_ms
         end_row = max(self._end_row, row + now_tick - tick + 1)
-        if end_row - self._end_row > AT_ONCE_MAX:
-            self._say(
-                f"{self._name}: the clock is ahead by {end_row - self._end_row:,} ticks: all but one are left out"
-            )
+        if (count := end_row - self._end_row) > AT_ONCE_MAX:
+            self._say(f"{self._name}: the clock is ahead by {count:,} ticks: all but one are left out")
             self._starts.append((self._end_row, now_tick))
             end_row = self._end_row + 1
         self._end_row = end_row

@@ -36,8 +36,8 @@ class Arrivals:
 class WallArrivals:
     """The arrivals of a stream that follows the wall clock while it is silent: it is looked at whenever time passes.
 
-    batch_ms, idle_timeout_ms: of the stream; wall_ms: what the clock shows; silent_ms: since it was opened, pushed to or
-    advanced; promised_ms: the newest advance, as long as silence has not closed more than that."""
+    batch_ms, idle_timeout_ms: of the stream; wall_ms: what the clock shows; silent_ms: since the stream was opened,
+    pushed to or advanced; promised_ms: the newest advance, as long as silence has not closed more than that."""
 
     arrivals: Arrivals
     batch_ms: int

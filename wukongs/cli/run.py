@@ -19,6 +19,9 @@ _EPILOG = """examples:
   wukongs run --plain traffic.toml > windows.txt
   wukongs run --server tcp://127.0.0.1:7411 traffic.toml
 
+Sources are files, or go on while they are read: folder, stdin, tcp, mqtt, websocket, sse, kafka, and clock (a tick
+each n ms). A stream with idle_advance = "wall" follows the wall clock while its source is silent.
+
 With --server, streams, stored data and queries go to a running node, or to a cluster by any of its nodes; the settings
 of the file are not used then. With --local, streams are read and sent in this process: no Java is needed, nothing has
 to start, and windows and answers are the same.

@@ -4,8 +4,8 @@
 * An idle stream is closed as far as the slowest of the streams that count for the clock of the stored graph and are not
   idle (`OwnProgress.moved`). With none of these it stays. One that has never begun begins so.
 * With idle_advance = "wall" it does neither. It follows the wall clock (wall_clock.py, docs/decisions/0113), begins so
-  as well, and counts as a stream that is not idle. Where partitions of pipelines are open, it goes as far as the slowest
-  of these, which decide themselves whether they are idle (adapters/live_planner.py).
+  as well, and counts as a stream that is not idle. Where partitions of pipelines are open, it goes as far as the
+  slowest of these, which decide themselves whether they are idle (adapters/live_planner.py).
 * A tuple that comes at or before the time up to which it was closed like this is late (lateness.py), and no error.
 * To enter and to leave this state are records of the log, as is each round of advances by the wall clock. In between,
   how far it is closed follows from the others, so replay has no need of a clock. Its time runs anew when a folder is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from tests.unit.adapters.helpers import triples_of
 from tests.unit.adapters.test_live_run import feeding, wait_until
 from wukongs.adapters.feeds.clock import AT_ONCE_MAX, ClockFeed, ClockSource, date_time
 from wukongs.adapters.feeds.feed import Look
+from wukongs.adapters.feeds.kinds import KINDS
 from wukongs.adapters.live_planner import LivePlanner, LivePosition
 from wukongs.adapters.push import push_item
 from wukongs.adapters.replay import PipelineReport, replay
@@ -167,7 +169,8 @@ def test_an_epoch_of_an_earlier_run_has_the_ticks_that_it_had() -> None:
     before = times_between(feed, end - 3, end)
     hand.ms -= 2000
     feed = hand.feed(end - 1)
-    assert hand.said == [f"{S}, clock: no ticks before 2026-09-21T14:13:23Z, which is when the last run ended"]
+    last = "no ticks until 2026-09-21T14:13:22Z, the last one of an earlier run: the clock was set back"
+    assert hand.said == [f"{S}, clock: {last}"]
     assert times_between(feed, end - 1, end) == before[-1:]
     assert feed.look().end_row == end - 1
     hand.ms += 2000
@@ -282,7 +285,7 @@ def config_of(folder: Path, text: str = RUN) -> Any:
     [
         ("every_ms = 0", r"source\.every_ms: expected an integer >= 1"),
         ('subject = "a b"', r"source\.subject: expected an IRI"),
-        ('predicate = 5', r"source\.predicate: expected"),
+        ("predicate = 5", r"source\.predicate: expected"),
         ('format = "jsonl"', r"source: .*found the unknown key 'format'|found the unknown key 'format'"),
         ("lateness_ms = 5", r"found the unknown key 'lateness_ms'"),
     ],
@@ -302,6 +305,13 @@ def test_check_shows_its_ticks(tmp_path: Path, capsys: pytest.CaptureFixture[str
     config_of(tmp_path)
     assert main(["run", "--check", str(tmp_path / "run.toml")]) == 0
     assert "  clock: " in capsys.readouterr().out
+
+
+def test_the_help_of_run_names_all_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    words = set(re.findall(r"\w+", capsys.readouterr().out))
+    assert set(KINDS) <= words
 
 
 def ticks_of(query: Any) -> dict[int, list[str]]:
