@@ -199,8 +199,8 @@ def _declare(
                 history_ms=stream.history_ms,
                 slice_bytes_max=stream.slice_bytes_max,
                 index=stream.index,
-                idle_timeout_ms=stream.idle_timeout_ms,
-                idle_advance=stream.idle_advance,
+                # What follows the wall clock is the source: the engine knows nothing of it before the pipeline begins.
+                idle_timeout_ms=stream.idle_timeout_ms if stream.idle_advance is None else None,
             )
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None

@@ -81,8 +81,8 @@ class IdleWatch:
         if grid and is_round:
             self._rounds.begin(grid, wall_ms)
         failed |= let_idle_together(calls, TELL_S)
-        for name, reason in failed.items():
-            log.warning("stream %s brings nothing, and cannot be made idle: %s", name, reason)
+        for name, failure in failed.items():
+            log.warning("stream %s brings nothing, and cannot be made idle: %s", name, failure)
         if failed:
             self._end.wait(TELL_S)
         return bool(streams)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ import pytest
 import wukongs
 from tests.processes import child
 from tests.unit.adapters.helpers import PROJECT
+from tests.unit.cluster.test_pipelines import fed_cluster
 from wukongs.adapters.feeds.feed import Inlet, Kind, Waits
 from wukongs.adapters.feeds.kinds import KINDS
 from wukongs.adapters.mapping.mapping import Csv
@@ -108,19 +109,21 @@ def config_of(folder: Path, source: str, pipeline: str = "") -> Any:
 
 
 @contextmanager
-def feeding(engine: wukongs.Engine, config: Any, spark: SparkSession | None = None) -> Iterator[list[Any]]:
-    """Run the pipeline of a configuration in a thread until the block ends; the report, or the error, is put in."""
+def feeding(at: wukongs.Engine | list[str], config: Any, spark: SparkSession | None = None) -> Iterator[list[Any]]:
+    """Run the pipeline of a configuration in a thread until the block ends; the report, or the error, is put in. at:
+    an engine, or the addresses of nodes."""
     stop, found = threading.Event(), list[Any]()
+    addresses = at if isinstance(at, list) else [at.listen()]
 
     def run() -> None:
         try:
             if spark is None:
-                with IngestLink([engine.listen()]) as link:
+                with IngestLink(addresses) as link:
                     found.append(replay(config.streams, link, config.pipeline, stop=stop))
             else:
                 from wukongs.adapters.spark.pipeline import run_pipeline
 
-                found.append(run_pipeline(config.streams, [engine.listen()], config.pipeline, session=spark, stop=stop))
+                found.append(run_pipeline(config.streams, addresses, config.pipeline, session=spark, stop=stop))
         except BaseException as error:
             found.append(error)
 
@@ -262,6 +265,74 @@ def test_a_silent_source_does_not_hold_the_windows_of_another_one(tmp_path: Path
         engine.settle()
         ends = [one.end_ms for one in query.results(0)]
     assert ends[:3] == [1000, 2000, 3000]
+
+
+WALL = """
+[[stream]]
+iri = "http://ex/s"
+batch_ms = 100
+timing = true
+idle_timeout_ms = %d
+idle_advance = "wall"
+source = { kind = "folder", path = "in", format = "timestamped", lateness_ms = %d }
+"""
+
+
+def check_silence(
+    folder: Path,
+    engine: Any,
+    feed: Callable[[Any], AbstractContextManager[list[Any]]],
+    idle_ms: int = 300,
+    lateness_ms: int = 2000,
+) -> None:
+    """A row comes, then none: windows follow the wall clock. A row behind that is set aside, one ahead of it is not."""
+    (folder / "in").mkdir()
+    (folder / "run.toml").write_text(WALL % (idle_ms, lateness_ms))
+    config = load_run_config(folder / "run.toml")
+    engine.stream("http://ex/s", batch_ms=100, timing=True)
+    query = engine.register(QUERY.replace("RANGE 1s STEP 1s", "RANGE 100ms STEP 100ms"))
+
+    def put(name: str, time_ms: int) -> None:
+        (folder / "in" / f".{name}").write_text(f"<http://ex/{name}> <http://ex/p> <http://ex/o> . {time_ms}\n")
+        (folder / "in" / f".{name}").rename(folder / "in" / name)
+
+    began_ms, found = time.time_ns() // 1_000_000, dict[int, list[str]]()
+
+    def has(end_ms: int) -> bool:
+        found.update({one.end_ms: sorted(str(row[0]).strip("<>") for row in one.texts()) for one in query.results(0)})
+        return max(found, default=0) >= end_ms
+
+    put("first", began_ms)
+    with feed(config) as report:
+        wait_until(lambda: has(began_ms + 3000) or bool(report), 60)
+        put("late", began_ms + 1)
+        put("later", ahead_ms := time.time_ns() // 1_000_000 + 5000)
+        wait_until(lambda: has(ahead_ms + 500) or bool(report), 60)
+        assert not report
+    rows = {end: names for end, names in found.items() if names}
+    assert rows == {
+        -(-ms // 100) * 100: [f"http://ex/{name}"] for name, ms in (("first", began_ms), ("later", ahead_ms))
+    }
+    ends = sorted(found)
+    assert ends == list(range(ends[0], ends[-1] + 100, 100))
+    assert max(ends) <= time.time_ns() // 1_000_000 - lateness_ms
+    assert report[0].backwards == 1
+
+
+def test_a_silent_source_follows_the_wall_clock(tmp_path: Path) -> None:
+    with wukongs.Engine() as engine:
+        check_silence(tmp_path, engine, lambda config: feeding(engine, config))
+
+
+@pytest.mark.slow
+def test_a_silent_source_follows_the_wall_clock_through_spark(tmp_path: Path, spark: SparkSession) -> None:
+    with wukongs.Engine() as engine:
+        check_silence(tmp_path, engine, lambda config: feeding(engine, config, spark))
+
+
+def test_a_silent_source_of_a_cluster_follows_the_wall_clock(tmp_path: Path) -> None:
+    with fed_cluster(3, 2) as (nodes, addresses):
+        check_silence(tmp_path, nodes[0].engine, lambda config: feeding(addresses, config), 5000, 0)
 
 
 def test_lines_come_over_tcp_from_several_clients(tmp_path: Path) -> None:
