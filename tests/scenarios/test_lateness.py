@@ -148,9 +148,9 @@ def test_an_idle_stream_follows_the_wall_clock(engine: wukongs.Engine) -> None:
 
 
 def test_an_idle_stream_of_another_day_stays_and_says_so(engine: wukongs.Engine) -> None:
-    stream = engine.stream(A, timing=True, batch_ms=100, idle_timeout_ms=20, idle_advance="wall")
-    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
+    stream = engine.stream(A, timing=True, batch_ms=100, idle_timeout_ms=2000, idle_advance="wall")
     stream.push([at("a", 250)])
+    query = engine.register(register_text("RANGE 100ms STEP 100ms"))
     deadline = time.monotonic() + 60
     while not engine.stats()["streams"][A]["is_idle"]:
         assert time.monotonic() < deadline

@@ -216,10 +216,10 @@ def closed(nodes: list[ClusterNode], name: str) -> list[object]:
 def test_idle_streams_follow_the_wall_clock_of_their_writers() -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
         engine, wall = nodes[0].engine, Wall(nodes, 10_050)
-        streams = {name: engine.stream(EX + name, timing=True, **WALL) for name in "abc"}
-        plain = engine.stream(EX + "plain", batch_ms=100, idle_timeout_ms=20)
-        assert len({writer_of(nodes[0].host.node, EX + name) for name in streams}) > 1
         with no_longer_idle():
+            streams = {name: engine.stream(EX + name, timing=True, **WALL) for name in "abc"}
+            plain = engine.stream(EX + "plain", batch_ms=100, idle_timeout_ms=20)
+            assert len({writer_of(nodes[0].host.node, EX + name) for name in streams}) > 1
             streams["a"].push([at("s", 9_150)])
             plain.push([at("p", 9_150)])
             query = engine.register(
@@ -248,9 +248,11 @@ def test_a_wall_clock_less_lateness_ms() -> None:
 def test_streams_of_another_day_stay_and_each_node_says_so() -> None:
     day_ms = 86_400_000
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
-        wall, stream = Wall(nodes, 5 * day_ms), nodes[0].engine.stream(EX + "s", timing=True, **WALL)
-        query = nodes[0].engine.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "s"))
-        stream.push([at("a", 150)])
+        wall = Wall(nodes, 5 * day_ms)
+        with no_longer_idle():
+            stream = nodes[0].engine.stream(EX + "s", timing=True, **WALL)
+            query = nodes[0].engine.register(register_text("RANGE 100ms STEP 100ms", stream=EX + "s"))
+            stream.push([at("a", 150)])
         soon(lambda: all(node.store.stream(EX + "s").is_idle for node in nodes))
         time.sleep(0.2)
         assert closed(nodes, "s") == [100] * 3
@@ -283,12 +285,13 @@ def test_one_that_a_pipeline_feeds_is_closed_by_that_alone() -> None:
     """A partition's writer alone decides what is idle: what it sends later is not late."""
     with fed_cluster(2) as (nodes, addresses):
         wall = Wall(nodes, 10_000)
-        stream = nodes[0].engine.stream(S, **WALL)
         with IngestLink(addresses) as link:
-            one = Writer(link, "one")
-            one.send(3, ("a", "b"))
-            one.close(3)
-            stream.push([at("x", 310)])
+            with no_longer_idle():
+                stream = nodes[0].engine.stream(S, **WALL)
+                one = Writer(link, "one")
+                one.send(3, ("a", "b"))
+                one.close(3)
+                stream.push([at("x", 310)])
             soon(lambda: nodes[0].store.stream(S).is_idle)
             time.sleep(0.2)
             assert nodes[0].store.stream(S).closed_ms == 300
@@ -302,7 +305,8 @@ def test_one_that_a_pipeline_feeds_is_closed_by_that_alone() -> None:
 def test_a_node_that_joins_knows_what_is_newest() -> None:
     with cluster(2, silence_pulses_max=PATIENT) as nodes:
         Wall(nodes, 86_500_000)
-        nodes[0].engine.stream(EX + "s", timing=True, **WALL).push([at("a", 150)])
+        with no_longer_idle():
+            nodes[0].engine.stream(EX + "s", timing=True, **WALL).push([at("a", 150)])
         nodes[0].engine.stream(EX + "plain", timing=True, batch_ms=100).push([at("a", 150)])
         known = nodes[1].store.records.streams
         standings = {stream.state.iri: stream.standing() for stream in known.values()}
