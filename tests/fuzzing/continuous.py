@@ -648,9 +648,8 @@ Windows = dict[str, dict[int, Rows | str]]
 """The rows of each query by the end of the window; in their place the name of an error."""
 
 
-def lived(plan: Plan, between: Callable[[int], None] | None = None) -> tuple[Windows, Counter[M]]:
-    """Return the windows of each query, and how many of them each mechanism has found. between: called before each
-    tick."""
+def lived(plan: Plan) -> tuple[Windows, Counter[M]]:
+    """Return the windows of each query, and how many of them each mechanism has found."""
     found: Windows = {query.name: {} for query in plan.queries}
     used: Counter[M] = Counter()
     with ExitStack() as stack:
@@ -671,8 +670,6 @@ def lived(plan: Plan, between: Callable[[int], None] | None = None) -> tuple[Win
                 table = [{variable: term} for term in terms]
             handles[query.name] = engine.register(query.text(), bindings=table)
         for tick, tuples in enumerate(plan.ticks):
-            if between is not None:
-                between(tick)
             if tick in plan.updates:
                 for kind, triples in zip(("DELETE", "INSERT"), plan.updates[tick], strict=True):
                     if triples:
@@ -783,10 +780,10 @@ def _node(text: str) -> Any:
 
 
 def judged(
-    plan: Plan, found: Mapping[str, Mapping[int, Rows | str]], tally: Tally, mix: str, skips: Sequence[str] = ()
+    plan: Plan, found: Mapping[str, Mapping[int, Rows | str]], tally: Tally, mix: str, fails: bool = False
 ) -> list[str]:
-    """Compare all windows with pyoxigraph's answers; return what disagrees. skips: errors that count as no window, and
-    behind which ISTREAM and DSTREAM begin anew."""
+    """Compare all windows with pyoxigraph's answers; return what disagrees. fails: firings may fail. They have no
+    window, and behind them ISTREAM and DSTREAM begin anew."""
     opened: list[str] = []
     known: dict[Quad, ox.Quad] = {}
     oracles = {clause: Oracle(clause, known) for clause in {query.clause for query in plan.queries}}
@@ -804,7 +801,7 @@ def judged(
                 if query.clause != clause:
                     continue
                 window = found[query.name].get(at_ms)
-                if window is None and skips:
+                if window is None and fails:
                     before[query.name] = Counter()
                     continue
                 rows = oracle.rows(query.oracle_text())

@@ -68,10 +68,10 @@ def life(rng: random.Random, terms: QueryTerms) -> int:
         came = terms.ids(texts).reshape(-1, 4)
         came[:, 3] = np.where(np.array([rng.random() < 0.1 for _ in came], np.bool_), UNBOUND, came[:, 3])
         goes = np.array([rng.random() < rng.choice([0.1, 0.5, 0.99]) for _ in rows], np.bool_)
-        moves = Moves(came, rows[goes], is_anew=False)
+        moves = Moves(came, rows[goes], is_anew=number == 0, number=number)
         rows = np.concatenate((rows[~goes], came))
         if rng.random() < 0.1:
-            moves = Moves(rows, rows[:0], is_anew=True)
+            moves = Moves(rows, rows[:0], is_anew=True, number=number)
         if not groups.move(moves, terms):
             assert values[-1] in DOUBLES or DOUBLES[0] in values, (values, made)
             return number
@@ -110,11 +110,11 @@ def test_sums_are_exact_beyond_the_digits_of_a_call() -> None:
         core = engine._core
         terms = terms_of(core, core.registry.snapshot_reader())
         rows: Int64Array = np.empty((0, 2), np.int64)
-        for numbers in calls:
+        for at, numbers in enumerate(calls):
             texts = [f'"{one}"^^<{XSD}{"decimal" if "." in one else "integer"}>' for one in numbers]
             came = terms.ids([text for one in texts for text in (KEYS[0], one)]).reshape(-1, 2)
             rows = np.concatenate((rows, came))
-            assert groups.move(Moves(came, rows[:0], is_anew=False), terms)
+            assert groups.move(Moves(came, rows[:0], is_anew=at == 0, number=at), terms)
             table = BindingTable((Variable("k"), Variable("v")), tuple(np.ascontiguousarray(rows.T)), len(rows))
             expected = group(table, [Variable("k")], named, terms)
             assert [terms.texts(one) for one in groups.columns(terms)] == [terms.texts(one) for one in expected.columns]
@@ -133,12 +133,12 @@ def test_what_is_kept_follows_what_is_there() -> None:
             rows: Int64Array = np.empty((0, 4), np.int64)
             pools = [integer_ids(np.arange(count)) for count in (90, 7, 60, 300)]
             sizes = []
-            for wanted in (300, 4000, 4000, 30, 30, 0, 10, 700, 5, 5):
+            for at, wanted in enumerate((300, 4000, 4000, 30, 30, 0, 10, 700, 5, 5)):
                 came = np.stack([rng.choice(pool, max(0, wanted - len(rows)) + 3) for pool in pools], axis=1)
                 came[rng.random(len(came)) < 0.01, 3] = UNBOUND
                 rows = rng.permutation(rows)
                 goes = np.arange(len(rows)) < len(rows) + len(came) - wanted
-                moves = Moves(came, rows[goes], is_anew=False)
+                moves = Moves(came, rows[goes], is_anew=at == 0, number=at)
                 rows = np.concatenate((rows[~goes], came))
                 assert groups.move(moves, terms)
                 sizes.append(groups.size_bytes)

@@ -419,7 +419,7 @@ class Executor:
             return None
         source, deltas, moves = moved
         groups, bound = source.above, (*deltas.variables, *rows.derived)
-        if not isinstance(groups, HeldGroups) or not groups.is_whole:
+        if not isinstance(groups, HeldGroups) or not groups.follows(moves):
             named = tuple(at for at, name in enumerate(bound) if name in known and not name.is_blank)
             columns = [
                 (bound.index(name),) if name is not None else named if aggregate.distinct else ()

@@ -222,8 +222,8 @@ class HeldGroups:
 
     def __init__(self, keys: Sequence[int], aggregates: Sequence[Aggregate], columns: Sequence[Columns]) -> None:
         self._keys, self._aggregates, self._columns = list(keys), aggregates, columns
-        self.is_whole = False
-        """Whether the last move came to its end: if not, the next one has to bring all rows."""
+        self._taken: int | None = None
+        """The number of the last move, None if it has not come to its end."""
         self.rows_before: tuple[Int64Array, ...] | None = None
         """The rows that the groups of the last move had before, if they are noted."""
         self._slots_after: Int64Array = np.empty(0, np.int64)
@@ -269,12 +269,17 @@ class HeldGroups:
         texts = OBJECT_BYTES * sum(map(len, self._texts))
         return self._groups.size_bytes + arrays + texts + sum(part.size_bytes for part in self._parts)
 
+    def follows(self, moves: Moves) -> bool:
+        """Return whether moves can be taken over: they bring all rows, or the move before was taken over as a whole."""
+        return moves.is_anew or self._taken == moves.number - 1
+
     def move(self, moves: Moves, terms: TermSpace, notes_before: bool = False) -> bool:
         """Take over the rows that came and went; return whether that can be done exactly, else it is of no use any
         more. Raises QueryTimeout, BudgetExceeded.
 
-        notes_before: note the rows that groups have had, unless all come anew."""
-        self.is_whole, self.rows_before = False, None
+        moves: for which `follows` holds; notes_before: note the rows that groups have had, unless all come anew."""
+        assert self.follows(moves), (self._taken, moves.number)
+        self._taken, self.rows_before = None, None
         if moves.is_anew:
             self._clear()
         rows = np.concatenate((moves.came, moves.went))
@@ -294,7 +299,7 @@ class HeldGroups:
         elif notes_before and not moves.is_anew:
             self._slots_after = np.empty(0, np.int64)
             self.rows_before = self._rows_of(self._slots_after, terms)
-        self.is_whole = True
+        self._taken = moves.number
         return True
 
     def _compact(self) -> None:

@@ -141,12 +141,16 @@ def is_worth_it(estimated_rows: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The rows that came and went since the firing before, int64[n, width]; all that are held have come, and what was
-    held before is none of these, if `is_anew`."""
+    """The rows that were inserted and deleted since the firing before.
+
+    came, went : int64[n, width]
+    is_anew: all rows that are held are inserted, and no row of before is held
+    number: of the move. What is made of the rows has to take over all moves, one after the other"""
 
     came: Int64Array
     went: Int64Array
     is_anew: bool
+    number: int
 
     @property
     def mechanism(self) -> Mechanism:
@@ -265,7 +269,7 @@ class Deltas:
         if self._distinct is None or self.moves.is_anew:
             self._distinct = HeldDistinct(self._columns if places is None else places)
         try:
-            is_kept = self._distinct.move(self.moves.came, self.moves.went, self._held[: self.count], self._move_count)
+            is_kept = self._distinct.move(self.moves.came, self.moves.went, self._held[: self.count], self.moves.number)
         except BudgetExceeded:  # comparing all anew may need less
             is_kept, self._distinct = False, None
         return self._distinct if is_kept else None
@@ -285,7 +289,7 @@ class Deltas:
 
     def all_rows(self) -> Moves:
         """Return the rows that are held as such that have come."""
-        return Moves(self._held[: self.count], self._held[:0], is_anew=True)
+        return Moves(self._held[: self.count], self._held[:0], is_anew=True, number=self._move_count)
 
     def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
         """Hold the rows of the firing that it stands at, once; return what came and went. None if they have to be found
@@ -334,7 +338,7 @@ class Deltas:
             return None
         came, held = self._held[before : self.count].copy(), self.count
         self.count = drop_ended(self._members, self._held, self._ends, held, self._at_ms)
-        return Moves(came, self._held[self.count : held], is_anew=False)
+        return Moves(came, self._held[self.count : held], is_anew=False, number=self._move_count)
 
     def _find(self, limits: Callable[[], Limits], before_ms: int) -> bool:
         """Keep what the delta plans find, by as few calls as can be; tell whether kernels could."""
