@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,10 @@ class Follower(Protocol):
     def follow(self, before: BatchSet, change: Difference, asserted: Quads) -> Difference:
         """Return a change with all that follows. before: the graph as it is; asserted: the quads that the change makes
         explicit, also those that are there already."""
+
+    def note_sealed(self, is_sealed: bool) -> None:
+        """Note whether the change that was derived last is sealed. If not, all that follows is derived anew with the
+        next change: what the follower keeps may be of a graph that there is not."""
 
 
 class Arrangement:
@@ -188,18 +193,21 @@ class Arrangement:
         asserted: Quads = NO_QUADS,
     ) -> None:
         """Seal triples that the filter knows already, and what follows from them."""
-        if self._follower is not None and self._follower.is_active:
-            change = Difference(batch, tombstones)
-            batch, tombstones = self._follower.follow(self.trace.read(self.trace.upper), change, asserted)
-            if batch is not change.additions:
-                self._learn(batch)
-        self.trace.seal(sn, batch, tombstones, fuel, first_sn)
+        follower = self._follower if self._follower is not None and self._follower.is_active else None
+        with _noting(follower):
+            if follower is not None:
+                change = Difference(batch, tombstones)
+                batch, tombstones = follower.follow(self.trace.read(self.trace.upper), change, asserted)
+                if batch is not change.additions:
+                    self._learn(batch)
+            self.trace.seal(sn, batch, tombstones, fuel, first_sn)
         self._filtered_to = self.trace.upper
 
     def seal_inferred(self, sn: int, difference: Difference) -> None:
         """Seal SN sn with inferred triples that come and go, from which all follows that is in there, too."""
-        self._learn(difference.additions)
-        self.trace.seal(sn, *difference)
+        with _noting(self._follower):
+            self._learn(difference.additions)
+            self.trace.seal(sn, *difference)
         self._filtered_to = self.trace.upper
 
     @property
@@ -210,3 +218,16 @@ class Arrangement:
     def open(self, sn: int, owner: str, expires: bool = True, age_max_s: float = math.inf) -> Handle:
         """Open a handle on the graph as of an SN; see Trace.open. Raises CompactedError if merging has forgotten it."""
         return self.trace.open(sn, owner, expires, age_max_s)
+
+
+@contextmanager
+def _noting(follower: Follower | None) -> Iterator[None]:
+    """Seal what a follower has derived, and have it note whether that was done."""
+    try:
+        yield
+    except BaseException:
+        if follower is not None:
+            follower.note_sealed(False)
+        raise
+    if follower is not None:
+        follower.note_sealed(True)

@@ -235,16 +235,18 @@ class Trace:
         first_sn = sn if first_sn is None else first_sn
         assert sn >= first_sn >= self.upper, (sn, first_sn, self.upper)
         self.pay()
-        self.upper = sn + 1
+        # All that may find no memory comes first: an error leaves the trace as it was.
         gone = with_key_filter(tombstones) if tombstones is not None and len(tombstones) else None
         entry = TraceEntry(with_key_filter(batch), first_sn, sn + 1, tombstones=gone)
+        before, newest = self._newest, None
+        if len(entry) and before is not None and not before.tombstones and entry.tombstones is None:
+            newest = before.and_then(entry.batch, disjoint=True)
+        self.upper = sn + 1
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
+            self._newest = newest
             self._entries.append(entry)
             self._keep_as_sealed(entry)
-            before, self._newest = self._newest, None
-            if before is not None and not before.tombstones and entry.tombstones is None:
-                self._newest = before.and_then(entry.batch, disjoint=True)
             self._start_merges()
             self._owed = self.owed(len(entry)) if fuel is None else fuel
 

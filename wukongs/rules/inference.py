@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -168,17 +169,25 @@ class Inference:
         self._graphs: tuple[int, ...] = ()
         """Into which the rules conclude, or those before them."""
         self.ruleset = Ruleset({}, Program(()))
+        self._is_behind = False
+        """Whether the graph may lack what follows: a change that was derived was not sealed."""
         self.is_changed = False
         """Whether a rule was paused that the log does not know of as paused."""
 
     @property
     def is_active(self) -> bool:
-        return bool(self._strata)
+        return bool(self._strata) or self._is_behind
+
+    def note_sealed(self, is_sealed: bool) -> None:
+        self._is_behind = not is_sealed
+        if not is_sealed:
+            self._ranks.clear()
 
     def take(self, ruleset: Ruleset) -> None:
         """Follow other rules from now on; derive() then changes what is inferred."""
         names = {rule.into for rules in (self.ruleset, ruleset) for rule in rules.rules.values()}
-        self._graphs = tuple(self._graph(name) for name in names)
+        behind = self._graphs if self._is_behind else ()
+        self._graphs = tuple(dict.fromkeys((*behind, *map(self._graph, names))))
         self.ruleset = ruleset
         self.is_changed = False
         self._memo = None
@@ -193,16 +202,25 @@ class Inference:
 
     def follow_over(self, before: Read, change: Difference, asserted: Quads) -> Difference:
         """Do the same as follow, over a graph that may be divided. Raises as derive, but for RuleError."""
+        if self._is_behind:
+            return self.derive_or_pause(before, change, asserted)
         propagation, stored = self._propagation(before), self.plans()
         try:
-            with within(propagation.limits):
+            with self._deriving(propagation):
                 return propagation.follow(change, asserted)
         except (QueryTimeout, BudgetExceeded) as error:
             self._pause(propagation, error)
+        return self.derive_or_pause(before, change, asserted, stored)
+
+    @contextmanager
+    def _deriving(self, propagation: Propagation) -> Iterator[None]:
+        """Derive within limits. After an error, ranks may be of a graph that there is not."""
+        try:
+            with within(propagation.limits):
+                yield
         except BaseException:
             self._ranks.clear()
             raise
-        return self.derive_or_pause(before, change, asserted, stored)
 
     def derive(self, before: Read, stored: Sequence[RulePlan] | None = None) -> Difference:
         """Return the change of all that is inferred to what follows by the rules as they are now. stored: the plans of
@@ -210,7 +228,7 @@ class Inference:
         names the rule that takes too much; over a divided graph NodeUnavailable, CompactedError."""
         propagation = self._propagation(before)
         try:
-            with within(propagation.limits):
+            with self._deriving(propagation):
                 return self._derived(propagation, NOTHING, NO_QUADS, before, stored)
         except (QueryTimeout, BudgetExceeded) as error:
             raise RuleError("a rule that ends within its bounds", _told(propagation, error)) from error
@@ -227,7 +245,7 @@ class Inference:
         while True:
             propagation = self._propagation(before)
             try:
-                with within(propagation.limits):
+                with self._deriving(propagation):
                     return self._derived(propagation, change, asserted, before, stored)
             except (QueryTimeout, BudgetExceeded) as error:
                 self._pause(propagation, error)
@@ -240,6 +258,7 @@ class Inference:
         before: Read,
         stored: Sequence[RulePlan] | None,
     ) -> Difference:
+        stored = None if self._is_behind else stored
         running = {plan.rule.name for plan in self.plans()}
         added = running - {plan.rule.name for plan in stored or ()}
         if stored is None or added == running or before.divided is not None:
