@@ -14,12 +14,16 @@ Invariants:
   batches with such triples, and probes are written together with the window. So a look-up of a key begins at one cache
   line, in place of a descriptor, a directory and the heads of three columns;
 * an access to a window of few keys has a filter, too. Most keys that are looked up in a window are not there, and one
-  bit says so.
+  bit says so;
+* what may find no memory comes before what is noted. So after an error a window has what it had, and an access that
+  could not be written is not known.
 
 Nobody may change the table while a kernel reads it: the owner serialises.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -87,16 +91,16 @@ class WindowTable:
         if self._free:
             return self._free.pop()
         number = len(self._batches)
+        if number >= len(self._windows):
+            grown = _grown(self._windows, number + 1)
+            self.head[HEAD_WINDOWS], self.head[HEAD_WINDOW_COUNT] = grown.ctypes.data, len(grown)
+            self._windows = grown
+        self._rooms[number:] = [(0, 0)]
+        self._noted[number:] = [0]
+        self.changes[number:] = [0]
+        self._accesses[number:] = [{}]
+        self._wanted[number:] = [_NONE]
         self._batches.append(EMPTY)
-        self._rooms.append((0, 0))
-        self._noted.append(0)
-        self.changes.append(0)
-        self._accesses.append({})
-        self._wanted.append(_NONE)
-        if number == len(self._windows):
-            self._windows = _grown(self._windows, number + 1)
-            self.head[HEAD_WINDOWS] = self._windows.ctypes.data
-            self.head[HEAD_WINDOW_COUNT] = len(self._windows)
         return number
 
     def remove(self, number: int) -> None:
@@ -123,19 +127,21 @@ class WindowTable:
 
     def foresee(self, number: int, batches: BatchSet) -> None:
         """Write batches that a window will have, with others, when it is set next: its size is not looked at."""
-        before, self._batches[number] = self._batches[number], batches
+        before = self._batches[number]
         if batches is before:
             return
         first, room = self._rooms[number]
         count, wanted = len(batches.batches), self._wanted[number]
         if batches.goes_on is before.mark and count <= room:
             append_batch(self.head, number, batches.batches[-1].descriptor, not batches.disjoint, wanted)
-            return
-        if count > room:
-            first, room = self._rooms[number] = self._make_room(count)
-            self._make_room_for_probes(number)
-        hides = bool(batches.tombstones)
-        write_window(self.head, number, first, batches.descriptors, not batches.disjoint, hides, wanted)
+        else:
+            descriptors, hides = batches.descriptors, bool(batches.tombstones)
+            if count > room:
+                first, room = self._make_room(count)
+                self._make_room_for_probes(self._accesses[number].values(), room)
+            write_window(self.head, number, first, descriptors, not batches.disjoint, hides, wanted)
+            self._rooms[number] = first, room
+        self._batches[number] = batches
 
     def access(self, number: int, predicate: int, graph: int, direction: int) -> int:
         """Return the number of the access to a window by a predicate of a graph, from one side; make it if need be."""
@@ -143,10 +149,16 @@ class WindowTable:
         kind = predicate, graph, direction
         found = known.get(kind)
         if found is None:
-            found = known[kind] = self._new_access(kind)
-            self._wanted[number] = np.array(list(known.values()), np.int64)
-            self._make_room_for_probes(number)
-            write_probes(self.head, number, self._wanted[number])
+            found = self._new_access(kind)
+            try:
+                own: Int64Array = np.array([found], np.int64)
+                wanted = np.concatenate((self._wanted[number], own))
+                self._make_room_for_probes((found,), self._rooms[number][1])
+                write_probes(self.head, number, own)
+            except BaseException:
+                self._free_accesses.append(found)
+                raise
+            known[kind], self._wanted[number] = found, wanted
         return found
 
     def _new_access(self, kind: Kind) -> int:
@@ -154,33 +166,34 @@ class WindowTable:
             found = self._free_accesses.pop()
         else:
             found = len(self._access_rooms)
+            if found >= len(self._access_rows):
+                self._make_room_for_accesses(found + 1)
             self._access_rooms.append(0)
-            if found == len(self._access_rows):
-                self._access_rows = _grown(self._access_rows, found + 1)
-                self.head[HEAD_ACCESSES] = self._access_rows.ctypes.data
-                self.head[HEAD_ACCESS_COUNT] = len(self._access_rows)
-                self._make_filters()
         self._access_rows[found, :ACCESS_FIRST] = kind
         return found
 
-    def _make_filters(self) -> None:
-        """Make room for the filters of all accesses, and write them."""
-        self._filters = np.zeros((len(self._access_rows), FILTER_WORDS), np.int64)
-        self.head[HEAD_FILTERS] = self._filters.ctypes.data
+    def _make_room_for_accesses(self, count: int) -> None:
+        """Make room for accesses and their filters, and write the filters of those that there are."""
+        rows, before = _grown(self._access_rows, count), self._filters
+        filters = np.zeros((len(rows), FILTER_WORDS), np.int64)
+        self.head[HEAD_ACCESSES], self.head[HEAD_ACCESS_COUNT] = rows.ctypes.data, len(rows)
+        self.head[HEAD_FILTERS] = filters.ctypes.data
+        self._access_rows, self._filters = rows, filters
         for number, wanted in enumerate(self._wanted):
             write_probes(self.head, number, wanted)
+        del before  # accesses have pointed there until now
 
-    def _make_room_for_probes(self, number: int) -> None:
-        room = self._rooms[number][1]
-        for access in self._accesses[number].values():
-            if self._access_rooms[access] < room:
-                self._access_rooms[access] = room
-                self._access_rows[access, ACCESS_FIRST] = self._probes_used
-                self._probes_used += room
-        if self._probes_used > len(self._probes):
-            self._probes = _grown(self._probes, self._probes_used)
-            self.head[HEAD_PROBES] = self._probes.ctypes.data
-            self.head[HEAD_PROBE_COUNT] = len(self._probes)
+    def _make_room_for_probes(self, accesses: Iterable[int], room: int) -> None:
+        """Have room for so many probes of each of some accesses. They are to be written anew."""
+        wanting = [access for access in accesses if self._access_rooms[access] < room]
+        used = self._probes_used + room * len(wanting)
+        if used > len(self._probes):
+            grown = _grown(self._probes, used)
+            self.head[HEAD_PROBES], self.head[HEAD_PROBE_COUNT] = grown.ctypes.data, len(grown)
+            self._probes = grown
+        for access in wanting:
+            self._access_rooms[access], self._access_rows[access, ACCESS_FIRST] = room, self._probes_used
+            self._probes_used += room
 
     def _make_room(self, count: int) -> tuple[int, int]:
         """Return a range of free descriptors for a window with so many. The range that it had is
@@ -188,9 +201,9 @@ class WindowTable:
         room = max(BATCHES_MIN, 2 * count)
         first = max((first + room for first, room in self._rooms), default=0)
         if first + room > len(self._descriptors):
-            self._descriptors = _grown(self._descriptors, first + room)
-            self.head[HEAD_DESCRIPTORS] = self._descriptors.ctypes.data
-            self.head[HEAD_DESCRIPTOR_COUNT] = len(self._descriptors)
+            grown = _grown(self._descriptors, first + room)
+            self.head[HEAD_DESCRIPTORS], self.head[HEAD_DESCRIPTOR_COUNT] = grown.ctypes.data, len(grown)
+            self._descriptors = grown
         return first, room
 
 

@@ -296,6 +296,9 @@ def beyond(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
             "BIND(STRLEN(STR(?s)) AS ?x) FILTER(?x > 11)",
         ]
     )
+    if rng.random() < 0.15:  # rows without a variable, as many as there are
+        sides = [within(rng, clause, f":s{rng.randrange(9)} :state :on .") for _ in range(rng.choice([2, 3]))]
+        return variables, f"{' UNION '.join(f'{{ {side} }}' for side in sides)} {where}"
     if rng.random() < 0.25:
         where = f"{{ {where} }} UNION {{ {within(rng, clause, '?s :state ?x .')} }}"
         return [*variables, "?x"], where

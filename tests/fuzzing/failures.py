@@ -26,7 +26,7 @@ ALL = (
     "query/execution/executor.py", "query/execution/exploration.py", "query/execution/held_rows.py",
     "query/operators/held_groups.py", "query/operators/aggregates.py", "query/operators/operators.py",
     "query/paths/forest.py", "query/paths/kept_paths.py", "query/paths/paths.py", "query/paths/path_search.py",
-    "live/compiled_firings.py", "live/groups.py", "live/reporting.py",
+    "live/compiled_firings.py", "live/groups.py", "live/reporting.py", "store/window_table.py",
 )  # fmt: skip
 """The files that take part in a firing."""
 SHARE = 0.3

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.quads import batch_of, spread
+from wukongs.store import window_table
 from wukongs.store.addresses import int64_array, int64_table
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.layout import (
@@ -180,3 +184,44 @@ def test_the_accesses_of_a_window_that_is_gone_are_used_again() -> None:
     access = table.access(number, 3, 1, 0)
     table.remove(number)
     assert table.access(table.add(), 5, 0, 1) == access
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_finds_no_memory_is_made_by_the_next_call(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Tables grow in the middle of a call, and cannot at times. Nothing of such a call is taken for done."""
+    rng, grown = random.Random(seed), window_table._grown
+    fails = False
+
+    def may_grow(*given: Any) -> Any:
+        if fails and rng.random() < 0.6:
+            raise MemoryError
+        return grown(*given)
+
+    monkeypatch.setattr(window_table, "_grown", may_grow)
+    table, numbers = WindowTable(), list[int]()
+    wanted: dict[int, BatchSet] = {}
+    for _ in range(120):
+        fails = rng.random() < 0.5
+        try:
+            if not numbers or rng.random() < 0.3:
+                numbers.append(table.add())
+                wanted[numbers[-1]] = EMPTY
+            number = rng.choice(numbers)
+            if rng.random() < 0.5:
+                held = batches(rng.randrange(24))
+                table.set(number, held)
+                wanted[number] = held
+            table.access(number, 3, rng.choice([0, 1]), rng.choice([0, 1]))
+        except MemoryError:
+            pass
+    fails = False
+    for number in numbers:
+        assert table.batches(number) is wanted[number]
+        assert seen(table, number)[0] == wanted[number].descriptors.tolist()
+        for direction in (0, 1):
+            access = table.access(number, 3, 1, direction)
+            for at in range(24):
+                ends = (spread(9 * at), 4)[:: 1 - 2 * direction]
+                values = [4 if direction == 0 else spread(9 * one) for one in range(len(wanted[number].batches))]
+                expected = [values[at]] if direction == 0 and at < len(values) else sorted(values) if direction else []
+                assert probed(table, access, ends[0], direction) == expected

@@ -117,8 +117,8 @@ class CompiledSteps:
         return is_small and not plan.is_void
 
     def start_from(self, columns: Sequence[Int64Array], count: int) -> None:
-        """Start from `count` > 0 rows that bind the plan's first variables, until told otherwise. Without this it
-        starts from one row that binds nothing."""
+        """Start from `count` > 0 rows that bind the plan's first variables, until other rows are given. Before the
+        first call it starts from one row that binds nothing."""
         self._seeds = np.zeros((count, self.width), np.int64)
         for at, column in enumerate(columns):
             self._seeds[:, at] = column

@@ -265,9 +265,9 @@ class CompiledPlans:
         steps = self._compiled(plan)
         if steps is not None:
             mark = limits.mark()
-            if seeds.variables or seeds.length != 1:
-                limits.hold(8 * seeds.length * steps.width)
-                steps.start_from(seeds.columns, seeds.length)
+            # Also from one row that binds nothing: it may have started from several of these before.
+            limits.hold(8 * seeds.length * steps.width)
+            steps.start_from(seeds.columns, seeds.length)
             rows = steps.run(lambda: limits, rows_wanted)
             if rows is not None:
                 count = rows.shape[1]
