@@ -144,10 +144,11 @@ class GraphNames:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """SERVICE: the solutions of a group at another endpoint. text: the group as it is written, in braces; prologue: the
-    prefixes around it; names: of its variables in the text; variables: what they stand for here, one each."""
+    """SERVICE: the solutions of a group at another endpoint, or at each endpoint that a variable is bound to. text: the
+    group as it is written, in braces; prologue: the prefixes around it; names: of its variables in the text; variables:
+    what they stand for here, one each."""
 
-    endpoint: Term
+    endpoint: TermOrVariable
     text: str
     prologue: str
     names: tuple[str, ...]

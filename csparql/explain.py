@@ -328,7 +328,7 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
         case GraphNames():
             return f"GraphNames {node.graph}"
         case Service():
-            asked = " ".join(("Service", node.endpoint.text, *map(str, node.variables)))
+            asked = " ".join(("Service", _format_term(node.endpoint), *map(str, node.variables)))
             return asked + (" (silent)" if node.is_silent else "")
         case PerGraph():
             return f"PerGraph {node.graph}"

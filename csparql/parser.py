@@ -67,7 +67,7 @@ def _parsed(text: str, tokens: list[Token], base: str | None, source: str) -> Qu
     places = ((name, *parser.place_of(token)) for name, token in parser.graph_places.items())
     aliases = ((alias.token.text, alias.text, *parser.place_of(token)) for alias, token in parser.having_aliases)
     is_live = query.registration is not None or bool(query.dataset.windows)
-    refused = parser.refused or (parser.refused_live if is_live else None)
+    refused = parser.refused_live if is_live else None
     return replace(query, graph_places=tuple(places), having_aliases=tuple(aliases), refused=refused)
 
 

@@ -262,13 +262,12 @@ class PatternParser:
 
         self.graph_places: dict[str, Token] = {}
         """The IRIs of GRAPH blocks, with the first token of each."""
-        self.refused: UnsupportedFeatureError | None = None
-        """The first feature of the grammar that cannot be answered. The error comes when somebody asks for answers."""
         self.refused_live: UnsupportedFeatureError | None = None
-        """The same, for queries that are asked again and again, and for updates."""
+        """The first feature of the grammar that registered queries and updates cannot have. The error comes when
+        somebody asks for answers."""
         self._service_depth = 0
-        self._endpoints: dict[Variable, None] = {}
-        """The variables that stand for endpoints."""
+        self._endpoints: set[Variable] = set()
+        """The variables that stand for endpoints inside of the SERVICE that is being read."""
         self._graph_count = 0
         self._hides_graph = False
         """Whether the GRAPH block that we are in has a part to which its variable must not be known."""
@@ -1365,13 +1364,13 @@ class PatternParser:
         if self.refused_live is None:
             advice = "load what the other endpoint has, and match it here: only one-shot queries wait for it"
             self.refused_live = self.unsupported("SERVICE in a continuous query or an update", token, advice)
-        is_silent, endpoint = self.accept("SILENT"), None
+        is_silent = self.accept("SILENT")
+        endpoint: TermOrVariable
         if self.token.kind == "var":
-            if self.refused is None and not self._service_depth:
-                advice = "name the endpoint by its IRI: the operator allows endpoints one by one"
-                self.refused = self.unsupported("SERVICE with a variable", self.token, advice)
-            variable = self.named(self.advance())
-            self.in_scope[variable] = self._endpoints[variable] = None
+            endpoint = self.named(self.advance())
+            self.in_scope[endpoint] = None
+            if self._service_depth:
+                self._endpoints.add(endpoint)
         else:
             endpoint = self.iri("an IRI or a variable after SERVICE")
         outer_graph, self.graph = self.graph, DEFAULT
@@ -1381,9 +1380,10 @@ class PatternParser:
         end = self.tokens[self.index - 1].end
         self._service_depth -= 1
         self.graph = outer_graph
-        if endpoint is None or self._service_depth:
+        if self._service_depth:
             return node  # what is inside goes to the endpoint around it, as it is written
-        bound = possible_variables(node) | (self._endpoints.keys() & self.in_scope.keys())
+        bound = possible_variables(node) | (self._endpoints & self.in_scope.keys())
+        self._endpoints.clear()
         variables = tuple(one for one in sorted(bound, key=str) if not one.is_blank)
         names = tuple(one.name.partition(".")[0] for one in variables)
         return Service(endpoint, self.text[start:end], self.prologue_text(), names, variables, is_silent)

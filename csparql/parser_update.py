@@ -199,8 +199,7 @@ def _where_of(parser: PatternParser, pattern: Node, quads: tuple[TriplePattern, 
     needed = [variable for quad in quads for variable in quad.variables() if not variable.is_blank]
     variables = tuple(dict.fromkeys(needed))
     names = tuple(variable.name for variable in variables)
-    refused = parser.refused or parser.refused_live
-    where = Query("select", Project(pattern, variables), names, (), dataset, refused=refused)
+    where = Query("select", Project(pattern, variables), names, (), dataset, refused=parser.refused_live)
     return resolve_timestamps(where, parser.refuse_timestamp)
 
 

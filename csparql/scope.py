@@ -92,7 +92,7 @@ def _possible_variables(node: Node) -> frozenset[Variable]:
         case Values():
             return frozenset(node.variables)
         case Service():
-            return frozenset(part for part in node.variables if isinstance(part, Variable))
+            return frozenset(part for part in (node.endpoint, *node.variables) if isinstance(part, Variable))
         case GraphNames():
             return frozenset((node.graph,)) if isinstance(node.graph, Variable) else NO_VARIABLES
         case Minus():

@@ -185,11 +185,11 @@ def test_a_syntax_error_names_the_file_and_the_place(ran: Ran, data: str, tmp_pa
 
 
 def test_a_feature_that_is_not_supported_is_named(ran: Ran, data: str) -> None:
-    status, out, err = ran("query", "--data", data, "SELECT ?s WHERE { SERVICE ?x { ?s ?p ?o } }")
+    status, out, err = ran("query", "--data", data, "SELECT ?s WHERE { ?s ?p ?o } AGGREGATE { (?n, COUNT, {?s}) }")
     assert (status, out) == (1, "")
-    assert err.startswith("wukongs: query, line 1, column 27: SERVICE")
+    assert err.startswith("wukongs: query, line 1, column 30: the AGGREGATE clause")
     assert "is not supported yet" in err
-    assert err.splitlines()[2] == "  |                           ^^"
+    assert err.splitlines()[2] == "  | " + " " * 29 + "^" * 9
 
 
 def test_a_continuous_query_is_sent_elsewhere(ran: Ran, data: str) -> None:

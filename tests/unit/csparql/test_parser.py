@@ -204,8 +204,7 @@ LIVE = "REGISTER QUERY q AS SELECT ?s FROM STREAM <x> [RANGE 1s STEP 1s]"
     [
         (f"{LIVE} {{ SERVICE <s> {{ ?s ?p ?o }} }}", "SERVICE in a continuous query or an update", len(LIVE) + 4),
         (f"{LIVE} {{ FILTER EXISTS {{ SERVICE <s> {{}} }} }}", "SERVICE in a continuous query", len(LIVE) + 20),
-        ("ASK { SERVICE SILENT ?s { ?s ?p ?o FILTER EXISTS { SERVICE <t> {} } } SERVICE <u> {} }", "SERVICE with", 22),
-        ("SELECT * { { SELECT ?s { GRAPH ?g { OPTIONAL { SERVICE ?s { ?s ?p ?o } } } } } }", "SERVICE with", 56),
+        (f"{LIVE} {{ ?s ?p ?e SERVICE SILENT ?e {{}} }}", "SERVICE in a continuous query", len(LIVE) + 13),
     ],
 )
 def test_service_where_it_is_grammar_and_no_plan(text: str, feature: str, column: int) -> None:
@@ -223,6 +222,15 @@ def test_service_keeps_its_text_and_the_prefixes_around_it() -> None:
     assert (first.text, first.is_silent) == ("{ ?a :p ?b . SERVICE ?c { ?d ?e _:f } }", True)
     assert (first.prologue, first.names) == ("PREFIX : <http://ex/>\n", tuple("abcde"))
     assert (second.names, str(second.variables[0]), second.is_silent) == (("a", "g"), "?a", False)
+
+
+def test_service_with_a_variable() -> None:
+    query = rewrite(
+        parse_query("SELECT * { ?s <p> ?e SERVICE ?e { ?a ?b ?c SERVICE ?d {} } SERVICE SILENT ?d { ?e ?f 1 } }")
+    )
+    first, second = (part for part in parts_of(query.pattern) if isinstance(part, Service))
+    assert (str(first.endpoint), first.names, first.is_silent) == ("?e", tuple("abcd"), False)
+    assert (str(second.endpoint), second.names, second.is_silent) == ("?d", tuple("ef"), True)
 
 
 def test_service_brings_its_variables_into_scope() -> None:

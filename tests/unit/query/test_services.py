@@ -254,12 +254,157 @@ def test_a_query_that_waits_for_an_endpoint_can_be_killed() -> None:
 def test_only_endpoints_that_are_named_are_asked(places: tuple[str, ...], is_allowed: bool, silent: str) -> None:
     with allowing(*places) as engine:
         query = f"ASK {{ SERVICE {silent} <http://127.0.0.1:1/sparql> {{ ?s ?p ?o }} }}"
-        if is_allowed and silent:
+        if silent:  # SPARQL 1.1 Federated Query, 3: errors are ignored, so there is one solution without bindings
             assert engine.query(query).boolean
             return
         expected = "refused" if is_allowed else "the setting service_allowed does not name this endpoint"
         with pytest.raises(wukongs.ServiceError, match=expected):
             engine.query(query)
+
+
+def test_an_endpoint_that_is_not_allowed_is_not_asked() -> None:
+    """With SILENT it brings one solution without bindings (SPARQL 1.1 Federated Query, 3), and sees nothing of it."""
+    asked = list[bytes]()
+
+    def answer(body: bytes) -> Iterator[bytes]:
+        asked.append(body)
+        return told(solution({"type": "uri", "value": "http://ex/found"}))(body)
+
+    with endpoint(answer) as at, allowing() as engine:
+        engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> 1, 2 . <{EX}b> <{EX}at> <{at}> }}")
+        for text in (
+            f"SELECT ?x ?s {{ ?x <{EX}p> ?o SERVICE SILENT <{at}> {{ ?s ?p ?o }} }}",
+            f"SELECT ?x ?s {{ ?x <{EX}p> ?o OPTIONAL {{ SERVICE SILENT <{at}> {{ ?s ?p ?o }} }} }}",
+            f"SELECT ?x ?s {{ ?x <{EX}p> ?o . ?y <{EX}at> ?e SERVICE SILENT ?e {{ ?s ?p ?o }} }}",
+        ):
+            assert engine.query(text).texts() == [(f"<{EX}a>", None)] * 2
+        assert len(engine.query(f"SELECT * {{ ?x <{EX}none> ?o SERVICE SILENT <{at}> {{ ?s ?p ?o }} }}")) == 0
+    assert not asked
+
+
+# --- SERVICE with a variable ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[tuple[wukongs.Engine, str]]:
+    with wukongs.Engine() as engine, served(engine) as client:
+        yield engine, f"{client.address}/sparql"
+
+
+AT_VARIABLES = [  # SERVICE ?e, where each row of ?e is bound to one endpoint or the other
+    "?s :p ?o . ?s :at ?e SERVICE ?e { ?o :q ?x }",
+    "SERVICE ?e { ?s :p ?o } ?o :at ?e",
+    "VALUES ?e { <ONE> <TWO> } SERVICE ?e { ?s :p ?o . ?o :q ?x }",
+    "?s :at ?e OPTIONAL { SERVICE ?e { ?s :q ?x } }",
+    "?s :at ?e OPTIONAL { SERVICE ?e { ?s :q ?x } FILTER(?x != :n1) }",
+    "?s :at ?e FILTER EXISTS { SERVICE ?e { ?s :q ?x } }",
+    "?s :at ?e FILTER NOT EXISTS { SERVICE ?e { ?s :q ?x } }",
+    "?s :at ?e SERVICE ?e { ?s :p ?o } SERVICE ?e { ?o :q ?x }",
+    "{ ?s :at ?e SERVICE ?e { ?s :p ?o } } UNION { VALUES ?e { <ONE> } SERVICE ?e { ?s :q ?o } }",
+    "?s :at ?e { SELECT ?e (COUNT(*) AS ?n) { VALUES ?e { <TWO> } SERVICE ?e { ?a :p ?b } } GROUP BY ?e }",
+    "BIND(<ONE> AS ?e) SERVICE ?e { ?s :p ?o }",
+    "SERVICE <ONE> { ?s :at ?e } SERVICE ?e { ?s :p ?o }",
+    "?s :at ?e SERVICE ?e { ?s :at ?e }",
+]
+
+
+@pytest.mark.parametrize("pattern", AT_VARIABLES)
+def test_each_row_asks_its_own_endpoint(
+    remote: tuple[wukongs.Engine, str], other: tuple[wukongs.Engine, str], pattern: str
+) -> None:
+    """SPARQL 1.1 Federated Query, 2.4 and 4: as if each endpoint were a named graph of one dataset."""
+    rng = random.Random(pattern)
+    places = [remote[1], other[1]]
+    sides = ["".join(_triples(rng)) + _places(rng, places) for _ in range(3)]
+    for (there, _), side in zip((remote, other), sides[1:], strict=True):
+        there.update(f"CLEAR ALL ; INSERT DATA {{ {side} }}")
+    oracle = pyoxigraph.Store()
+    graphs = "".join(f"GRAPH <{at}> {{ {side} }} " for at, side in zip(places, sides[1:], strict=True))
+    oracle.update(f"INSERT DATA {{ {sides[0]} {graphs} }}")
+    asked = f"PREFIX : <{EX}> SELECT * {{ {pattern} }}".replace("ONE", places[0]).replace("TWO", places[1])
+    with allowing(*places) as engine:
+        engine.update(f"INSERT DATA {{ {sides[0]} }}")
+        found = engine.query(asked)
+    expected = oracle.query(asked.replace("SERVICE", "GRAPH"))
+    assert isinstance(expected, pyoxigraph.QuerySolutions)
+    names = [variable.value for variable in expected.variables]
+    by_name = Counter(
+        frozenset((name, term.n3()) for name, term in zip(found.vars, row, strict=True) if term is not None)
+        for row in found
+    )
+    assert by_name == Counter(
+        frozenset((name, str(term)) for name in names if (term := row[name]) is not None) for row in expected
+    )
+    assert by_name
+
+
+def _places(rng: random.Random, places: list[str]) -> str:
+    return "".join(f"<{EX}n{number}> <{EX}at> <{rng.choice(places)}> . " for number in range(8))
+
+
+def test_a_row_that_names_no_endpoint() -> None:
+    for row, found in (
+        ("UNDEF", "?e is unbound in a solution"),
+        ("'text'", '?e is "text", which is no IRI'),
+        ("1", "which is no IRI"),
+    ):
+        text = f"SELECT ?x ?s {{ VALUES (?x ?e) {{ (1 {row}) (2 {row}) }} SERVICE %s ?e {{ ?s ?p ?o }} }}"
+        with allowing("http://127.0.0.1:9/") as engine:
+            with pytest.raises(wukongs.ServiceError, match=f"SERVICE .e: .*{found[1:]}"):
+                engine.query(text % "")
+            rows = engine.query(text % "SILENT").texts()
+            assert sorted((x or "")[1] for x, _ in rows) == ["1", "2"]
+            assert [s for _, s in rows] == [None, None]
+            assert len(engine.query((text % "SILENT").replace("SERVICE", "OPTIONAL { SERVICE") + "}")) == 2
+    with allowing() as engine:
+        with pytest.raises(wukongs.ServiceError, match="unbound"):
+            engine.query("SELECT * { SERVICE ?e { ?s ?p ?o } }")
+        assert engine.query("SELECT * { SERVICE SILENT ?e { ?s ?p ?o } }").texts() == [(None,) * 4]
+        assert engine.query("SELECT * { ?e <http://ex/none> 1 SERVICE ?e { ?s ?p ?o } }").texts() == []
+
+
+def test_an_endpoint_of_a_row_that_is_not_allowed_or_fails(remote: tuple[wukongs.Engine, str]) -> None:
+    there, at = remote
+    there.update(f"CLEAR ALL ; INSERT DATA {{ <{EX}a> <{EX}p> 7 }}")
+    text = f"SELECT ?e ?v {{ VALUES ?e {{ <{at}> <http://127.0.0.1:9/x> }} SERVICE %s ?e {{ ?s <{EX}p> ?v }} }}"
+    with allowing(at) as engine:
+        with pytest.raises(wukongs.ServiceError, match=r"SERVICE <http://127.0.0.1:9/x>: the setting service_allowed"):
+            engine.query(text % "")
+        rows = engine.query(text % "SILENT").texts()
+    seven = '"7"^^<http://www.w3.org/2001/XMLSchema#integer>'
+    assert sorted(rows, key=str) == sorted([(f"<{at}>", seven), ("<http://127.0.0.1:9/x>", None)], key=str)
+    with allowing(at, "http://127.0.0.1:9/") as engine, pytest.raises(wukongs.ServiceError, match=r"9/x>: .*refused"):
+        engine.query(text % "")
+
+
+def test_an_endpoint_is_asked_for_its_own_rows_once(remote: tuple[wukongs.Engine, str]) -> None:
+    there, at = remote
+    there.update(f"CLEAR ALL ; INSERT DATA {{ {''.join(f'<{EX}n{n}> <{EX}q> {n} . ' for n in range(50))} }}")
+    asked = list[str]()
+
+    def answer(body: bytes) -> Iterator[bytes]:
+        asked.append(parse_qs(body.decode())["query"][0])
+        return told({"head": {}, "results": {"bindings": []}})(body)
+
+    with endpoint(answer) as empty, allowing(at, empty) as engine:
+        engine.update(
+            f"INSERT DATA {{ {''.join(f'<{EX}n{n}> <{EX}at> <{(at, empty)[n % 2]}> . ' for n in range(50))} }}"
+        )
+        found = engine.query(f"SELECT ?s ?v {{ ?s <{EX}at> ?e SERVICE ?e {{ ?s <{EX}q> ?v }} }}")
+        plan = engine.explain(f"SELECT ?s ?v {{ ?s <{EX}at> ?e SERVICE SILENT ?e {{ ?s <{EX}q> ?v }} }}")
+    assert sorted(int(str(row[1])) for row in found) == [*range(0, 50, 2)]
+    assert len(asked) == 1
+    assert asked[0].count(f"(<{EX}n") == 25
+    assert "Service ?e ?s ?v (silent)" in plan
+
+
+def test_a_prepared_query_is_given_its_endpoint(remote: tuple[wukongs.Engine, str]) -> None:
+    there, at = remote
+    there.update(f"CLEAR ALL ; INSERT DATA {{ <{EX}a> <{EX}p> <{EX}b> }}")
+    with allowing(at) as engine:
+        query = engine.prepare(f"SELECT ?s ?o {{ SERVICE ?e {{ ?s <{EX}p> ?o }} }}")
+        assert query({"e": f"<{at}>"}).texts() == [(f"<{EX}a>", f"<{EX}b>")]
+        assert query.many([{"e": f"<{at}>", "s": f"<{EX}{name}>"} for name in "aba"]).num_rows == 2
 
 
 def test_no_way_out_of_an_allowed_place() -> None:

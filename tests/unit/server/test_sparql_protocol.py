@@ -640,10 +640,10 @@ def test_an_error_of_an_update_as_json(client: Client) -> None:
 
 
 def test_what_is_known_but_not_supported_is_told_by_name(client: Client) -> None:
-    answer = client.get("SELECT * { SERVICE ?other { ?s ?p ?o } }", accept="application/json")
+    answer = client.get("SELECT * { ?s ?p ?o } AGGREGATE { (?n, COUNT, {?s}) }", accept="application/json")
     assert (answer.status, answer.json["title"]) == (400, "UnsupportedFeatureError")
-    assert "SERVICE" in answer.json["feature"]
-    assert (answer.json["line"], answer.json["column"]) == (1, 20)
+    assert "AGGREGATE" in answer.json["feature"]
+    assert (answer.json["line"], answer.json["column"]) == (1, 23)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -66,7 +66,7 @@ from wukongs.query.execution.exists import assigned_variables, is_row_by_row, re
 from wukongs.query.execution.exploration import Exploration, is_row_wise
 from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
-from wukongs.query.execution.services import solutions
+from wukongs.query.execution.services import answered
 from wukongs.query.execution.timestamps import stamp
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
@@ -245,8 +245,11 @@ class Executor:
         return self._terms.ids(declared) if declared else self._dataset.named_graphs()
 
     def _service(self, node: Service, table: BindingTable) -> BindingTable:
-        """Join a table with what another endpoint answers."""
-        return operators.join(table, solutions(node, table, self._terms, self._limits), self._limits.rows_max)
+        """Join a table with what other endpoints answer."""
+        rows_max = self._limits.rows_max
+        pairs = answered(node, table, self._terms, self._limits)
+        joined = (operators.join(rows, found, rows_max) for rows, found in pairs)
+        return reduce(partial(operators.union, rows_max=rows_max), joined)
 
     # --- operators of two sides ---------------------------------------------------------------------------------------
 
@@ -262,8 +265,9 @@ class Executor:
         tables = [self.run(operand) for operand in operands if id(operand) not in later]
         if services:  # last, since they are asked for what joins with the rest only
             table = self._exploration.explore_all(explored, self._joined(tables))
-            for service in services:
-                table = self._service(service, table)
+            while services:  # one that names its endpoint by a variable after those that may bind it
+                bound = (at for at, one in enumerate(services) if _knows_endpoint(one, table))
+                table = self._service(services.pop(next(bound, 0)), table)
             return self._kept(conditions, table)
         if explored or not conditions:
             return self._exploration.explore_all(explored, self._joined(tables), conditions)
@@ -302,11 +306,13 @@ class Executor:
         left, rows_max = self.run(node.left), self._limits.rows_max
         condition = node.condition
         if not is_explorable(node.right, left.variables) and not (condition is not None and exists_patterns(condition)):
+            pairs: Iterable[tuple[BindingTable, BindingTable]]
             if isinstance(node.right, Service) and not self._given.variables:
-                right = solutions(node.right, left, self._terms, self._limits)
+                pairs = answered(node.right, left, self._terms, self._limits)
             else:
-                right = self.run(node.right)
-            return operators.left_join(left, right, condition, self._terms, rows_max)
+                pairs = [(left, self.run(node.right))]
+            parts = (operators.left_join(rows, right, condition, self._terms, rows_max) for rows, right in pairs)
+            return reduce(partial(operators.union, rows_max=rows_max), parts)
         # Number the left rows, extend them, and keep those that find nothing. Only what the right side sees goes with
         # the numbers: a hundred OPTIONALs beside each other would copy a hundred columns a hundred times.
         seen = mentioned_variables(node.right).union(self._given.variables)
@@ -605,6 +611,11 @@ def _argument(aggregate: Aggregate, at: int, known: Collection[Variable]) -> Var
     if argument is None or (isinstance(argument, Variable) and argument in known):
         return argument
     return Variable(f".argument{at}")
+
+
+def _knows_endpoint(service: Service, table: BindingTable) -> bool:
+    """Tell whether rows may name the endpoint of a SERVICE."""
+    return isinstance(service.endpoint, Term) or service.endpoint in table.variables
 
 
 def _table_of(variables: tuple[Variable, ...], columns: Iterable[Int64Array]) -> BindingTable:

@@ -5,8 +5,9 @@
   somewhere, or bound to blank nodes or triple terms, do not go; the join here has the last word.
 * Requests are by POST, one after the other, without proxies, cookies, passwords, and no redirect is followed. Each has
   bounds of time, bytes and rows: those of the query among them. Nothing that comes back is believed to be well-formed.
-* SILENT makes one solution without bindings of whatever goes wrong at the endpoint; not of one that is not allowed, nor
-  of a query that has no time or memory left.
+* SERVICE with a variable asks each endpoint that the rows beside it name, for the rows that name it.
+* SILENT makes one solution without bindings of whatever goes wrong: an endpoint that fails, that is not allowed (it is
+  not asked) or that a row does not name. A query that has no time or memory left fails all the same.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ from urllib.parse import unquote, urlencode, urlsplit
 import numpy as np
 
 from wukongs.csparql.algebra import Service
+from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Term, Variable, iri, literal
 from wukongs.errors import DataError, ServiceError
 from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.expressions.frame import decoded
 from wukongs.query.limits import OBJECT_BYTES, Limits
 from wukongs.query.operators import operators
+from wukongs.query.rows import numbered
 from wukongs.query.terms.rdf_terms import from_ntriples, to_ntriples
+from wukongs.query.terms.values import Kind, Value, text_of
 from wukongs.store.dtypes import UNBOUND
 
 BLOCK_ROWS = 200
@@ -50,19 +55,61 @@ def is_allowed(endpoint: str, places: Sequence[str]) -> bool:
     return endpoint in places or (is_inside and "." not in segments and ".." not in segments)
 
 
-def solutions(node: Service, known: BindingTable, terms: TermSpace, limits: Limits) -> BindingTable:
-    """Return the solutions of a SERVICE that may join with a table, or more. Raises ServiceError, QueryTimeout,
-    QueryKilled, BudgetExceeded."""
-    endpoint = node.endpoint.text[1:-1]
-    if not is_allowed(endpoint, limits.services):
-        raise ServiceError(
-            f"SERVICE <{endpoint}>: the setting service_allowed does not name this endpoint. The operator may add it, "
-            "or a place that it lies in, with a slash at the end"
-        )
-    columns = [part for part in dict.fromkeys(node.variables) if isinstance(part, Variable)]
+def answered(
+    node: Service, known: BindingTable, terms: TermSpace, limits: Limits
+) -> Iterator[tuple[BindingTable, BindingTable]]:
+    """Yield pairs of tables: some rows of a table, and the solutions of a SERVICE that may join with them, or more.
+
+    Each row is in one of the pairs. An endpoint that a variable names has a pair of its own.
+
+    Raises
+    ------
+    ServiceError                    An endpoint is not allowed, fails, or is not named by a row; not with SILENT.
+    QueryTimeout, QueryKilled, BudgetExceeded
+                                    The query's own limits, SILENT or not."""
+    if isinstance(node.endpoint, Term):
+        yield known, _solutions(node, node.endpoint.text[1:-1], known, terms, limits)
+        return
+    variable, columns = node.endpoint, possible_variables(node)
     if known.length == 0:
-        return BindingTable(tuple(columns), (np.empty(0, np.int64),) * len(columns), 0)
+        yield known, _empty(sorted(columns, key=str))
+        return
+    column = known.column(variable)
+    places, firsts = numbered([column], known.length)
+    for number, name in enumerate(decoded(column[firsts], terms)):
+        part = known.take(np.flatnonzero(places == number))
+        if name is None or name.kind != Kind.IRI:
+            if not node.is_silent:
+                raise _unnamed(variable, name)
+            yield part, BindingTable.unit()
+        else:
+            yield part, _solutions(node, str(name.data), part, terms, limits)
+
+
+def _unnamed(variable: Variable, value: Value | None) -> ServiceError:
+    """Make the error for a row that names no endpoint."""
+    found = "is unbound in a solution" if value is None else f"is {to_ntriples(text_of(value)):.100}, which is no IRI"
+    return ServiceError(
+        f"SERVICE {variable}: {variable} {found}. Bind it to the IRI of an endpoint beside this SERVICE, in the same "
+        "group; SERVICE SILENT goes on without it"
+    )
+
+
+def _empty(columns: Sequence[Variable]) -> BindingTable:
+    return BindingTable(tuple(columns), (np.empty(0, np.int64),) * len(columns), 0)
+
+
+def _solutions(node: Service, endpoint: str, known: BindingTable, terms: TermSpace, limits: Limits) -> BindingTable:
+    """Return the solutions at one endpoint that may join with a table, or more. Raises as answered."""
+    columns = [part for part in dict.fromkeys(node.variables) if isinstance(part, Variable)]
+    if known.length == 0 and is_allowed(endpoint, limits.services):
+        return _empty(columns)
     try:
+        if not is_allowed(endpoint, limits.services):
+            raise ServiceError(
+                f"SERVICE <{endpoint}>: the setting service_allowed does not name this endpoint. The operator may add "
+                "it, or a place that it lies in, with a slash at the end"
+            )
         rows = list[_Row]()
         for names, block in _blocks(node, known, terms, limits):
             rows += _asked(endpoint, _text(node, names, block), node.names, limits)
