@@ -48,6 +48,17 @@ GROUPS = [
     Case("group-concat-default", ":a :p 'x' .", "SELECT (GROUP_CONCAT(?v) AS ?s) { { ?x :p ?v } UNION { ?x :p ?v } }", "('x x')"),
     Case("group-concat-separator", ":a :p 'x' .", "SELECT (GROUP_CONCAT(?v; SEPARATOR=', ') AS ?s) { { ?x :p ?v } UNION { ?x :p ?v } }", "('x, x')"),
     Case("group-concat-distinct", ":a :p 'x' .", "SELECT (GROUP_CONCAT(DISTINCT ?v; SEPARATOR='') AS ?s) { { ?x :p ?v } UNION { ?x :p ?v } }", "('x')"),
+    # 18.5.1, ListEval((unbound), μ) = (error): one value that is missing makes an error of the whole, but for COUNT and SAMPLE.
+    Case("group-concat-unbound", "",
+         "SELECT (GROUP_CONCAT(?v) AS ?s) (COUNT(?v) AS ?n) (SUM(?v) AS ?t) { VALUES (?a ?v) { (1 1) (2 UNDEF) (3 1) } }", "(u: 2 u:)"),
+    Case("group-concat-unbound-distinct", "",
+         "SELECT (GROUP_CONCAT(DISTINCT ?v) AS ?s) { VALUES (?a ?v) { (1 'a') (2 UNDEF) (3 'a') } }", "(u:)"),
+    Case("group-concat-unbound-alone", "", "SELECT (GROUP_CONCAT(?v) AS ?s) { VALUES (?a ?v) { (1 UNDEF) } }", "(u:)"),
+    Case("group-concat-error", "", "SELECT (GROUP_CONCAT(1/?v) AS ?s) { VALUES ?v { 1 0 } }", "(u:)"),
+    Case("group-concat-of-what-is-bound", "",
+         "SELECT (GROUP_CONCAT(?v; SEPARATOR='|') AS ?s) { VALUES (?a ?v) { (1 'a') (2 UNDEF) } FILTER(BOUND(?v)) }", "('a')"),
+    Case("group-concat-of-coalesced", "",
+         "SELECT (GROUP_CONCAT(COALESCE(?v, '-'); SEPARATOR='') AS ?s) { VALUES (?a ?v) { (1 UNDEF) } }", "('-')"),
     Case("group-concat-of-numbers-and-iris", ":a :p 1.50 . :b :p :i .", "SELECT ?x (GROUP_CONCAT(?v) AS ?s) { ?x :p ?v } GROUP BY ?x",
          "(:a '1.50') (:b 'http://e/i')", "takes only strings"),
     # --- grouping -----------------------------------------------------------------------------------------------------
