@@ -19,7 +19,7 @@ from wukongs.store.canonical_kernels import SCOPE_SIZE_MAX, write_slow
 from wukongs.store.dtypes import CLASH_FIRST, UNBOUND
 from wukongs.store.hash_kernels import hash_id
 from wukongs.store.inline_kernels import TYPE_STRING, pack_string, pack_typed, type_code
-from wukongs.store.jit import njit_uncounted
+from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.ntriples_kernels import (
     BLANK,
     E_AFTER_TERM,
@@ -33,6 +33,7 @@ from wukongs.store.ntriples_kernels import (
     F_TAIL,
     F_TAIL_START,
     F_TAIL_STOP,
+    FIELDS,
     IRI,
     KNOWN,
     LITERAL,
@@ -154,6 +155,7 @@ def intern_terms(
 def encode_lines(
     data,
     times,
+    terms_max,
     classes,
     names,
     types,
@@ -175,10 +177,11 @@ def encode_lines(
 ):
     """Encode the lines of data from state[S_POSITION] on, a block of lines at a time.
 
-    data : uint8[n]; times : NO_TIMES, TIME_SUFFIX or TIME_PREFIX; columns : int64[5, rows], subjects, predicates,
-    objects, graphs (UNBOUND where there is none) and times, filled from state[S_ROWS] on; malformed : int64[m, 5],
-    rows of (line number, start, end, error position, error code); fields : int64[4 * BLOCK_ROWS, FIELDS], found :
-    int64[4 * BLOCK_ROWS] and block_times : int64[BLOCK_ROWS] are scratch; the rest as in the module's text.
+    data : uint8[n]; times : NO_TIMES, TIME_SUFFIX or TIME_PREFIX; terms_max : TRIPLE or QUAD; columns :
+    int64[5, rows], subjects, predicates, objects, graphs (UNBOUND where there is none) and times, filled from
+    state[S_ROWS] on; malformed : int64[m, 5], rows of (line number, start, end, error position, error code); fields :
+    int64[4 * BLOCK_ROWS, FIELDS], found : int64[4 * BLOCK_ROWS] and block_times : int64[BLOCK_ROWS] are scratch; the
+    rest as in the module's text.
 
     Returns DONE, or the code of the table that is full."""
     end = len(data)
@@ -188,7 +191,9 @@ def encode_lines(
         bad = state[S_MALFORMED]
         rows = 0
         while p < end and rows < BLOCK_ROWS:
-            after, at, count, time = read_statement(data, p, end, times, classes, fields, 4 * rows, memo, offsets, text)
+            after, at, count, time = read_statement(
+                data, p, end, times, terms_max, classes, fields, 4 * rows, memo, offsets, text
+            )
             if after < 0:
                 if bad >= malformed.shape[0]:
                     return FULL_MALFORMED
@@ -321,3 +326,40 @@ def encode_terms(
         )
         state[S_POSITION] = first + size
     return DONE
+
+
+@njit
+def find_terms(data, p, times, terms_max, classes, bounds, row_times, bad):
+    """Find where the terms of each statement stand, line by line from data[p] on, up to the first malformed line.
+
+    data : uint8[n]; times, terms_max : as for encode_lines; bounds : int64[4, 2, rows], filled with where subject,
+    predicate, object and graph begin and end, 0 and 0 for no graph; row_times : int64[rows], filled; bad : int64[5], a
+    row of `malformed` as encode_lines fills it, lines from 1.
+
+    Returns the number of statements; -1 if a line is malformed."""
+    end = len(data)
+    fields = np.zeros((4, FIELDS), np.int64)
+    memo = np.empty(0, np.int32)
+    offsets = np.empty(0, np.int64)
+    rows = 0
+    line = 1
+    while p < end:
+        after, at, count, time = read_statement(data, p, end, times, terms_max, classes, fields, 0, memo, offsets, data)
+        if after < 0:
+            bad[0] = line
+            bad[1] = p
+            bad[2] = find_line_end(data, at, end)
+            bad[3] = at
+            bad[4] = -after
+            return -1
+        for role in range(4 if count > 0 else 0):
+            bounds[role, 0, rows] = fields[role, F_START] if role < count else 0
+            bounds[role, 1, rows] = fields[role, F_STOP] if role < count else 0
+        if count > 0:
+            row_times[rows] = time
+            rows += 1
+        p = after + 1
+        if p < end and data[after] == 13 and data[p] == 10:
+            p += 1
+        line += 1
+    return rows

@@ -196,6 +196,18 @@ class TermCutter:
         )
 
 
+NOT_UTF8 = "this is not valid UTF-8"
+
+
+def utf8_fault(data: bytes) -> tuple[int, str] | None:
+    """Return the place of the first byte that is not UTF-8 and the reason for a message; None if there is none."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start, f"{NOT_UTF8}: byte 0x{data[error.start]:02X}"
+    return None
+
+
 def cut(text: str) -> str:
     """Return a text, or the beginning of a long one, for a message."""
     return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."

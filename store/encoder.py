@@ -15,8 +15,18 @@ from wukongs.errors import DataError
 from wukongs.store import encode_kernels as kernels
 from wukongs.store import ntriples_kernels as grammar
 from wukongs.store.dtypes import CLASH_FIRST, HASH_SEED, INLINE_MARK, UNBOUND, BoolArray, Int64Array, UInt8Array
-from wukongs.store.encoded import NO_SIGNS, Encoded, MalformedLine, TermTable, cut, replace_ids, signs
-from wukongs.store.slot_kernels import fill_slots
+from wukongs.store.encoded import (
+    NO_SIGNS,
+    NOT_UTF8,
+    Encoded,
+    MalformedLine,
+    TermTable,
+    cut,
+    replace_ids,
+    signs,
+    utf8_fault,
+)
+from wukongs.store.slot_kernels import fill_slots, take_texts
 from wukongs.store.term_ids import (
     DATATYPE_NAMES,
     DATATYPES,
@@ -60,7 +70,7 @@ REASONS: dict[int, str] = {
     grammar.E_IRI_RELATIVE: "this IRI is relative: it has to begin with a scheme such as http:",
     grammar.E_LITERAL_OPEN: "this literal has no closing quote on its line",
     grammar.E_ESCAPE: "this is not a valid escape",
-    grammar.E_UTF8: "this is not valid UTF-8",
+    grammar.E_UTF8: NOT_UTF8,
     grammar.E_LANGUAGE: "this is not a valid language tag",
     grammar.E_DATATYPE: "expected a datatype IRI in <> after '^^'",
     grammar.E_LABEL: "this is not a valid blank node label",
@@ -68,6 +78,9 @@ REASONS: dict[int, str] = {
     grammar.E_TIME_AFTER: "expected a tab between timestamp and subject",
     grammar.E_AFTER_TERM: "expected the end of the term",
     grammar.E_NULL: "a value is missing (null)",
+    grammar.E_FOURTH: "expected '.' after three terms: N-Triples has no graphs, N-Quads (nq) has",
+    grammar.E_LANGUAGE_TYPE: "expected a language tag: this datatype is that of literals which have one",
+    grammar.E_VERSION: "expected a version in double quotes after VERSION, and the end of the line",
 }
 
 _ROLES = {
@@ -80,19 +93,22 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LINE_BYTES = 100
 _MEMO_BITS_MAX = 14
 _NO_TIMES = np.empty(0, np.int64)
+_LANGUAGE_TYPES = b"http://www.w3.org/1999/02/22-rdf-syntax-ns#langString\0dirLangString\0"
 
 
 def _character_classes() -> UInt8Array:
-    classes = np.zeros(256, np.uint8)
+    types = np.frombuffer(_LANGUAGE_TYPES, np.uint8)
+    classes = np.zeros(grammar.LANGUAGE_TYPES + len(types), np.uint8)
+    classes[grammar.LANGUAGE_TYPES :] = types
     for byte in range(128):
         character = chr(byte)
         if byte > 32 and byte != 127 and character not in '<>"{}|^`\\':
             classes[byte] |= grammar.IN_IRI
         if character not in '"\\\n\r':
             classes[byte] |= grammar.IN_LITERAL
-        if character.isalnum() or character in "_:":
+        if character.isalnum() or character == "_":
             classes[byte] |= grammar.STARTS_LABEL
-        if character.isalnum() or character in "_:-":
+        if character.isalnum() or character in "_-":
             classes[byte] |= grammar.IN_LABEL
         if character.isalpha():
             classes[byte] |= grammar.LETTER
@@ -172,20 +188,21 @@ def encode_ntriples(
     scope: bytes,
     *,
     timestamps: Timestamps = "none",
+    graphs: bool = True,
     hash_bits: int = HASH_BITS,
     first_line: int = 1,
 ) -> tuple[Encoded, list[MalformedLine]]:
-    """Encode N-Triples and N-Quads lines (both may be mixed), malformed ones set aside.
+    """Encode lines of N-Quads, or with graphs=False of N-Triples, malformed ones set aside.
 
     scope says where blank node labels are valid. timestamps: "suffix" for `s p o [g] . 1234567`, "prefix" for
     `1234567<TAB>s p o [g] .`, in ms. A byte order mark, blank lines, comments, LF, CRLF and CR line ends are all right.
     Lines are numbered from first_line on."""
-    encoded, malformed, _ = encode_lines(memoryview(data), scope, timestamps, hash_bits, first_line)
+    encoded, malformed, _ = encode_lines(memoryview(data), scope, timestamps, graphs, hash_bits, first_line)
     return encoded, malformed
 
 
 def encode_lines(
-    data: bytes | memoryview, scope: bytes, timestamps: Timestamps, hash_bits: int, first_line: int
+    data: bytes | memoryview, scope: bytes, timestamps: Timestamps, graphs: bool, hash_bits: int, first_line: int
 ) -> tuple[Encoded, list[MalformedLine], int]:
     """Do the same as encode_ntriples, for one piece of a longer text; the third result is the number of the line behind
     it."""
@@ -200,7 +217,8 @@ def encode_lines(
     scratch = (_scratch_fields(), np.empty(4 * kernels.BLOCK_ROWS, np.int64), np.empty(kernels.BLOCK_ROWS, np.int64))
     with np.errstate(over="ignore"):
         while True:
-            arguments = (array, _TIMES[timestamps], *builder.fixed, columns, malformed, *scratch, *builder.arrays())
+            modes = (_TIMES[timestamps], terms_max(graphs))
+            arguments = (array, *modes, *builder.fixed, columns, malformed, *scratch, *builder.arrays())
             full = kernels.encode_lines(*arguments)
             if full == kernels.DONE:
                 break
@@ -224,10 +242,53 @@ def _scratch_fields() -> Int64Array:
     return np.zeros((4 * kernels.BLOCK_ROWS, grammar.FIELDS), np.int64)
 
 
+def terms_max(graphs: bool) -> int:
+    """Return how many terms a line may have: four in N-Quads, three in N-Triples."""
+    return grammar.QUAD if graphs else grammar.TRIPLE
+
+
 def _describe(array: UInt8Array, row: Sequence[int]) -> MalformedLine:
     line, start, stop, at, error = row
-    before = array[start:at].tobytes().decode(errors="replace")
-    return MalformedLine(line, len(before) + 1, REASONS[error], array[start:stop].tobytes().decode(errors="replace"))
+    text = array[start:stop].tobytes()
+    before, reason = _fault(text, at - start, error)
+    return MalformedLine(line, before + 1, reason, text.decode(errors="replace"))
+
+
+def _fault(text: bytes, at: int, error: int) -> tuple[int, str]:
+    """Return how many characters of a text stand before its fault, and the reason: bytes that are not UTF-8 come
+    first. at, error: the byte and the code of the fault that the kernel has found."""
+    if fault := utf8_fault(text):
+        return len(text[: fault[0]].decode()), fault[1]
+    return len(text[:at].decode(errors="replace")), REASONS[error]
+
+
+def columns_of_lines(
+    data: bytes, *, timestamps: Timestamps, graphs: bool, name: str
+) -> tuple[list[pa.Array], Int64Array]:
+    """Return the terms of lines as they stand, in four columns of large strings: subjects, predicates, objects and
+    graphs, "" where a line has none; and the times of the lines.
+
+    Raises DataError for the first malformed line. name: of the text in messages."""
+    import pyarrow as pa
+
+    array = readonly_bytes(memoryview(data))
+    rows = data.count(b"\n") + data.count(b"\r") + 1
+    bounds, times, bad = np.zeros((4, 2, rows), np.int64), np.zeros(rows, np.int64), np.zeros(5, np.int64)
+    first = len(_BYTE_ORDER_MARK) if data.startswith(_BYTE_ORDER_MARK) else 0
+    count = kernels.find_terms(
+        array, first, _TIMES[timestamps], terms_max(graphs), CHARACTER_CLASSES, bounds, times, bad
+    )
+    if count < 0:
+        line = _describe(array, bad.tolist())
+        raise DataError(f"column {line.column}: {line.reason}, found {line.shown!r}", name, line.line)
+    source, columns = array.copy(), []
+    for starts, stops in bounds[:, :, :count]:
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(stops - starts, out=offsets[1:])
+        text = np.empty(offsets[-1], np.uint8)
+        take_texts(source, np.stack((starts, stops), axis=1).ravel(), 2 * np.arange(count), offsets, text)
+        columns.append(pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text)))
+    return columns, times[:count]
 
 
 def encode_columns(
@@ -342,12 +403,12 @@ def _encode_column(
 
 
 def _refuse(name: str, row: int, state: Int64Array, text: bytes) -> None:
-    reason = REASONS[int(state[kernels.S_ERROR])]
-    if state[kernels.S_ERROR] == grammar.E_NULL:
-        raise DataError(f"row {row}, column {name!r}: {reason}")
-    character = len(text[: int(state[kernels.S_ERROR_AT])].decode(errors="replace")) + 1
+    error, at = int(state[kernels.S_ERROR]), int(state[kernels.S_ERROR_AT])
+    if error == grammar.E_NULL:
+        raise DataError(f"row {row}, column {name!r}: {REASONS[error]}")
+    before, reason = _fault(text, at, error)
     shown = cut(text.decode(errors="replace"))
-    raise DataError(f"row {row}, column {name!r}, character {character}: {reason}, found {shown!r}")
+    raise DataError(f"row {row}, column {name!r}, character {before + 1}: {reason}, found {shown!r}")
 
 
 _ALL_VALID: BoolArray = np.empty(0, np.bool_)

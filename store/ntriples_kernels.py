@@ -24,6 +24,13 @@ LETTER = 16
 LETTER_OR_DIGIT = 32
 IN_SCHEME = 64
 UPPER = 128
+LANGUAGE_TYPES = 256
+"""Behind the classes of the bytes: the IRI of rdf:langString, a zero, `dirLangString`, a zero."""
+DIRECTION_TYPE = LANGUAGE_TYPES + 54
+_DIRECTION_TYPE_STOP = DIRECTION_TYPE + 13
+_LANGUAGE_NAME = LANGUAGE_TYPES + 43
+_LANGUAGE_TYPE_SIZE = 53
+SUBTAG_SIZE_MAX = 8
 
 IRI = 1
 BLANK = 2
@@ -42,7 +49,8 @@ F_TAIL_START = 4
 F_TAIL_STOP = 5
 F_TAIL = 6
 F_ESCAPED = 7
-"""1 if the term is not in canonical form as it stands: escapes, or a language tag with capitals."""
+"""1 if the term is not in canonical form as it stands: escapes, a language tag with capitals, space before the tag or
+the datatype."""
 FIELDS = 8
 F_MEMO = 3
 """An IRI's place in the memo, -1 if it has none."""
@@ -71,6 +79,13 @@ E_TIME = 17
 E_TIME_AFTER = 18
 E_AFTER_TERM = 19
 E_NULL = 20
+E_FOURTH = 21
+E_LANGUAGE_TYPE = 22
+E_VERSION = 23
+
+TRIPLE = 3
+"""The most terms of a statement: of N-Triples, of N-Quads."""
+QUAD = 4
 
 NO_TIMES = 0
 TIME_SUFFIX = 1
@@ -80,6 +95,13 @@ ROLE_SUBJECT = 0
 ROLE_PREDICATE = 1
 ROLE_OBJECT = 2
 ROLE_GRAPH = 3
+
+
+@njit_inline
+def _skip_space(data, p, end):
+    while p < end and (data[p] == 32 or data[p] == 9):
+        p += 1
+    return p
 
 
 @njit_inline
@@ -165,25 +187,25 @@ def _read_label(data, p, end, classes):
                 break
             i = after
             stop = i
-    if stop == p + 2:
+    if stop == p + 2 or (stop < end and data[stop] == 58):
         return -E_LABEL, stop
     return stop, stop
 
 
 @njit_inline
-def _read_literal(data, p, end, classes, fields, row):
-    """Read the literal whose first quote is data[p] into fields[row].
+def _read_quoted(data, p, end, classes):
+    """Read the text whose first quote is data[p].
 
-    Returns (position behind it or -error, error position)."""
+    Returns (position of the closing quote or -error, error position, 1 if escaped)."""
     i = p + 1
     escaped = 0
     while True:
         i = _skip_class(data, i, end, classes, IN_LITERAL)
         if i >= end or data[i] == 10 or data[i] == 13:
-            return -E_LITERAL_OPEN, p
+            return -E_LITERAL_OPEN, p, 0
         byte = data[i]
         if byte == 34:
-            break
+            return i, i, escaped
         if byte == 92:
             escaped = 1
             following = data[i + 1] if i + 1 < end else 0
@@ -202,21 +224,63 @@ def _read_literal(data, p, end, classes, fields, row):
             else:
                 point, after = read_escape(data, i, end)
                 if point < 0:
-                    return -E_ESCAPE, i
+                    return -E_ESCAPE, i, 0
                 i = after
         else:
             point, after = read_utf8(data, i, end)
             if point < 0:
-                return -E_UTF8, i
+                return -E_UTF8, i, 0
             i = after
+
+
+@njit_uncounted
+def _is_language_type(data, p, stop, classes):
+    """Tell whether the IRI data[p:stop], escapes decoded, is rdf:langString or rdf:dirLangString."""
+    at = np.int64(LANGUAGE_TYPES)
+    while p < stop:
+        point = np.int64(data[p])
+        if point == 92:
+            point, p = read_escape(data, p, stop)
+        else:
+            p += 1
+        if at == _LANGUAGE_NAME and point == 100:
+            at = np.int64(DIRECTION_TYPE)
+        if np.int64(classes[at]) != point or point == 0:
+            return False
+        at += 1
+    return at == DIRECTION_TYPE - 1 or at == _DIRECTION_TYPE_STOP
+
+
+@njit_uncounted
+def _find_tail(data, p, end):
+    """Return where the language tag or the datatype behind the space at data[p] begins; p if there is none."""
+    i = _skip_space(data, p, end)
+    return i if i < end and (data[i] == 64 or data[i] == 94) else p
+
+
+@njit_inline
+def _read_literal(data, p, end, classes, fields, row):
+    """Read the literal whose first quote is data[p] into fields[row].
+
+    Returns (position behind it or -error, error position)."""
+    i, at, escaped = _read_quoted(data, p, end, classes)
+    if i < 0:
+        return i, at
     fields[row, F_LEX_STOP] = i
     i += 1
     fields[row, F_TAIL] = TAIL_NONE
+    if i + 1 < end and (data[i] == 32 or data[i] == 9) and data[i + 1] != 46:
+        tail = _find_tail(data, i, end)
+        if tail > i:
+            i = tail
+            escaped = 1
     if i < end and data[i] == 64:
         start = i + 1
         i = start
         part = start
         while i < end and classes[data[i]] & (LETTER if part == start else LETTER_OR_DIGIT) != 0:
+            if i - part == SUBTAG_SIZE_MAX:
+                return -E_LANGUAGE, i
             if classes[data[i]] & UPPER != 0:
                 escaped = 1
             i += 1
@@ -234,14 +298,22 @@ def _read_literal(data, p, end, classes, fields, row):
         fields[row, F_TAIL_START] = start
         fields[row, F_TAIL_STOP] = i
     elif i + 1 < end and data[i] == 94 and data[i + 1] == 94:
-        if i + 2 >= end or data[i + 2] != 60:
-            return -E_DATATYPE, i + 2
-        after, at, escaped_iri = _read_iri(data, i + 2, end, classes)
+        start = i + 2
+        if start < end and data[start] != 60:
+            start = _skip_space(data, start, end)
+            escaped = 1
+        if start >= end or data[start] != 60:
+            return -E_DATATYPE, start
+        after, at, escaped_iri = _read_iri(data, start, end, classes)
         if after < 0:
             return after, at
         fields[row, F_TAIL] = TAIL_DATATYPE
-        fields[row, F_TAIL_START] = i + 3
+        fields[row, F_TAIL_START] = start + 1
         fields[row, F_TAIL_STOP] = after - 1
+        if after - start - 2 + 64 * escaped_iri >= _LANGUAGE_TYPE_SIZE and _is_language_type(
+            data, start + 1, after - 1, classes
+        ):
+            return -E_LANGUAGE_TYPE, start
         escaped |= escaped_iri
         i = after
     fields[row, F_ESCAPED] = escaped
@@ -287,13 +359,6 @@ def read_term(data, p, end, role, classes, fields, row, memo, offsets, text):
 
 
 @njit_inline
-def _skip_space(data, p, end):
-    while p < end and (data[p] == 32 or data[p] == 9):
-        p += 1
-    return p
-
-
-@njit_inline
 def _read_time(data, p, end):
     """Read a time that a stream takes. Returns (position behind it or -error, value)."""
     negative = p < end and data[p] == 45
@@ -317,19 +382,63 @@ def find_line_end(data, p, end):
 
 
 @njit_uncounted
-def read_statement(data, p, end, times, classes, fields, row, memo, offsets, text):
-    """Read one line's statement, blank line or comment at data[p].
+def _read_comment(data, p, end):
+    """Read to the end of the line. Returns (the line's end or -error, error position)."""
+    while p < end and data[p] != 10 and data[p] != 13:
+        if data[p] < 128:
+            p += 1
+            continue
+        point, after = read_utf8(data, p, end)
+        if point < 0:
+            return np.int64(-E_UTF8), p
+        p = after
+    return p, p
 
-    data : uint8[n]; fields : int64[..., FIELDS], filled from `row` on in the order subject, predicate, object, graph;
-    if row > 0, the statement before is in the four rows before; memo, offsets, text: as for read_term.
+
+@njit_uncounted
+def _read_version(data, p, end, classes):
+    """Read the directive `VERSION "1.2"` (RDF 1.2) whose `V` is data[p]. Returns (the line's end or -error, error
+    position)."""
+    if not (
+        p + 7 <= end
+        and data[p + 1] == 69
+        and data[p + 2] == 82
+        and data[p + 3] == 83
+        and data[p + 4] == 73
+        and data[p + 5] == 79
+        and data[p + 6] == 78
+    ):
+        return np.int64(-E_SUBJECT), p
+    p = _skip_space(data, p + 7, end)
+    if p >= end or data[p] != 34:
+        return np.int64(-E_VERSION), p
+    quote, at, _ = _read_quoted(data, p, end, classes)
+    if quote < 0:
+        return np.int64(quote), at
+    p = _skip_space(data, quote + 1, end)
+    if p < end and data[p] == 35:
+        return _read_comment(data, p, end)
+    if p < end and data[p] != 10 and data[p] != 13:
+        return np.int64(-E_VERSION), p
+    return p, p
+
+
+@njit_uncounted
+def read_statement(data, p, end, times, terms_max, classes, fields, row, memo, offsets, text):
+    """Read one line's statement, blank line, comment or directive at data[p].
+
+    data : uint8[n]; terms_max : TRIPLE or QUAD; fields : int64[..., FIELDS], filled from `row` on in the order subject,
+    predicate, object, graph; if row > 0, the statement before is in the four rows before; memo, offsets, text: as for
+    read_term.
 
     Returns (position of the line's end or -error, error position, number of terms: 0, 3 or 4, time in ms)."""
     time = np.int64(0)
     p = _skip_space(data, p, end)
     if p >= end or data[p] == 10 or data[p] == 13:
         return p, p, 0, time
-    if data[p] == 35:
-        return find_line_end(data, p, end), p, 0, time
+    if data[p] == 35 or data[p] == 86:
+        after, at = _read_comment(data, p, end) if data[p] == 35 else _read_version(data, p, end, classes)
+        return after, at, 0, time
     if times == TIME_PREFIX:
         after, time = _read_time(data, p, end)
         if after < 0:
@@ -343,6 +452,8 @@ def read_statement(data, p, end, times, classes, fields, row, memo, offsets, tex
             break
         if count == 3 and (p >= end or (data[p] != 60 and data[p] != 95)):
             return -E_DOT, p, 0, time
+        if count == terms_max:
+            return -E_FOURTH, p, 0, time
         after = np.int64(-1)
         at = p
         if count == 0 and row > 0 and (fields[row - 4, F_KIND] == IRI or fields[row - 4, F_KIND] == SAME):
@@ -367,7 +478,8 @@ def read_statement(data, p, end, times, classes, fields, row, memo, offsets, tex
             return after, p, 0, time
         p = _skip_space(data, after, end)
     if p < end and data[p] == 35:
-        p = find_line_end(data, p, end)
+        after, at = _read_comment(data, p, end)
+        return after, at, count, time
     if p < end and data[p] != 10 and data[p] != 13:
         return -E_AFTER_DOT, p, 0, time
     return p, p, count, time

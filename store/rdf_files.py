@@ -23,13 +23,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from wukongs.errors import DataError
 from wukongs.store.dtypes import CLASH_FIRST
-from wukongs.store.encoded import Encoded, MalformedLine
+from wukongs.store.encoded import NOT_UTF8, Encoded, MalformedLine
 from wukongs.store.encoder import rename_terms
 from wukongs.store.hidden_graphs import check_graphs_written
 from wukongs.store.json_nesting import bounded_json
@@ -109,6 +109,25 @@ class _Limited:
         self._left -= len(data)
         if self._left < 0:
             raise DataError(self._message, self._name)
+        return data
+
+
+class Utf8File:
+    """Reads another file. Raises DataError, with the line, at the first byte that is not UTF-8."""
+
+    def __init__(self, source: IO[bytes], name: str) -> None:
+        self._source, self._name, self._line = source, name, 1
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._source.read(size)
+        try:
+            self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            line = self._line + error.object.count(b"\n", 0, error.start)
+            reason = f"{NOT_UTF8}: byte 0x{error.object[error.start]:02X}"
+            raise DataError(reason, self._name, line) from None
+        self._line += data.count(b"\n")
         return data
 
 
@@ -295,7 +314,7 @@ class RdfReader:
         return self._encode(memoryview(text), stop, stop)
 
     def _encode(self, text: memoryview, stop: int, read_bytes: int) -> EncodedPiece:
-        encoded, malformed, behind = encode_lines_with_triples(text, self._scope, self._hash_bits)
+        encoded, malformed, behind = encode_lines_with_triples(text, self._scope, self._format == "nq", self._hash_bits)
         return EncodedPiece(encoded, malformed, behind - 1, stop, read_bytes)
 
 
@@ -318,7 +337,8 @@ def _read_oxigraph(
     if file.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
         file.read(3)
     numbers: dict[str, int] = {}
-    bounded = bounded_json(file) if known == "jsonld" else file
+    text = cast("IO[bytes]", Utf8File(file, name))
+    bounded = bounded_json(text) if known == "jsonld" else text
     try:
         quads = pyoxigraph.parse(bounded, format=getattr(pyoxigraph.RdfFormat, _OXIGRAPH_FORMATS[known]), base_iri=base)
     except ValueError as error:
@@ -332,7 +352,7 @@ def _read_oxigraph(
             raise DataError(f"this is not RDF: {error}", name) from error
         if not data:
             return
-        encoded, malformed, _ = encode_lines_with_triples(data, scope, hash_bits)
+        encoded, malformed, _ = encode_lines_with_triples(data, scope, True, hash_bits)
         if malformed:
             raise DataError(f"this is not RDF: {malformed[0].reason}, found {malformed[0].shown!r}", name)
         yield _relabel(encoded, scope, hash_bits, numbers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,26 +20,28 @@ from wukongs.store.canonical import to_ntriples, triple_parts
 from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.encoder import canonical_term, encode_lines, rename_terms
 
-_TOKEN = re.compile(
-    rb"""[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>]*>)?)"""
-)
+_LITERAL = r'"(?:[^"\\\n\r]|\\.)*"(?:[ \t]*@[A-Za-z0-9-]+|[ \t]*\^\^[ \t]*<[^<>]*>)?'
+_TOKEN = re.compile(rf"""[ \t]*(<<\(|\)>>|<[^<>]*>|_:[^\s<>"()]+|{_LITERAL})""".encode())
 _MARK = b"<<("
+_LINE_END = re.compile(rb"(\r\n|\n|\r)")
 DEPTH_MAX = 100
 """So deeply triple terms may nest."""
 
 
 def encode_lines_with_triples(
-    text: bytes | memoryview, scope: bytes, hash_bits: int
+    text: bytes | memoryview, scope: bytes, graphs: bool, hash_bits: int
 ) -> tuple[Encoded, list[MalformedLine], int]:
-    """Do the same as store.encoder.encode_lines for N-Triples and N-Quads without times, with triple terms as
-    objects."""
-    found = encode_lines(text, scope, "none", hash_bits, 1)
+    """Encode N-Triples, or with graphs N-Quads, without times and with triple terms as objects.
+
+    Returns what store.encoder.encode_lines returns."""
+    found = encode_lines(text, scope, "none", graphs, hash_bits, 1)
     if not any("<<(" in line.text for line in found[1]):
         return found
     texts: list[str] = []
     stands_for = f"<triple-term:{secrets.token_hex(16)}/"
-    lines = [_taken_out(line, scope, stands_for, texts) for line in bytes(text).split(b"\n")]
-    encoded, malformed, behind = encode_lines(b"\n".join(lines), scope, "none", hash_bits, 1)
+    lines = _LINE_END.split(bytes(text).removeprefix(BOM_UTF8))
+    lines[::2] = [_taken_out(line, scope, stands_for, texts) for line in lines[::2]]
+    encoded, malformed, behind = encode_lines(b"".join(lines), scope, "none", graphs, hash_bits, 1)
     malformed = [_put_back(line, stands_for, texts) for line in malformed]
     rows, names = [], []
     for row, name in enumerate((*encoded.terms.texts(), *encoded.clashes.texts())):
@@ -79,7 +82,7 @@ def _taken_out(line: bytes, scope: bytes, stands_for: str, texts: list[str]) -> 
         at = token.end()
     try:
         made = _read(line, at, scope)
-    except DataError:  # which a part of it has: the kernel finds the line malformed
+    except (DataError, UnicodeDecodeError):  # which a part of it has: the kernel finds the line malformed
         made = None
     if made is None:
         return line

@@ -79,7 +79,7 @@ class Decoder:
         from wukongs.store.encoder import encode_ntriples
 
         data, message_starts = block.as_lines()
-        starts, times = scan(np.frombuffer(data, np.uint8), 0, format.timestamps)
+        starts, times = scan(np.frombuffer(data, np.uint8), 0, format.timestamps, graphs=True)
         encoded, bad_lines = encode_ntriples(
             data, scope, timestamps=format.timestamps, hash_bits=hash_bits, first_line=0
         )

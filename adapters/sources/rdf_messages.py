@@ -37,6 +37,7 @@ from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.sorting import RowOrder, Say, order_of, say_nothing, sort_text
 from wukongs.errors import SettingsError
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.encoded import utf8_fault
 from wukongs.store.json_nesting import bounded_json
 from wukongs.store.snapshot import EVENT_MAX_MS, EVENT_MIN_MS
 
@@ -173,6 +174,9 @@ class MessageParser:
     def _parsed(self, data: bytes) -> list[ox.Quad]:
         if self.source.separator:  # it is the last line, if it is there
             data = re.split(rb"(?m)^\s*" + re.escape(self.source.separator.encode()) + rb"\s*$", data, maxsplit=1)[0]
+        if fault := utf8_fault(data):
+            before = data[: fault[0]].decode()
+            raise _BadMessage(before.count("\n") + 1, len(before) - before.rfind("\n"), fault[1])
         if data.count(b"<<") > TRIPLE_TERMS_MAX:
             raise _BadMessage(1, 1, f"expected {self.format}: found more than {TRIPLE_TERMS_MAX:,} triple terms")
         text = io.BytesIO(self.prologue + data.rstrip())  # what ends too early does so on its own line

@@ -39,13 +39,14 @@ def count_rows(data, p):
 
 
 @njit
-def scan_rows(data, p, mode, classes, starts, times):
+def scan_rows(data, p, mode, terms_max, classes, starts, times):
     """Find rows and their times, by the encoder's own grammar.
 
     Parameters
     ----------
     data : uint8[n_bytes]; p : where the first row begins; mode : TIME_SUFFIX or TIME_PREFIX
-    classes : uint8[256]            The encoder's character classes.
+    terms_max : TRIPLE or QUAD
+    classes : uint8[324]            The encoder's character classes.
     starts : int64[n_rows + 1]      Filled: the byte at which each row begins, and the end.
     times : int64[n_rows]           Filled: ms, NO_TIME for a row that is blank, a comment or malformed."""
     end = len(data)
@@ -54,7 +55,7 @@ def scan_rows(data, p, mode, classes, starts, times):
     offsets = np.empty(0, np.int64)
     for row in range(len(times)):
         starts[row] = p
-        after, _, count, time = read_statement(data, p, end, mode, classes, terms, 0, memo, offsets, data)
+        after, _, count, time = read_statement(data, p, end, mode, terms_max, classes, terms, 0, memo, offsets, data)
         times[row] = NO_TIME
         if after >= 0 and count > 0:
             times[row] = time

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -46,16 +46,23 @@ class TimestampedFile:
     def partition(self) -> str:
         return Path(self.path).name
 
+    @property
+    def graphs(self) -> bool:
+        """Whether a line may name a graph: not in a file whose name says that it is N-Triples."""
+        return Path(self.path.removesuffix(".gz")).suffix.lower() not in (".nt", ".ntriples")
+
     def read(self, rows: RowRange, scope: bytes, hash_bits: int) -> Rows:
         """Read and encode a range. Raises: DataError (the file is gone or was changed)."""
         from wukongs.store.encoder import encode_ntriples
 
         data = read_bytes(self.plain, rows.first_byte, rows.end_byte)
-        encoded, bad_lines = encode_ntriples(data, scope, timestamps=self.timestamps, hash_bits=hash_bits, first_line=0)
+        encoded, bad_lines = encode_ntriples(
+            data, scope, timestamps=self.timestamps, graphs=self.graphs, hash_bits=hash_bits, first_line=0
+        )
         if _is_plain(data, encoded, rows):
             offsets = np.arange(rows.first_offset, rows.end_offset)
             return Rows(encoded, offsets, [], [], int(encoded.timestamps[-1]))
-        starts, times = scan(np.frombuffer(data, np.uint8), 0, self.timestamps)
+        starts, times = scan(np.frombuffer(data, np.uint8), 0, self.timestamps, graphs=self.graphs)
         if len(times) != rows.end_offset - rows.first_offset:
             raise changed(self.path)
         describe = RowText(self.path, rows, 1, data, starts, self.order)
@@ -122,22 +129,26 @@ def prepare_timestamped(
     plain = plain_copy(path, folder)
     data = map_file(plain, path)
     first = text_start(data)
-    starts, times = scan(data, first, timestamps)
-    row_order = None
+    file = TimestampedFile(path, plain, timestamps)
+    starts, times = scan(data, first, timestamps, graphs=file.graphs)
     if is_sorted and (order := order_of(times)) is not None:
         plain, starts, row_order = sort_text(data, starts, order, b"\n", path, folder, say)
-        times = times[order]
-    return TimestampedFile(path, plain, timestamps, row_order), SourceIndex(running_max(times), starts)
+        file, times = replace(file, plain=plain, order=row_order), times[order]
+    return file, SourceIndex(running_max(times), starts)
 
 
-def scan(data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"]) -> tuple[Int64Array, Int64Array]:
-    """Return where each line of data[first:] begins, and the end; and the time of each, NO_TIME where there is none."""
-    from wukongs.store.encoder import CHARACTER_CLASSES
+def scan(
+    data: UInt8Array, first: int, timestamps: Literal["suffix", "prefix"], *, graphs: bool
+) -> tuple[Int64Array, Int64Array]:
+    """Return where each line of data[first:] begins, and the end; and the time of each, NO_TIME where there is none.
+
+    graphs: whether a line may name a graph, as for encode_ntriples."""
+    from wukongs.store.encoder import CHARACTER_CLASSES, terms_max
     from wukongs.store.ntriples_kernels import TIME_PREFIX, TIME_SUFFIX
 
     data = readonly(data)
     count = int(kernels.count_rows(data, first))
     starts, times = np.empty(count + 1, np.int64), np.empty(count, np.int64)
     mode = TIME_SUFFIX if timestamps == "suffix" else TIME_PREFIX
-    kernels.scan_rows(data, first, mode, CHARACTER_CLASSES, starts, times)
+    kernels.scan_rows(data, first, mode, terms_max(graphs), CHARACTER_CLASSES, starts, times)
     return starts, times

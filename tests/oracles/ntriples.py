@@ -17,15 +17,19 @@ _ESCAPED = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}"
 _IRI = rf"<[A-Za-z][A-Za-z0-9+.\-]*:(?:[^\x00-\x20<>\"{{}}|^`\\]|{_ESCAPED})*>"
 _START = (
     "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f\u2c00-\u2fef"
-    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff_:0-9"
+    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff_0-9"
 )
 _INNER = _START + "\\-\u00b7\u0300-\u036f\u203f\u2040"
 _BLANK = rf"_:[{_START}](?:[{_INNER}.]*[{_INNER}])?"
-_LITERAL = rf'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|{_ESCAPED})*"(?:@[A-Za-z]+(?:-[A-Za-z0-9]+)*|\^\^{_IRI})?'
+_TAG = r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*"  # RDF 1.1 Concepts 3.3 with RFC 5646, 2.1
+_QUOTED = rf'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|{_ESCAPED})*"'
+_LITERAL = rf"{_QUOTED}(?:[ \t]*@{_TAG}(?:--ltr|--rtl)?|[ \t]*\^\^[ \t]*(?P<datatype>{_IRI}))?"
+_VERSION = re.compile(rf"[ \t]*VERSION[ \t]*{_QUOTED}[ \t]*(?:#.*)?")  # RDF 1.2 N-Triples, versionDirective
 _LINE = re.compile(
     rf"[ \t]*(?:(?P<s>{_IRI}|{_BLANK})[ \t]*(?P<p>{_IRI})[ \t]*(?P<o>{_IRI}|{_BLANK}|{_LITERAL})[ \t]*"
     rf"(?:(?P<g>{_IRI}|{_BLANK})[ \t]*)?\.[ \t]*)?(?:#.*)?"
 )
+_NEEDS_A_TAG = {f"<http://www.w3.org/1999/02/22-rdf-syntax-ns#{name}>" for name in ("langString", "dirLangString")}
 _SIMPLE = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 
 
@@ -44,16 +48,21 @@ def canonical(term: str, scope: bytes) -> str:
     if term.startswith("<"):
         return _decode(term)
     quote = term.rindex('"')
-    lexical, tail = _decode(term[:quote]) + '"', term[quote + 1 :]
+    lexical, tail = _decode(term[:quote]) + '"', term[quote + 1 :].replace(" ", "").replace("\t", "")
     if tail.startswith("@"):
         return lexical + tail.lower()
     return lexical + (_decode(tail) if _decode(tail) != f"^^<{XSD}string>" else "")
 
 
-def read_line(line: str, scope: bytes) -> tuple[str, ...] | None:
-    """Return the canonical terms of a line: three, four, none for a blank line or comment; None if it is malformed."""
+def read_line(line: str, scope: bytes, graphs: bool = True) -> tuple[str, ...] | None:
+    """Return the canonical terms of a line: three, four, none for a blank line, comment or directive; None if it is
+    malformed. graphs: whether it is N-Quads, which may name a graph."""
+    if _VERSION.fullmatch(line):
+        return ()
     match = _LINE.fullmatch(line)
-    if match is None:
+    if match is None or (match["g"] is not None and not graphs):
+        return None
+    if match["datatype"] is not None and _decode(match["datatype"]) in _NEEDS_A_TAG:
         return None
     return tuple(canonical(match[name], scope) for name in "spog" if match[name] is not None)
 

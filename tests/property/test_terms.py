@@ -28,6 +28,7 @@ from wukongs.store.terms import (
     unpack,
 )
 
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _signs = st.sampled_from(["", "-", "+"])
@@ -177,13 +178,17 @@ _pieces = st.one_of(
         ['"x"', '"x"@en', '"x"@', "@EN", '"', ".", "..", " ", "\t", "#", "^^", "é", "<", ">", '"a\\"b"', "_"]
     ),
     st.sampled_from([r"\n", r"\q", r"\u12", f'"5"^^<{XSD}integer>', f'"5"^^<{XSD}string>', ":", "€", "<<", "{", "x:y"]),
+    st.sampled_from(
+        ["_:a:", "_::", "@abcdefghi", " @en", "^^ ", " ^^", 'VERSION "1.2"', "VERSION", f"<{RDF}langString>"]
+    ),
     st.sampled_from([r"\U0001F600", r"\uD800", '"é"', r'"\u0041"', "<http://x/\u00e9>", "_:é", "_:a·", "_:·"]),
 )
+_WIDE = ['"o" @EN-abcdefgh', f'"1.0" ^^\t<{XSD}double>', f'"o"^^<{RDF}langString>', '"o"@en-abcdefghi', '"o" ^^<u:d> ']
 _well_formed = st.builds(
     lambda s, p, o, g, end: s + p + o + g + end,
     st.sampled_from(["<http://a/s> ", "_:a ", "_:a.b\t", "<x:>"]),
     st.sampled_from(["<http://a/p> ", "<http://a/p>", "<u:p>  "]),
-    st.sampled_from(['"o" ', '"o"', '"o"@EN ', "_:o", "<http://o>", f'"1.0"^^<{XSD}double>', r'"\t\"" ']),
+    st.sampled_from(['"o" ', '"o"', '"o"@EN ', "_:o", "<http://o>", f'"1.0"^^<{XSD}double>', r'"\t\"" ', *_WIDE]),
     st.sampled_from(["", " <http://g> ", " _:g ", '"g"']),
     st.sampled_from([".", " . # c", ".#", "", ". x", " .\t"]),
 )
@@ -193,10 +198,10 @@ _lines = st.one_of(
 
 
 @fuzzed(1500)
-@given(st.lists(_lines, max_size=6))
-def test_lines_are_read_as_the_grammar_says(lines: list[str]) -> None:
-    expected = [read_line(line, b"scope") for line in lines]
-    encoded, malformed = encode_ntriples("\n".join(lines).encode(), b"scope")
+@given(st.lists(_lines, max_size=6), st.booleans())
+def test_lines_are_read_as_the_grammar_says(lines: list[str], graphs: bool) -> None:
+    expected = [read_line(line, b"scope", graphs) for line in lines]
+    encoded, malformed = encode_ntriples("\n".join(lines).encode(), b"scope", graphs=graphs)
     assert [bad.line for bad in malformed] == [i + 1 for i, terms in enumerate(expected) if terms is None]
     known = dict(zip(encoded.terms.ids.tolist(), encoded.terms.texts(), strict=True))
     found = [

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
-from typing import IO
+from typing import IO, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,6 +47,7 @@ from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, se
 from wukongs.server.sparql import SNAPSHOT, answer
 from wukongs.store.hidden_graphs import check_written
 from wukongs.store.json_nesting import bounded_json
+from wukongs.store.rdf_files import Utf8File
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MARK = b"\xef\xbb\xbf"
@@ -251,7 +252,8 @@ class Document:
         form = pyoxigraph.RdfFormat.RDF_XML if self.media is RDF_XML else pyoxigraph.RdfFormat.JSON_LD
 
         def triples(source: IO[bytes]) -> Iterator[pyoxigraph.Triple]:
-            bounded = source if self.media is RDF_XML else bounded_json(source)
+            text = cast("IO[bytes]", Utf8File(source, str(self.path)))
+            bounded = text if self.media is RDF_XML else bounded_json(text)
             for quad in pyoxigraph.parse(bounded, format=form, base_iri=base):
                 if quad.graph_name != pyoxigraph.DefaultGraph():
                     raise DataError(

@@ -25,6 +25,7 @@ from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import face_of
 from wukongs.server.media import ARROW, base_type
 from wukongs.server.requests import Refused, body_of, checked, integer_of, json_of, loaded, query_fields, seconds_of
+from wukongs.store.encoder import columns_of_lines
 
 _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "batch_ms": (int, "milliseconds"),
@@ -38,11 +39,6 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "idle_advance": (str, '"wall"'),
 }
 LINES = ("application/n-triples", "application/n-quads", "text/plain")
-_TERM = r'<[^<>"{}|^`\\\x00-\x20]*>|_:[^\s]+|"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>"\s]*>)?'
-_LINE = (
-    rf"^[ \t]*(?P<subject>{_TERM})[ \t]*(?P<predicate><[^<>\s]*>)[ \t]*(?P<object>{_TERM})[ \t]*"
-    rf"(?P<graph><[^<>\s]*>)?[ \t]*\.[ \t]*(?P<timestamp_ms>-?[0-9]+)[ \t\r]*$"
-)
 
 
 async def streams(request: Request) -> Response:
@@ -154,7 +150,7 @@ async def _push(request: Request, iri: str) -> Response:
 def _reader_of(kind: str, content_type: str) -> Callable[[bytes], Any]:
     """Return what makes a table of a body."""
     if kind in LINES:
-        return read_lines
+        return partial(read_lines, graphs=kind != LINES[0])
     if kind == "application/json":
         return read_json
     if kind in ARROW.types:
@@ -166,31 +162,15 @@ def _reader_of(kind: str, content_type: str) -> Callable[[bytes], Any]:
     )
 
 
-def read_lines(body: bytes) -> Any:
-    """Return a table of lines of N-Triples or N-Quads, each with a time behind its dot. Raises DataError (line)."""
+def read_lines(body: bytes, *, graphs: bool = True) -> Any:
+    """Return a table of lines of N-Quads, or with graphs=False of N-Triples, each with a time behind its dot.
+
+    Raises DataError (line)."""
     import pyarrow
     import pyarrow.compute as pc
 
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
-        raise DataError(f"expected UTF-8, found byte {body[error.start]:#x}", "the body", line) from None
-    lines = text.split("\n")
-    numbers = [at for at, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")]
-    found = pc.extract_regex(pyarrow.array([lines[at] for at in numbers], pyarrow.string()), _LINE)
-    if found.null_count:
-        at = numbers[found.is_null().index(pyarrow.scalar(True)).as_py()]
-        shown = lines[at].strip()[:80]
-        raise DataError(
-            f"expected `subject predicate object .` and a time in milliseconds, found {shown!r}", "the body", at + 1
-        )
-    columns = {name: found.field(name) for name in TABLE_COLUMNS}
-    try:
-        columns["timestamp_ms"] = columns["timestamp_ms"].cast(pyarrow.int64())
-    except pyarrow.ArrowInvalid as error:
-        raise DataError(f"expected times as integers of 64 bits, in milliseconds: {error}", "the body") from None
-    graph = found.field("graph")
+    (*terms, graph), times = columns_of_lines(body, timestamps="suffix", graphs=graphs, name="the body")
+    columns = dict(zip(TABLE_COLUMNS, (*terms, pyarrow.array(times)), strict=True))
     if pc.any(pc.not_equal(graph, "")).as_py():
         columns["graph"] = pc.if_else(pc.equal(graph, ""), None, graph)
     return pyarrow.table(columns)

@@ -15,7 +15,7 @@ from tests.oracles import line_rows
 from wukongs.adapters.sources import rows_kernels as kernels
 from wukongs.adapters.sources.lsbench_file import RDF_TYPE
 from wukongs.store.encoder import CHARACTER_CLASSES
-from wukongs.store.ntriples_kernels import TIME_SUFFIX
+from wukongs.store.ntriples_kernels import QUAD, TIME_SUFFIX
 
 pytestmark = pytest.mark.nojit
 PREFIXES = {b"ex": b"http://ex/", b"e": b"http://e#", b"": b"http://none/"}
@@ -60,7 +60,7 @@ def test_rows_and_times_are_those_of_plain_python(lines: list[tuple[bytes, bytes
         assert count_rows(_array(data), 0) == len(rows)
     for scan_rows in _both(kernels.scan_rows):
         starts, times = np.zeros(len(rows) + 1, np.int64), np.zeros(len(rows), np.int64)
-        scan_rows(_array(data), 0, TIME_SUFFIX, CHARACTER_CLASSES, starts, times)
+        scan_rows(_array(data), 0, TIME_SUFFIX, QUAD, CHARACTER_CLASSES, starts, times)
         assert starts.tolist() == expected_starts
         assert times.tolist() == [line_rows.time_of(row) for row in rows]
     for scan_starts in _both(kernels.scan_starts):

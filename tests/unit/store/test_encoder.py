@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,14 @@ from wukongs.live.pieces import timing_mask
 from wukongs.store import encode_kernels
 from wukongs.store.dtypes import CLASH_FIRST, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
-from wukongs.store.encoder import REASONS, encode_columns, encode_ntriples, encode_term_column, rename_terms
+from wukongs.store.encoder import (
+    REASONS,
+    columns_of_lines,
+    encode_columns,
+    encode_ntriples,
+    encode_term_column,
+    rename_terms,
+)
 from wukongs.store.terms import blank_node, is_inlined, term_id, unpack
 
 SCOPE = b"scope"
@@ -68,6 +76,12 @@ def test_nothing() -> None:
         assert (len(encoded), len(encoded.terms), malformed) == (0, 0, [])
 
 
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+NO_TAG = "expected a language tag: this datatype is that of literals which have one"
+NO_VERSION = "expected a version in double quotes after VERSION, and the end of the line"
+FOURTH = "expected '.' after three terms: N-Triples has no graphs, N-Quads (nq) has"
+# Labels: W3C's N-Triples tests nt-syntax-bad-bnode-01 and -02. Tags: RFC 5646, 2.1; ntriples-langdir-bad-4 of RDF 1.2.
+# rdf:langString: RDF 1.1 Concepts, 3.3. VERSION: ntriples-version-bad-1 to -4 of RDF 1.2.
 MALFORMED = [
     ("", 'x <http://p> "o" .', 1, "expected a subject: an IRI in <> or a blank node"),
     ("", '"s" <http://p> "o" .', 1, "a literal cannot be a subject"),
@@ -112,6 +126,24 @@ MALFORMED = [
         "this IRI is relative: it has to begin with a scheme such as http:",
     ),
     ("", "_:-a <http://p> <http://o> .", 3, "this is not a valid blank node label"),
+    ("", "_::a <http://p> <http://o> .", 3, "this is not a valid blank node label"),
+    ("", "_:a:b <http://p> <http://o> .", 4, "this is not a valid blank node label"),
+    ("", "_:é: <http://p> <http://o> .", 4, "this is not a valid blank node label"),
+    ("", '<http://s> <http://p> "o"@abcdefghi .', 35, "this is not a valid language tag"),
+    ("", '<http://s> <http://p> "o"@en-abcdefghi-x .', 38, "this is not a valid language tag"),
+    ("", '<http://s> <http://p> "o"@ en .', 27, "this is not a valid language tag"),
+    ("", f'<http://s> <http://p> "o"^^<{RDF}langString> .', 28, NO_TAG),
+    ("", f'<http://s> <http://p> "o" ^^\t<{RDF}dirLangString> .', 30, NO_TAG),
+    ("", f'<http://s> <http://p> "o"^^<{RDF}l\\u0061ngString> .', 28, NO_TAG),
+    ("", "VERSION 1.2", 9, NO_VERSION),
+    ("", "VERSION <http://version/1.2>", 9, NO_VERSION),
+    ("", "VERSION '1.2'", 9, NO_VERSION),
+    ("", 'VERSION "1.2" .', 15, NO_VERSION),
+    ("", 'VERSION "1.2"@en', 14, NO_VERSION),
+    ("", "VERSION", 8, NO_VERSION),
+    ("", 'VERSION "1.2', 9, "this literal has no closing quote on its line"),
+    ("", 'version "1.2"', 1, "expected a subject: an IRI in <> or a blank node"),
+    ("", '@version "1.2" .', 1, "expected a subject: an IRI in <> or a blank node"),
     ("", "_a <http://p> <http://o> .", 1, "this is not a valid blank node label"),
     ("suffix", "<http://s> <http://p> <http://o> .", 35, "expected a timestamp, an integer in milliseconds"),
     ("suffix", "<http://s> <http://p> <http://o> . 1.5", 37, "expected the end of the line after the statement"),
@@ -139,9 +171,13 @@ def test_a_malformed_line_is_set_aside_alone(timestamps: str, line: str, column:
 def test_every_reason_has_a_test() -> None:
     only_in_columns = {"expected the end of the term", "a value is missing (null)"}
     only_in_bytes = {"this is not valid UTF-8"}
+    only_in_ntriples = {FOURTH}
     # A fourth term that can be no graph reads as a missing dot, so this one is met in columns only.
     only_in_columns.add("expected a graph name: an IRI in <> or a blank node")
-    assert set(REASONS.values()) == {reason for _, _, _, reason in MALFORMED} | only_in_columns | only_in_bytes
+    assert (
+        set(REASONS.values())
+        == {reason for _, _, _, reason in MALFORMED} | only_in_columns | only_in_bytes | only_in_ntriples
+    )
 
 
 @pytest.mark.nojit
@@ -153,8 +189,95 @@ def test_bytes_that_are_not_utf8(bad: bytes) -> None:
     ):
         encoded, malformed = encode_ntriples(before + bad + after + b"\n<http://s> <http://p> <http://o> .", SCOPE)
         column = len(before.decode()) + 1
-        assert [(line.column, line.reason) for line in malformed] == [(column, "this is not valid UTF-8")]
+        reason = f"this is not valid UTF-8: byte 0x{bad[0]:02X}"
+        assert [(line.column, line.reason) for line in malformed] == [(column, reason)]
         assert len(encoded) == 1
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"# caf\xe9",
+        b"<http://s> <http://p> <http://o> . # caf\xe9",
+        b'<http://s> <http://p> "a"@e\xff .',
+        b"_:a\xff <http://p> <http://o> .",
+        b"<http://s> <http://p> <http://o> <http://g\xff> .",
+        b"<http://s> <http://p> <http://o> _:g\xff .",
+        b'<http://s> <http://p> "a"^^<http://d\xff> .',
+        b'<http://s> <http://p> <<( <http://s> <http://p> "a\xff" )>> .',
+        b'VERSION "1.\xff"',
+        b'VERSION "1.2" # \xff',
+        b"\xff",
+        b"no statement, and behind it \xff",
+    ],
+)
+def test_a_byte_that_is_not_utf8_is_named_wherever_it_stands(line: bytes) -> None:
+    """A document of N-Triples or N-Quads is in UTF-8 (RDF 1.1 N-Triples, 6.1), comments included."""
+    good = b"<http://s> <http://p> <http://o> ."
+    encoded, malformed = encode_ntriples(good + b"\n" + line + b"\n" + good, SCOPE)
+    at = next(place for place, byte in enumerate(line) if byte > 127)
+    reason = f"this is not valid UTF-8: byte 0x{line[at]:02X}"
+    assert [(bad.line, bad.column, bad.reason) for bad in malformed] == [(2, at + 1, reason)]
+    assert len(encoded) == 2
+    assert encode_ntriples(line, SCOPE)[1] == [replace(malformed[0], line=1)], "without a line end"
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("graph", ["<http://g>", "_:g"])
+def test_n_triples_has_three_terms(graph: str) -> None:
+    """RDF 1.1 N-Triples, 2: a triple ends behind its object; N-Quads, 2: a statement may name a graph."""
+    lines = f'<http://s> <http://p> "o" {graph} .\n<http://s> <http://p> "o" .\n'.encode()
+    encoded, malformed = encode_ntriples(lines, SCOPE, graphs=False)
+    assert [(bad.line, bad.column, bad.reason) for bad in malformed] == [(1, 27, FOURTH)]
+    assert rows_of(encoded) == [("<http://s>", "<http://p>", '"o"', None)]
+    quads, none = encode_ntriples(lines, SCOPE, graphs=True)
+    assert ([row[3] is None for row in rows_of(quads)], none) == ([False, True], [])
+
+
+@pytest.mark.nojit
+def test_space_may_stand_before_a_tag_and_a_datatype() -> None:
+    """RDF 1.1 N-Triples, 7: white space may stand between two terminals; LANGTAG is one, '^^' is one."""
+    tight = ['"a"@en', '"5"^^<http://d>', f'"5"^^<{XSD}integer>', f'"a"^^<{XSD}string>', '"a\\n"@en--ltr', '"a"', '""']
+    wide = ['"a" \t@en', '"5" ^^\t<http://d>', f'"5" ^^<{XSD}integer>', f'"a"^^ <{XSD}string>', '"a\\n" @en--ltr']
+    wide += ['"a"\t', '"" ']
+    found = [
+        rows_of(encode_ntriples("".join(f"<http://s> <http://p> {term} .\n" for term in terms).encode(), SCOPE)[0])
+        for terms in (tight, wide)
+    ]
+    assert found[0] == found[1]
+    assert [row[2] for row in found[0]][:3] == ['"a"@en', '"5"^^<http://d>', f'"5"^^<{XSD}integer>']
+    assert encode_columns(S, P, ['"a" @en'], scope=SCOPE).terms.texts()[2] == '"a"@en'
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("line", ['VERSION "1.2"', ' \tVERSION\t"1.2-basic" # c', 'VERSION"\\u0031.1"', 'VERSION "é"'])
+def test_a_version_line_is_a_directive(line: str) -> None:
+    """RDF 1.2 N-Triples, versionDirective; W3C's ntriples-version-1. It may stand on any line and has no time."""
+    for timestamps, statement in (("none", "{}"), ("suffix", "{} 5"), ("prefix", "5\t{}")):
+        one = statement.format("<http://s> <http://p> <http://o> .")
+        data = f"{one}\n{line}\r\n{one}\n{line}".encode()
+        encoded, malformed = encode_ntriples(data, SCOPE, timestamps=timestamps)  # type: ignore[arg-type]
+        assert (len(encoded), malformed) == (2, [])
+
+
+TERMS = ["<http://s>", "_:b.c", '"x" @en', '"1"^^<http://d>', '"a\\tb"', "<http://\\u00e9>", "_:g"]
+
+
+@pytest.mark.nojit
+def test_lines_are_cut_into_columns_of_terms_as_they_stand() -> None:
+    body = "\ufeff# c\r\n" + "".join(
+        f"<http://s>\t<http://p>{term}{graph}. {at}\r"
+        for at, (term, graph) in enumerate(zip(TERMS, ([" ", " _:g"] * 4)[:7], strict=True))
+    )
+    columns, times = columns_of_lines(body.encode(), timestamps="suffix", graphs=True, name="the body")
+    subjects, predicates, objects, graphs = (column.to_pylist() for column in columns)
+    count = len(TERMS)
+    assert (subjects, predicates, objects) == (["<http://s>"] * count, ["<http://p>"] * count, TERMS)
+    assert (graphs, times.tolist()) == ((["", "_:g"] * 4)[:count], list(range(count)))
+    with pytest.raises(DataError, match=r"the body, line 3, column 28: expected '\.' after three terms"):
+        columns_of_lines(body.encode(), timestamps="suffix", graphs=False, name="the body")
+    assert [len(column) for column in columns_of_lines(b"", timestamps="suffix", graphs=True, name="x")[0]] == [0] * 4
 
 
 @pytest.mark.nojit

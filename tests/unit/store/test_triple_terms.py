@@ -39,7 +39,7 @@ BLANK = blank_node(SCOPE, "b")
 )  # fmt: skip
 def test_canonical_forms(written: str, canonical: str) -> None:
     text = f"<a:s> <a:p> {written} .\n<a:s> <a:p> <a:o> <a:g> .\n<a:s> <a:p> {written} <a:g> . # end\n"
-    encoded, malformed, _ = encode_lines_with_triples(text.encode(), SCOPE, 62)
+    encoded, malformed, _ = encode_lines_with_triples(text.encode(), SCOPE, True, 62)
     assert not malformed
     expected = ("<a:s>", "<a:p>", canonical)
     assert rows_of(encoded) == [(*expected, None), ("<a:s>", "<a:p>", "<a:o>", "<a:g>"), (*expected, "<a:g>")]
@@ -72,7 +72,7 @@ def test_a_canonical_form_is_written_and_taken_apart() -> None:
 )
 def test_malformed_lines_are_shown_as_they_stand(line: str, column: int, reason: str) -> None:
     text = f"<a:s> <a:p> <<( <a:s> <a:p> <a:o> )>> .\n{line}\n<a:s> <a:p> <a:o> .\n"
-    encoded, malformed, _ = encode_lines_with_triples(text.encode(), SCOPE, 62)
+    encoded, malformed, _ = encode_lines_with_triples(text.encode(), SCOPE, True, 62)
     assert len(encoded) == 2
     assert malformed == [MalformedLine(2, column, reason, line)]
 
@@ -104,13 +104,13 @@ def test_files_in_lines_and_in_turtle_say_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tag", ["en--ltr", "ar-eg--rtl"])
 def test_base_directions(tag: str) -> None:
-    encoded, malformed, _ = encode_lines_with_triples(f'<a:s> <a:p> "x"@{tag} .\n'.encode(), SCOPE, 62)
+    encoded, malformed, _ = encode_lines_with_triples(f'<a:s> <a:p> "x"@{tag} .\n'.encode(), SCOPE, True, 62)
     assert not malformed
     assert rows_of(encoded) == [("<a:s>", "<a:p>", f'"x"@{tag}', None)]
 
 
 @pytest.mark.parametrize("tag", ["en--", "en--lt", "en--rtr", "en--LTR", "en---ltr", "--ltr", "en-"])
 def test_other_directions_are_malformed(tag: str) -> None:
-    encoded, malformed, _ = encode_lines_with_triples(f'<a:s> <a:p> "x"@{tag} .\n'.encode(), SCOPE, 62)
+    encoded, malformed, _ = encode_lines_with_triples(f'<a:s> <a:p> "x"@{tag} .\n'.encode(), SCOPE, True, 62)
     assert len(encoded) == 0
     assert malformed[0].reason == "this is not a valid language tag"
