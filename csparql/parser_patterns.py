@@ -106,6 +106,7 @@ from wukongs.csparql.scope import (
 from wukongs.csparql.suggestions import suggest
 from wukongs.csparql.terms import (
     GRAPH_PREFIX,
+    RDF,
     RDF_FIRST,
     RDF_NIL,
     RDF_REIFIES,
@@ -128,6 +129,8 @@ _NUMBER_DIGITS_MAX = 15
 _ROWS_MAX = 10**_NUMBER_DIGITS_MAX
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`]")
 _DIRECTIONS = ("ltr", "rtl")
+_SUBTAG_SIZE_MAX = 8
+_NEEDS_A_TAG = (RDF + "langString", RDF + "dirLangString")
 _COMPARISONS = frozenset(("=", "!=", "<", ">", "<=", ">="))
 _REPETITIONS: dict[str, Callable[[Path], Path]] = {"*": ZeroOrMore, "+": OneOrMore, "?": ZeroOrOne}
 _TERM_KINDS = frozenset(("var", "iri", "pname", "blank", "string", "TRUE", "FALSE", "[", "(", "<<", "<<(", *_NUMBERS))
@@ -414,6 +417,10 @@ class PatternParser:
             self.advance()
         return known
 
+    def graph_name(self, expected: str) -> Term:
+        """Read the name of a graph: an IRI, or <_:label> for the blank node that answers report under this label."""
+        return iri(self.iri_value(expected))
+
     def iri_value(self, expected: str) -> str:
         """Read `<iri>` or `prefix:local` and return the IRI, resolved, without brackets."""
         token = self.token
@@ -472,6 +479,8 @@ class PatternParser:
         lexical = self.string("a string")
         if self.token.kind == "lang":
             tag, is_directed, direction = self.token.text[1:].partition("--")
+            if max(map(len, tag.split("-"))) > _SUBTAG_SIZE_MAX:  # RFC 5646, 2.1
+                raise self.error(f"a language tag whose parts have at most {_SUBTAG_SIZE_MAX} letters")
             if is_directed:
                 if direction not in _DIRECTIONS:
                     raise self.error("a base direction, --ltr or --rtl, behind the language tag")
@@ -479,7 +488,11 @@ class PatternParser:
             self.advance()
             return literal(lexical, language=tag)
         if self.accept("^^"):
-            return literal(lexical, self.iri_value("a datatype IRI after ^^"))
+            token = self.token
+            datatype = self.iri_value("a datatype IRI after ^^")
+            if datatype in _NEEDS_A_TAG:
+                raise self.error(f"a language tag in place of the datatype {datatype}", token)
+            return literal(lexical, datatype)
         return literal(lexical)
 
     def string(self, expected: str) -> str:
@@ -1353,8 +1366,8 @@ class PatternParser:
             node = self._variable_graph(self.named(self.token))
         else:
             token = self.token
-            self.graph = self.iri("an IRI or a variable after GRAPH")
-            self.graph_places.setdefault(self.graph.text[1:-1], token)
+            self.graph = self.graph_name("an IRI or a variable after GRAPH")
+            self.graph_places.setdefault(self.graph.name, token)
             node = self.group()
         self.graph = outer_graph
         return node

@@ -151,7 +151,7 @@ def _delete_where(parser: PatternParser) -> Operation:
 
 
 def _with(parser: PatternParser) -> Operation:
-    graph = parser.iri("the IRI of a graph after WITH")
+    graph = parser.graph_name("the IRI of a graph after WITH")
     kind = parser.token.kind
     if kind not in ("DELETE", "INSERT"):
         raise parser.error("DELETE or INSERT after WITH and its graph")
@@ -265,7 +265,7 @@ def _triples_template(parser: PatternParser, data: DataBlocks | None) -> None:
 def _graph_name(parser: PatternParser) -> GraphRef:
     if parser.token.kind == "var":
         return Variable(parser.advance().text[1:])
-    return parser.iri("an IRI or a variable after GRAPH")
+    return parser.graph_name("an IRI or a variable after GRAPH")
 
 
 # --- whole graphs -----------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def _load(parser: PatternParser) -> Operation:
     into = None
     if parser.accept("INTO"):
         parser.expect("GRAPH", "GRAPH and an IRI after INTO")
-        into = parser.iri("the IRI of a graph after INTO GRAPH")
+        into = parser.graph_name("the IRI of a graph after INTO GRAPH")
     return Load(document, into, silent)
 
 
@@ -290,7 +290,7 @@ def _clear(parser: PatternParser, kind: str) -> Operation:
             target = whole
         case "GRAPH":
             parser.advance()
-            target = parser.iri("the IRI of a graph after GRAPH")
+            target = parser.graph_name("the IRI of a graph after GRAPH")
         case _:
             raise parser.error(f"GRAPH and an IRI, DEFAULT, NAMED or ALL after {kind}")
     return Clear(target, silent, is_drop=kind == "DROP")
@@ -299,7 +299,7 @@ def _clear(parser: PatternParser, kind: str) -> Operation:
 def _create(parser: PatternParser) -> Operation:
     silent = parser.accept("SILENT")
     parser.expect("GRAPH", "GRAPH and an IRI after CREATE")
-    return Create(parser.iri("the IRI of a graph after CREATE GRAPH"), silent)
+    return Create(parser.graph_name("the IRI of a graph after CREATE GRAPH"), silent)
 
 
 def _transfer(parser: PatternParser, kind: Choice["COPY", "MOVE", "ADD"]) -> Operation:

@@ -8,12 +8,14 @@ predicate object)` with single blanks: the first two have none inside, so the ob
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 ARGUMENT_PREFIX = ".argument"
 GRAPH_PREFIX = ".graph"
+_STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x[^\x00-\x20<>\"{}|^`\\]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class Term:
         return self.text.startswith("<")
 
     @property
+    def name(self) -> str:
+        """The name of a graph: an IRI without brackets, or the label of a blank node. The inverse of `iri`."""
+        return self.text[1:-1] if self.is_iri else self.text
+
+    @property
     def is_literal(self) -> bool:
         return self.text.startswith('"')
 
@@ -63,7 +70,13 @@ class Term:
 
 
 def iri(value: str) -> Term:
-    return Term(f"<{value}>")
+    """Return the term of an IRI; of a graph that has a blank node for its name, the label in answers is the IRI."""
+    return Term(value if is_reported(value) else f"<{value}>")
+
+
+def is_reported(label: str) -> bool:
+    """Tell whether a text is the label under which answers report a stored blank node."""
+    return label.startswith("_:s") and _STORED_BLANK.fullmatch(label) is not None
 
 
 def literal(lexical: str, datatype: str | None = None, language: str | None = None) -> Term:

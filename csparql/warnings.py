@@ -244,7 +244,7 @@ def _undeclared(query: Query, read: set[GraphRef]) -> Iterator[str]:
     declared = {*clause.default_graphs, *clause.named_graphs, *(window.name for window in clause.windows)}
     places = {name: (line, column) for name, line, column in query.graph_places}
     for graph in sorted((graph for graph in read if isinstance(graph, Term)), key=str):
-        name = graph.text[1:-1]
+        name = graph.name
         if name not in declared:
             line, column = places.get(name, (1, 1))
             yield (

@@ -179,7 +179,9 @@ class Engine:
             return self._backend.load(number, reader, into, None if strict else set_aside)
 
     def graph_names(self) -> list[str]:
-        """Return the IRIs of the stored named graphs."""
+        """Return the names of the stored named graphs: IRIs, and the labels of blank nodes, as answers have them.
+
+        Each opens with graph(), dump() and load(), and as a graph of a query."""
         return export.graph_names(self._core)
 
     def graph(self, name: str | None = None) -> rdflib.Graph:
@@ -263,7 +265,7 @@ class Engine:
         graph that the rules read and conclude into (default: the default graph). Raises RuleError (file, line; a name
         that is taken; a circle through NOT EXISTS or an aggregate; a rule that takes more than rules_timeout_s or
         rules_rows_max), StorageError. Nothing has changed then."""
-        graph = None if into in (None, DEFAULT_GRAPH_IRI) else written_graph(into).text[1:-1]
+        graph = None if into in (None, DEFAULT_GRAPH_IRI) else written_graph(into).name
         return self._add_rules(read_rules(source), lambda ruleset, stored: ruleset.with_rules(stored, graph), graph)
 
     def _add_rules(
@@ -336,7 +338,7 @@ class Engine:
 
         triple: subject, predicate, object, each as Stream.push takes a term. graph: IRI (default: the default graph).
         Raises DataError (no triple), QueryTimeout, BudgetExceeded."""
-        name = None if graph is None else graph_term(graph).text[1:-1]
+        name = None if graph is None else graph_term(graph).name
         return self._backend.why(triple_texts(triple), name, limits_of(self._core.settings, timeout_s))
 
     def rules(self) -> list[InstalledRule]:

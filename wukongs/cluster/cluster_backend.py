@@ -31,7 +31,7 @@ from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.cluster.turns import Turns
 from wukongs.csparql.algebra import Output, Query
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, iri
 from wukongs.errors import (
     NodeUnavailable,
     StreamError,
@@ -157,7 +157,7 @@ class ClusterBackend:
             into = core.default_graph if graph is None else ids_of(core).keep(graph.text)
             return self._shown(self.following.load(chunks, into, current()))
         try:
-            return self._shown(self._changes.add(chunks, None if graph is None else graph.text[1:-1]))
+            return self._shown(self._changes.add(chunks, None if graph is None else graph.name))
         except Dropped as error:
             raise StreamError("nothing was loaded: rules were added meanwhile. Load it again") from error
 
@@ -167,7 +167,7 @@ class ClusterBackend:
         if (known := self._changes.known()) is not None:
             return self._shown(known)
         if self.following.has_rules:
-            into = core.default_graph if graph is None else ids_of(core).keep(f"<{graph}>")
+            into = core.default_graph if graph is None else ids_of(core).keep(iri(graph).text)
             return self._shown(self.following.store_late(come, gone, into, current()))
         return self._shown(self._changes.add([come], graph, [gone]))
 
@@ -195,7 +195,7 @@ class ClusterBackend:
                 terms = terms_of(core)
                 gone, come = (with_texts(quads, terms.gather) for quads in (change.gone, change.come))
                 names = cleared_names(change, core.default_graph, terms.texts)
-            cleared = [None if name is None else name[1:-1] for name in names]
+            cleared = [None if name is None else Term(name).name for name in names]
             after = self._host.node.control.last_update(unpacked(read_sn))
             with limits:
                 return self._changes.change(gone, come, cleared, after, read_sn, len(operations))

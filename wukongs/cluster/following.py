@@ -24,6 +24,7 @@ from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.node_payloads import ruleset_of
 from wukongs.cluster.times import packed, unpacked
 from wukongs.cluster.turns import Turns
+from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded, CompactedError, NodeUnavailable, WukongsError
 from wukongs.live.core import Core, columns_of
 from wukongs.live.reading import ids_of, open_snapshot, terms_of
@@ -289,7 +290,7 @@ class Following:
         if not len(hidden):
             return graphs
         texts = terms_of(core).texts(np.invert(hidden))
-        ids = ids_of(core).keep_all([f"<{inferred_view(text[1:-1])}>" for text in texts])
+        ids = ids_of(core).keep_all([f"<{inferred_view(Term(text).name)}>" for text in texts])
         return np.where(graphs < 0, ids[np.searchsorted(hidden, np.minimum(graphs, hidden[-1]))], graphs)
 
 

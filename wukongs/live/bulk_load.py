@@ -69,7 +69,7 @@ def load(
 
     Raises DataError, StorageError, what on_run raises; then nothing was added."""
     plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
-    name = None if graph is None else graph.text[1:-1]
+    name = None if graph is None else graph.name
     change: dict[str, Any] = {"op": "load", "number": number, "graph": name, "file": file}
     with core.lock:
         core.check_is_open()

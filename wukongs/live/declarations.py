@@ -96,7 +96,7 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
         options["batch_ms"],
         timing if isinstance(timing, bool) else tuple(text[1:-1] for text in timing),
         core.graph_id(None if into is None else graph_term(into)),
-        None if into is None else into[1:-1],
+        None if into is None else graph_term(into).name,
         options["history_ms"],
         core.settings,
         options["slice_bytes_max"],

@@ -29,7 +29,7 @@ _OTHER_CONTENT = frozenset((".rdf", ".owl", ".xml", ".jsonld", ".json", ".gz", "
 
 
 def graph_names(core: Core) -> list[str]:
-    """Return the IRIs of the stored named graphs."""
+    """Return the names of the stored named graphs: IRIs, and the labels of blank nodes."""
     with core.lock:
         core.finish_tick()
         stored = core.arrangement.trace.read(core.sn)
@@ -44,7 +44,7 @@ def graph_names(core: Core) -> list[str]:
 def triples(core: Core, name: str | None) -> Iterator[tuple[str, str, str]]:
     """Iterate over a stored graph (None: the default graph) at the newest snapshot, as canonical texts."""
     terms = core.registry if core.reach is None else core.reach.ids
-    view = None if name is None else view_of(graph_term(name).text[1:-1])
+    view = None if name is None else view_of(graph_term(name).name)
     if view is not None:
         name = view.graph
     graph = core.default_graph if name is None else terms.resolve(graph_term(name).text)

@@ -10,6 +10,7 @@ from functools import partial
 
 from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow
 from wukongs.csparql.explain import Figures, explain
+from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError
 from wukongs.live.core import Core
 from wukongs.query.binding_table import BindingTable
@@ -107,7 +108,7 @@ def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: i
         dataset = dataset_of(core, clause, stored, handle.sn, terms=terms)
         if clause.named_graphs:
             with limits:
-                terms.ids([f"<{name}>" for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
+                terms.ids([iri(name).text for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
         yield Read(dataset, terms, handle.sn, f"query {number}")
     finally:
         core.running.end(number)

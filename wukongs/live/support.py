@@ -115,7 +115,7 @@ class Support:
         if place:
             return f"  {' '.join(triple)}   {place}"
         graph = None if fact[0] == self.dataset.default_graph else self.terms.texts(np.array(fact[:1], np.int64))[0]
-        derivation = self._derivation(triple, None if graph is None else graph[1:-1], limits)
+        derivation = self._derivation(triple, None if graph is None else Term(graph).name, limits)
         if derivation is None or derivation.is_explicit:
             return f"  {' '.join(triple)}{'' if graph is None else f' in {graph}'}   stored"
         return indent(str(derivation), "  ")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wukongs.csparql.terms import is_reported
 from wukongs.csparql.updates import Operation
 from wukongs.errors import DataError
-from wukongs.query.terms.names import is_reported
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns, rename_terms

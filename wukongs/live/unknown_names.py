@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from wukongs.csparql.algebra import Query
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.warnings import UnseenNames
 from wukongs.errors import WukongsError
 from wukongs.live.core import Core
@@ -71,7 +71,7 @@ class _Held:
             self._stored = core.arrangement.trace.read(core.sn)
             states = list(core.declared.values())
             self._slices = [_slices(state.ring) for state in states]
-            self._into = {f"<{state.into_iri}>" for state in states if state.into_iri is not None}
+            self._into = {iri(state.into_iri).text for state in states if state.into_iri is not None}
             reader = core.registry.snapshot_reader()
             self._whole = None if core.reach is None else core.reach.graph(self._stored, core.sn)
             read = [core.streams[window.stream].ring for window in query.dataset.windows]
@@ -94,7 +94,7 @@ class _Held:
 
     def has_graph(self, name: Term) -> bool:
         wanted = self._constants(name)
-        is_view = view_of(name.text[1:-1]) is not None
+        is_view = view_of(name.name) is not None
         return is_view or name.text in self._into or bool((self.graphs == wanted).any())
 
     @cached_property

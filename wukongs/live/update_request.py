@@ -108,7 +108,7 @@ class UpdateRequest:
         BudgetExceeded."""
         self._limits.check()
         for name in _written(operation):
-            check_written(name.text[1:-1])
+            check_written(name.name)
         scope = f"{self._scope}:{place}"
         core = self._core
         try:
@@ -168,7 +168,7 @@ class UpdateRequest:
         core, where = self._core, rewrite(operation.where)
         view = self._view()
         terms = terms_of(core)
-        terms.ids([f"<{name}>" for name in where.dataset.named_graphs])
+        terms.ids([iri(name).text for name in where.dataset.named_graphs])
         constants = ConstantIds(self._ids, core.reserved)
         dataset = Dataset(where.dataset, view.stored, {}, constants, operation.default_graph, view.divided)
         found = answer(where, dataset, terms, self._limits, PlanMemo(), scope)
@@ -215,7 +215,7 @@ class UpdateRequest:
         view = self._view()
         into, part = operation.destination, None
         if operation.source is not None:
-            part = view_of(operation.source.text[1:-1])
+            part = view_of(operation.source.name)
         if part is None:
             source = self._graph(operation.source)
             self._check_is_there(view, operation.source, operation.kind)

@@ -33,7 +33,7 @@ from wukongs.live.wall_clock import IdleAdvance
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
-from wukongs.query.terms.names import given_terms, graph_names, graph_term, path_text, plain_iri, triple_texts
+from wukongs.query.terms.names import given_terms, graph_names, path_text, plain_iri, triple_texts
 from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost, answer_limit
@@ -177,7 +177,7 @@ class RemoteEngine:
     def graph(self, name: str | None = None) -> rdflib.Graph:
         """Do the same as Engine.graph; the triples come as those of a CONSTRUCT, which has the node's limits of
         memory."""
-        pattern = "{ ?s ?p ?o }" if name is None else f"{{ GRAPH {graph_term(name).text} {{ ?s ?p ?o }} }}"
+        pattern = "{ ?s ?p ?o }" if name is None else f"{{ GRAPH <{plain_iri(name)}> {{ ?s ?p ?o }} }}"
         return self.query(f"CONSTRUCT {{ ?s ?p ?o }} WHERE {pattern}", timeout_s=0).graph()
 
     def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:

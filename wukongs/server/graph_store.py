@@ -21,6 +21,7 @@ from typing import IO, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wukongs.csparql.terms import is_reported
 from wukongs.engine import Engine
 from wukongs.errors import CompactedError, DataError
 from wukongs.query.output.results import Result
@@ -81,9 +82,14 @@ async def store(request: Request) -> Response:
 
 
 def _graph_of(name: str) -> str:
-    if not _ABSOLUTE.match(name):
+    if not _ABSOLUTE.match(name) and not is_reported(name):
         raise Refused(400, f"graph = {name!r}: expected an absolute IRI, such as http://ex.org/g")
     return plain_iri(name)
+
+
+def _base(graph: str | None, request: Request) -> str:
+    """Return what relative IRIs of a body are resolved against: the graph's IRI, or the address without one."""
+    return address_of(request) if graph is None or is_reported(graph) else graph
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -158,7 +164,7 @@ async def _put(request: Request, face: Face, graph: str | None) -> Response:
 
         def replace() -> int:
             with document.named_in_errors():
-                based = document.with_base(graph or address_of(request))
+                based = document.with_base(_base(graph, request))
                 return face.engine.update(f"DROP SILENT {target} ; LOAD <{based.as_uri()}>{into}")
 
         sn = await face.workers.do(request, replace)
@@ -173,7 +179,7 @@ async def _post(request: Request, face: Face, graph: str | None, *, is_all: bool
             graph = f"urn:uuid:{uuid.uuid4()}"
             location = f"{address_of(request)}?graph={graph}"
         is_there = location is None and (is_all or await _is_there(request, face, graph))
-        base = location or graph or address_of(request)
+        base = location or _base(graph, request)
 
         def add() -> int:
             with document.named_in_errors():

@@ -248,7 +248,7 @@ def description(endpoint: str, graphs: list[str]) -> str:
     """Return what the service says of itself, in Turtle (SPARQL 1.1 Service Description)."""
     results = ", ".join(f"<{_FORMATS}{_NAMES[media.name]}>" for media in _OFFERED if media.name in _NAMES)
     inputs = ", ".join(f"<{_FORMATS}{_NAMES[media.name]}>" for media in DOCUMENTS)
-    stored = "".join(f" ;\n        sd:namedGraph [ sd:name <{name}> ]" for name in graphs if ":" in name[1:])
+    stored = "".join(f" ;\n        sd:namedGraph [ sd:name <{name}> ]" for name in graphs if ":" in name[2:])
     return f"""@prefix sd: <http://www.w3.org/ns/sparql-service-description#> .
 
 <{endpoint}> a sd:Service ;

@@ -126,12 +126,24 @@ def test_a_wrong_declaration_is_refused(client: Client, engine: wukongs.Engine, 
 # --- tuples -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/n-triples", "application/n-quads; charset=utf-8"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/n-quads; charset=utf-8"])
 def test_lines_with_times(stream: Client, engine: wukongs.Engine, kind: str) -> None:
     assert push(stream, LINES, kind, advance_ms="1000").json == {"pushed": 3}
     engine.settle(10)
     assert objects(engine) == ['"3"^^<http://www.w3.org/2001/XMLSchema#integer>', '"n"o . 7"@en-gb', '"x y"']
     assert engine.graph_names() == ["http://ex/g"]
+
+
+def test_lines_of_n_triples_name_no_graph(stream: Client, engine: wukongs.Engine) -> None:
+    """RDF 1.1 N-Triples, 2: a line has three terms."""
+    triples, quad = LINES[: LINES.rindex("<http://ex/c>")], LINES[LINES.rindex("<http://ex/c>") :]
+    refused = push(stream, triples + quad, "application/n-triples")
+    line = triples.count("\n") + 1
+    assert (refused.status, f"the body, line {line}, column 77: expected '.'" in refused.text) == (400, True), (
+        refused.text
+    )
+    assert engine.stats()["streams"][S]["tuples"] == 0
+    assert push(stream, triples, "application/n-triples").json == {"pushed": 2}
 
 
 def test_json_as_lists_and_as_objects(stream: Client, engine: wukongs.Engine) -> None:
@@ -179,11 +191,23 @@ def test_a_stream_only_advances_and_is_closed(stream: Client, engine: wukongs.En
 @pytest.mark.parametrize(
     ("body", "kind", "expected"),
     [
-        (LINES + "<http://ex/a> <http://ex/p> 'no' . 400\n", "text/plain", "the body, line 6: expected `subject"),
-        ("<http://ex/a> <http://ex/p> <http://ex/o> .", "text/plain", "and a time in milliseconds"),
-        ("<http://ex/a> <http://ex/p> <http://ex/o> . 99999999999999999999", "text/plain", "integers of 64 bits"),
+        (LINES + "<http://ex/a> <http://ex/p> 'no' . 400\n", "text/plain", "the body, line 6, column 29: expected an"),
+        (
+            "<http://ex/a> <http://ex/p> <http://ex/o> .",
+            "text/plain",
+            "expected a timestamp, an integer in milliseconds",
+        ),
+        (
+            "<http://ex/a> <http://ex/p> <http://ex/o> . 99999999999999999999",
+            "text/plain",
+            "expected a timestamp, an integer",
+        ),
         ('<http://ex/a> <http://ex/p> "\\x" . 1', "text/plain", ""),
-        (b'<http://ex/a> <http://ex/p> "\xff" . 1', "text/plain", "the body, line 1: expected UTF-8, found byte 0xff"),
+        (
+            b'<http://ex/a> <http://ex/p> "\xff" . 1',
+            "text/plain",
+            "the body, line 1, column 30: this is not valid UTF-8: byte 0xFF",
+        ),
         ("[", "application/json", "expected JSON"),
         ("{}", "application/json", "expected a list of tuples, found dict"),
         ('[["<http://ex/a>", "<http://ex/p>", "<http://ex/o>"]]', "application/json", "tuple 0: expected subject"),

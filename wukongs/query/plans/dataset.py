@@ -243,11 +243,11 @@ class Dataset:
     def is_named(self, graph: Term) -> bool:
         """Tell whether GRAPH <iri> {} has a solution."""
         names, wanted = self.named_graphs(), self.resolve(graph)
-        if self.clause.is_empty and view_of(graph.text[1:-1]) is not None:
-            part = self._stored(graph.text[1:-1])
+        if self.clause.is_empty and view_of(graph.name) is not None:
+            part = self._stored(graph.name)
             if self.completion is not None and part.batches is self.stored and part.graph != NO_MATCH:
                 self.completion.fetch_all(None, (part.graph,), self)
-                part = self._stored(graph.text[1:-1])
+                part = self._stored(graph.name)
             return part.batches.has_graph(part.graph)
         at = int(np.searchsorted(names, wanted))
         return (at < len(names) and int(names[at]) == wanted) or bool(self._declared(graph))
@@ -305,11 +305,11 @@ class Dataset:
 
     def _named(self, graph: Term) -> Source:
         if self.clause.is_empty:
-            return self._source([self._stored(graph.text[1:-1])])
+            return self._source([self._stored(graph.name)])
         return self._source(self._declared(graph))
 
     def _declared(self, graph: Term) -> list[Part]:
-        name = graph.text[1:-1]
+        name = graph.name
         windows = [window for window in self.clause.windows if window.name == name]
         parts = [self._window(window) for window in windows if window.named]
         if name in self.clause.named_graphs:

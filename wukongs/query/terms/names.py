@@ -7,21 +7,21 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from wukongs.csparql.terms import Term
+from wukongs.csparql.terms import Term, iri, is_reported
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.terms.python_terms import from_library
 from wukongs.query.terms.rdf_terms import from_python
 from wukongs.store.encoder import canonical_term
 from wukongs.store.hidden_graphs import check_written
 
-_STORED_BLANK = re.compile(r"_:s[0-9a-f]{16}x.+")
 _PLAIN_IRI = re.compile(r'<[^\x00-\x20<>"{}|^`\\\ud800-\udfff]+>')
 """An IRI without escapes: it is its own canonical form."""
 _NOT_IN_IRI = re.compile(r"[\x00-\x20<>\"{}|\\^`\ud800-\udfff]")
 
 
 def graph_term(name: str) -> Term:
-    """Return the term of a graph's, stream's or predicate's name: an IRI, with or without angle brackets.
+    """Return the term of a graph's, stream's or predicate's name: an IRI, with or without angle brackets; or of a graph
+    whose name is a blank node, the label that `graph_names` and answers have.
 
     A relative one stays as it is, as in a query without BASE. Raises DataError (a character that no IRI can hold).
     """
@@ -30,19 +30,19 @@ def graph_term(name: str) -> Term:
     value = str(name).removeprefix("<").removesuffix(">")
     if not value or _NOT_IN_IRI.search(value):
         raise DataError(f"expected an IRI, without spaces, quotes or any of < > {{ }} | \\ ^ `, found {name!r}")
-    return Term(f"<{value}>")
+    return iri(value)
 
 
 def written_graph(name: str) -> Term:
     """Do the same as graph_term, for a graph that is to be written. Raises DataError also for one that is only read."""
     term = graph_term(name)
-    check_written(term.text[1:-1])
+    check_written(term.name)
     return term
 
 
 def plain_iri(name: str) -> str:
     """Return the name of a graph, stream or predicate without angle brackets. Raises as graph_term."""
-    return graph_term(name).text[1:-1]
+    return graph_term(name).name
 
 
 def canonical(value: Any) -> str:
@@ -113,11 +113,6 @@ def path_text(option: str, path: object) -> str:
     if not text or "\0" in text:
         raise SettingsError(f"{option} = {path!r:.100}: expected the path of a file or folder")
     return text
-
-
-def is_reported(text: str) -> bool:
-    """Tell whether a term is a blank node under the label under which results report a stored one."""
-    return _STORED_BLANK.fullmatch(text) is not None
 
 
 def positive(name: str, value: int, low: int, unit: str = "milliseconds", high: int = (1 << 63) - 1) -> int:

@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 _HEX = r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}"
 _IRI = rf'<(?:[^\x00-\x20<>"{{}}|^`\\]|{_HEX})*>'
 _TEXT = rf'"(?:[^"\\\n\r]|\\[tbnrf"\'\\]|{_HEX})*"'
-_LANGUAGE = r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*(?:--(?:ltr|rtl))?"
+_LANGUAGE = r"@[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*(?:--(?:ltr|rtl))?"
 _LABEL_START = (
-    "A-Za-z_:\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
+    "A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
     "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff0-9"
 )
 _LABEL_INNER = _LABEL_START + "\u00b7\u0300-\u036f\u203f-\u2040\\-"
 _BLANK = f"_:[{_LABEL_START}](?:[{_LABEL_INNER}.]*[{_LABEL_INNER}])?"
 
-_NTRIPLES_TERM = re.compile(f"{_IRI}|{_BLANK}|{_TEXT}(?:\\^\\^{_IRI}|{_LANGUAGE})?")
+_SPACE = r"[ \t]*"
+_NTRIPLES_TERM = re.compile(f"{_IRI}|{_BLANK}|({_TEXT})(?:{_SPACE}(\\^\\^){_SPACE}({_IRI})|{_SPACE}({_LANGUAGE}))?")
+_NEEDS_A_TAG = {f"<http://www.w3.org/1999/02/22-rdf-syntax-ns#{name}>" for name in ("langString", "dirLangString")}
 _ESCAPE = re.compile(rf"{_HEX}|\\.")
 _ESCAPED_CHARACTERS = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
 
@@ -65,7 +67,7 @@ def from_ntriples(text: str) -> str:
 
     Raises: DataError (not an N-Triples term, or an escape that stands for no character).
     """
-    _check_ntriples(text)
+    text = _checked_ntriples(text)
     plain = _ESCAPE.sub(_unescape, text) if "\\" in text else text
     if not text.startswith('"'):
         return plain
@@ -77,12 +79,15 @@ def from_ntriples(text: str) -> str:
     return f'{head}"@{language.lower()}'
 
 
-def _check_ntriples(text: str) -> None:
-    if _NTRIPLES_TERM.fullmatch(text) is None or not _is_encodable(text):
+def _checked_ntriples(text: str) -> str:
+    """Return a term without the white space that may stand before its tag or datatype. Raises DataError."""
+    match = _NTRIPLES_TERM.fullmatch(text)
+    if match is None or not _is_encodable(text) or _ESCAPE.sub(_unescape, match[3] or "") in _NEEDS_A_TAG:
         raise DataError(
             f'expected a term as N-Triples writes it, such as <http://ex/a>, "text", "text"@en or _:b, '
             f"found the string {_shown(text)}"
         )
+    return "".join(filter(None, match.groups())) or text
 
 
 def _is_encodable(text: str) -> bool:
@@ -127,7 +132,7 @@ def from_python(term: object) -> str:
     Raises: DataError, as canonical_of.
     """
     if type(term) is str:
-        _check_ntriples(term)
+        _checked_ntriples(term)
         return term
     return to_ntriples(canonical_of(term))
 
