@@ -13,9 +13,10 @@ import wukongs
 from tests.fuzz import SEED, TIER, first_and_slow, scaled
 from tests.fuzzing import failures
 from tests.fuzzing.continuous import MIXES, Tally, judged, lived
-from wukongs.errors import QueryTimeout
+from wukongs.errors import BudgetExceeded, QueryTimeout
 from wukongs.query.operators.held_groups import HeldGroups
 from wukongs.query.plans import deltas
+from wukongs.query.plans.deltas import Deltas
 
 LIVES = 1 if TIER == "fast" else scaled(6)
 SEED_TEXT = "tests" if SEED is None else str(SEED)
@@ -95,3 +96,31 @@ def test_groups_that_have_missed_a_move_are_made_anew(monkeypatch: pytest.Monkey
     assert [count for count in counts if count is not None] == [
         count for count, wanted in zip([1, 2, 3, 4, 5, 5, 5, 5, 5], counts, strict=True) if wanted is not None
     ]
+
+
+def test_matches_that_were_refused_are_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tried again after some firings, and not as they stood when they were refused."""
+    monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
+    move, calls = Deltas.move, Counter[str]()
+
+    def fail_once(self: Deltas, *given: Any) -> Any:
+        calls["move"] += 1
+        if calls["move"] == 4:
+            raise BudgetExceeded("injected")
+        return move(self, *given)
+
+    monkeypatch.setattr(Deltas, "move", fail_once)
+    with wukongs.Engine() as engine:
+        stream = engine.stream(S, timing=True, batch_ms=100)
+        query: Any = engine.register(
+            f"REGISTER QUERY q AS SELECT ?a ?n FROM STREAM <{S}> [RANGE 500ms STEP 100ms] "
+            "WHERE { ?a <http://e/p> ?b BIND(STRLEN(STR(?a)) AS ?n) }"
+        )
+        for number in range(1, 40):
+            stream.push([(f"<http://e/a{number}>", "<http://e/p>", "<http://e/b>", 100 * number)])
+            stream.advance(100 * number)
+            engine.settle(60)
+        found = [sorted(row[0] for row in window.texts()) for window in query.results(timeout_s=0)]
+    expected = [[f"<http://e/a{one}>" for one in range(max(1, number - 4), number + 1)] for number in range(1, 40)]
+    assert found == [sorted(rows) for rows in expected]
+    assert calls["move"] > 10, "matches were not maintained again"

@@ -176,6 +176,8 @@ class QueryWindows:
             return None
         if plans.whole is None:
             for source in list(plans.sources.values()):
+                if source.deltas is not None:  # it may have been ready at a firing that has failed, or had no need
+                    source.deltas.skip()
                 if source.is_refused:
                     source.refused_for -= 1
                     if not source.is_refused:

@@ -247,8 +247,13 @@ class Deltas:
         if comes != self._comes:
             self._comes, self._version = comes, -1
 
+    def skip(self) -> None:
+        """Take no part in the firing that comes: `move` may not be called until the next `stand`."""
+        self._is_known = False
+
     def forget(self) -> None:
-        """Hold nothing."""
+        """Hold nothing, and take no part in this firing."""
+        self.skip()
         self._held_ms, self.count, self.moves, self._distinct = None, 0, None, None
         self._make_room(0)
 
