@@ -452,8 +452,8 @@ class Trace:
             if older.tombstones is None and newer.tombstones is None
             else DifferenceMerge(Difference(older.batch, older.tombstones), Difference(newer.batch, newer.tombstones))
         )
-        older.merging = newer.merging = True
         self._merges.append(MergeUnderWay(older, newer, merge))
+        older.merging = newer.merging = True
 
     def _replace(self, under_way: MergeUnderWay, result: Batch | Difference) -> None:
         at = self._entries.index(under_way.older)

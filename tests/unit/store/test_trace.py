@@ -11,6 +11,7 @@ from tests.quads import batch_of, quads_of, spread
 from wukongs.errors import CompactedError
 from wukongs.store import merge as merge_module
 from wukongs.store import trace as trace_module
+from wukongs.store.batch_set import BatchSet
 from wukongs.store.merge import Merge
 from wukongs.store.trace import Trace
 
@@ -46,6 +47,23 @@ def test_an_empty_seal_takes_its_sn_and_no_batch(trace: Trace) -> None:
     trace.seal(9, batch_of([]))
     assert trace.upper == 10
     assert trace.batch_count == 3
+
+
+def test_a_seal_that_finds_no_memory_changes_nothing(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what is read of the newest SN, nor which SNs are sealed."""
+
+    def without_memory(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    trace.read(trace.upper)
+    for owner, name in ((trace_module, "with_key_filter"), (BatchSet, "and_then")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, without_memory)
+            with pytest.raises(MemoryError):
+                trace.seal(7, batch_of([quad(50)]))
+        assert (trace.upper, trace.batch_count, len(trace), len(trace.read(trace.upper))) == (7, 3, 13, 13)
+    trace.seal(7, batch_of([quad(51)]))
+    assert len(trace.read(trace.upper)) == len(trace) == 14
 
 
 def test_a_seal_is_seen_by_the_next_read_of_the_newest(trace: Trace) -> None:
