@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -95,5 +95,8 @@ def failing(rng: random.Random, files: tuple[str, ...], lines_max: int) -> Itera
 
         return mock.patch.object(owner, name, call)
 
-    with armed(ContinuousQuery, "_execute"), armed(CompiledQueries, "run"), armed(Groups, "_explore"):
+    places = (ContinuousQuery, "_execute"), (CompiledQueries, "run"), (Groups, "_start"), (Groups, "_explore")
+    with ExitStack() as stack:
+        for owner, name in places:
+            stack.enter_context(armed(owner, name))
         yield failures.raised

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from wukongs.errors import WukongsError
 from wukongs.live.continuous import Firing
 from wukongs.live.core import Core
-from wukongs.query.limits import limits_of
+from wukongs.query.limits import Limits, limits_of
 from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
 
 log = logging.getLogger("wukongs")
@@ -38,19 +38,25 @@ class CompiledFirings:
         found = [(one, query) for one in asked if (query := one.whole) is not None]
         if len(found) < 2:
             return firings
-        queries = tuple([query for _, query in found])
-        together = self._kept.get(queries)
-        if together is None:
-            if len(self._kept) >= KEPT_MAX:
-                self._kept.clear()
-            together = self._kept[queries] = CompiledQueries(queries, self._core.windows.workspace)
         try:
-            answers = together.run(lambda: limits_of(self._core.settings, None))
+            answers = self._together(tuple([query for _, query in found])).run(self._limits)
+            columns = [answers.columns(number) for number in range(len(found))]
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             level = logging.DEBUG if isinstance(error, WukongsError | MemoryError) else logging.ERROR
-            log.log(level, "%d compiled queries could not be run together", len(queries), exc_info=True)
+            log.log(level, "%d compiled queries could not be run together", len(found), exc_info=True)
             return firings
-        for number, (firing, _) in enumerate(found):
-            firing.columns = answers.columns(number)
+        for (firing, _), own in zip(found, columns, strict=True):
+            firing.columns = own
         return sorted(firings, key=lambda one: (one.twin or one).columns is None)
+
+    def _limits(self) -> Limits:
+        return limits_of(self._core.settings, None)
+
+    def _together(self, queries: tuple[CompiledQuery, ...]) -> CompiledQueries:
+        found = self._kept.get(queries)
+        if found is None:
+            if len(self._kept) >= KEPT_MAX:
+                self._kept.clear()
+            found = self._kept[queries] = CompiledQueries(queries, self._core.windows.workspace)
+        return found

@@ -79,28 +79,31 @@ class Groups:
             return  # these are run together because they are compiled
         if first.reading.error is not None or first.is_over_nothing():
             return
-        start = self._start(firings)
-        shared = start.shared
-        if shared.alone:
-            shared.alone -= 1
-            return
+        shared: _Shared | None = None
         try:
+            start = self._start(firings)
+            shared = start.shared
+            if shared.alone:
+                shared.alone -= 1
+                return
             tables = self._explore(first, start)
+            for firing in firings:
+                if firing.plans is not None:
+                    firing.plans.look_at_sources()
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             is_named = isinstance(error, WukongsError | MemoryError)
             text = f"{len(firings)} queries of one template could not be explored together"
             log.log(logging.DEBUG if is_named else logging.ERROR, text, exc_info=True)
-            shared.has_failed()
+            if shared is not None:
+                shared.has_failed()
             return
         finally:
-            if shared.plans.is_stale:
+            if shared is not None and shared.plans.is_stale:
                 stale.append(shared.plans)
         shared.failures = 0
         for firing, table in zip(firings, tables, strict=True):
             firing.explored = table
-            if firing.plans is not None:
-                firing.plans.look_at_sources()
 
     def _start(self, firings: Sequence[Firing]) -> _Start:
         templates = [_template(firing) for firing in firings]
