@@ -35,6 +35,7 @@ from tests.differential.scenario import (
     verdict_fault,
 )
 from tests.fuzz import fuzzed
+from tests.inside import ManualClock
 from tests.lives import close_and_open, crash_and_open
 from tests.oracles import query_ast as ast
 from tests.oracles.event_time import EventTime, Firing, Quad
@@ -252,7 +253,8 @@ class Told:
         for stream in life.streams:
             timing = stream.timing if isinstance(stream.timing, bool) else sorted(stream.timing)
             into = stream.into.value if stream.into else None
-            self.options[stream.iri] = {"timing": timing, "batch_ms": stream.batch_ms, "into": into}
+            options = {"timing": timing, "batch_ms": stream.batch_ms, "into": into, **self.more_options}
+            self.options[stream.iri] = options
             self.streams[stream.iri] = self.engine.stream(stream.iri, **self.options[stream.iri])
             self.oracle.declare(OracleStream(stream.iri, stream.batch_ms, stream.timing, stream.into))
         for event, settles in zip(life.events, life.settles, strict=True):
@@ -283,11 +285,7 @@ class Told:
                     Harness.push(self.streams[stream], tuples)
                 self.oracle.push(stream, list(tuples))
             case Advance(stream, t):
-                if t % 2:
-                    self.engine.push_many({stream: None}, t)
-                else:
-                    self.streams[stream].advance(t)
-                self.oracle.advance(stream, t)
+                self.advance(stream, t)
             case End(stream):
                 self.streams[stream].close()
                 self.oracle.end(stream)
@@ -316,6 +314,7 @@ class Told:
             case Reopen(is_crash):
                 self.engine = self.ends[is_crash](self.engine)
                 self.lives += 1
+                self.opened()
                 self.streams = {name: self.engine.stream(name, **options) for name, options in self.options.items()}
                 self.queries = {name: self.engine.register(self.registered[name].text) for name in self.queries}
             case Check():
@@ -325,6 +324,21 @@ class Told:
                 dataset = exact_dataset(DatasetClause(), self.oracle.newest(), lambda window: set())
                 text = shown.text("")
                 compare_one_shot(self.engine.query(text), dataset, shown, text)
+
+    def opened(self) -> None:
+        """Prepare an engine that has just been opened."""
+
+    @property
+    def more_options(self) -> dict[str, Any]:
+        """What the next stream is declared with beside what the life says."""
+        return {}
+
+    def advance(self, stream: str, t: int) -> None:
+        if t % 2:
+            self.engine.push_many({stream: None}, t)
+        else:
+            self.streams[stream].advance(t)
+        self.oracle.advance(stream, t)
 
     def check(self, name: str) -> None:
         """Read all windows of a query that have come since the last look."""
@@ -353,6 +367,33 @@ class Told:
         """Why the rows are those of none of the readings; '' if they are."""
         faults = [verdict_fault(dataset, event.query, rows, ask_rdflib=False) for dataset in firing.readings]
         return "" if "" in faults else f"{faults[0]}\ndataset {firing.readings[0]}, of {len(faults)} readings"
+
+
+class ToldBySilence(Told):
+    """The first stream is advanced by nobody: it falls silent, and follows the wall clock to where it is to be."""
+
+    IDLE_MS = 3_600_000
+
+    def run(self, life: Life) -> None:
+        self.opened()
+        super().run(life)
+
+    def opened(self) -> None:
+        self.clock = ManualClock(self.engine)
+        self.clock.set_wall(0)
+
+    @property
+    def more_options(self) -> dict[str, Any]:
+        return {} if self.options else {"idle_timeout_ms": self.IDLE_MS, "idle_advance": "wall"}
+
+    def advance(self, stream: str, t: int) -> None:
+        if stream != next(iter(self.options)) or self.oracle.standings[stream].stream.is_ended:
+            super().advance(stream, t)
+            return
+        self.clock.set_wall(t - self.IDLE_MS)
+        self.clock.pass_s(self.IDLE_MS / 1000)
+        batch_ms = self.options[stream]["batch_ms"]
+        self.oracle.advance(stream, t // batch_ms * batch_ms)
 
 
 def _data(quads: frozenset[Quad]) -> str:
@@ -388,7 +429,20 @@ def test_a_data_folder_with_ends_in_between(reads_stored: bool) -> None:
     live()
 
 
-def tell_durably(life: Life, folder: Path) -> None:
+@pytest.mark.parametrize("reads_stored", [False, True], ids=["windows alone", "with stored graphs"])
+def test_a_stream_that_is_silent_goes_as_far_as_one_that_is_advanced(reads_stored: bool) -> None:
+    """By idle_advance = "wall" (DESIGN.md, section 6); also over the ends of an engine with a data folder."""
+
+    @fuzzed(60)
+    @given(lives(reads_stored, ends=True))
+    def live(life: Life) -> None:
+        with TemporaryDirectory() as folder:
+            tell_durably(life, Path(folder), ToldBySilence)
+
+    live()
+
+
+def tell_durably(life: Life, folder: Path, told_as: type[Told] = Told) -> None:
     """Tell a life to an engine in a data folder; a crash goes on with a copy of the folder."""
     newest = folder / "0"
     engine = wukongs.Engine(newest)
@@ -401,7 +455,7 @@ def tell_durably(life: Life, folder: Path) -> None:
     def close(running: Any) -> Any:
         return close_and_open(newest)(running)
 
-    told = Told(engine, {False: close, True: crash})
+    told = told_as(engine, {False: close, True: crash})
     try:
         told.run(life)
     finally:

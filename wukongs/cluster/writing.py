@@ -708,14 +708,17 @@ def let_idle_together(
     failed, deliveries = dict[str, WukongsError](), list[Delivery]()
     with ExitStack() as turns:
         for writer, time_ms, silent_s in sorted(calls, key=lambda call: call[0].stream):
-            if not turns.enter_context(writer.free_turn()):
-                continue
-            try:
-                delivery = writer.let_idle(time_ms, silent_s, deadline)
-            except WukongsError as error:
-                failed[writer.stream] = error
-            else:
-                deliveries += [] if delivery is None else [delivery]
+            with ExitStack() as turn:
+                if not turn.enter_context(writer.free_turn()):
+                    continue
+                try:
+                    delivery = writer.let_idle(time_ms, silent_s, deadline)
+                except WukongsError as error:
+                    failed[writer.stream] = error
+                    continue
+                if delivery is not None:  # else pushes to the stream do not wait for what is told of others
+                    deliveries.append(delivery)
+                    turns.push(turn.pop_all())
         for delivery, failure in zip(deliveries, deliver(deliveries, deadline), strict=True):
             if failure is not None:
                 failed[delivery.writer.stream] = failure

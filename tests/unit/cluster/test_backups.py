@@ -69,7 +69,8 @@ def fill(engine: Any, rng: random.Random) -> Any:
     engine.load(io.BytesIO(nquads(rng, 300)), format="nq")
     engine.load(io.BytesIO(nquads(rng, 50)), format="nq")
     stream = engine.stream(EX + "s", batch_ms=100, into=EX + "g0")
-    engine.stream(EX + "t", timing=True, batch_ms=200, lateness_ms=300, on_late="count")
+    idle = {"idle_timeout_ms": 3_600_000, "idle_advance": "wall"}
+    engine.stream(EX + "t", timing=True, batch_ms=200, lateness_ms=300, on_late="count", **idle)
     engine.register(PLAIN, unread_bytes_max=12345)
     engine.register(MAKER)
     engine.register(READER)
@@ -101,6 +102,7 @@ def check_restored(engine: Any, stream: Any, others: list[Any], before: Quads) -
     assert queries["plain"].source.unread_bytes_max == 12345
     other = core_of(engine).streams[EX + "t"].options
     assert (other["timing"], other["lateness_ms"], other["on_late"]) == (True, 300, "count")
+    assert (other["idle_timeout_ms"], other["idle_advance"]) == (3_600_000, "wall")
     push(stream, 100, 120)
     engine.settle(END_S)
     pairs = [(f"<{EX}a{n % 7}>", f"<{EX}b{n}>") for n in range(100, 120)]

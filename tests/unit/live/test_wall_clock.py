@@ -11,6 +11,7 @@ import pytest
 import wukongs
 from tests.engine_helpers import EX, A, B, at, names, node, register_text, subjects, windows
 from tests.inside import ManualClock, core_of, ingest_of
+from wukongs.errors import StorageError
 from wukongs.live.pieces import Close, Finish, Open, Piece, timing_mask
 from wukongs.live.wall_clock import DAY_MS, Rounds, wall_end_ms
 from wukongs.store.encoder import encode_columns
@@ -216,6 +217,27 @@ def test_an_advance_that_is_behind_leaves_the_state(engine: wukongs.Engine, cloc
     assert state(engine) == (False, 11_000)
     clock.pass_s(1)
     assert state(engine) == (True, 21_000)
+
+
+def test_a_round_that_cannot_be_logged_is_made_later(
+    engine: wukongs.Engine, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.stream(A, **TEN_S).push([at("a", T0 + 500)])
+    clock.pass_s(11)
+    journal, commit = core_of(engine).journal, core_of(engine).journal.commit
+
+    def refused(change: Any) -> int:
+        if isinstance(change, dict) and change["op"] == "wall":
+            raise StorageError("the disk is full")
+        return commit(change)
+
+    monkeypatch.setattr(journal, "commit", refused)
+    clock.pass_s(1)
+    assert state(engine) == (True, 11_000)
+    assert "idle streams cannot follow the wall clock: the disk is full" in caplog.text
+    monkeypatch.setattr(journal, "commit", commit)
+    clock.pass_s(0)
+    assert state(engine) == (True, 12_000)
 
 
 def test_streams_that_end_or_go_are_left_out(engine: wukongs.Engine, clock: ManualClock) -> None:

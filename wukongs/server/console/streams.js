@@ -99,6 +99,7 @@ export function streamsView(parent) {
 
 function state(iri, one, stats) {
   if (iri in stats.held_back_by) return h("span", { class: "warning" }, "holds others up");
-  if (one.is_idle) return "idle";
+  if (one.idle_hold) return h("span", { class: "warning", title: one.idle_hold }, "idle, of another day");
+  if (one.is_idle) return one.idle_advance ? "idle, follows the clock" : "idle";
   return one.closed_ms === null ? "waits for its first tuple" : "runs";
 }
