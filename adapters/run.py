@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,7 +21,7 @@ from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords
 from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.replay import PipelineReport, replay
-from wukongs.adapters.run_config import QueryConfig, RunConfig, load_run_config
+from wukongs.adapters.run_config import QueryConfig, RunConfig, StreamConfig, load_run_config
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
 from wukongs.remote.kinds import SILENT_S
 from wukongs.settings import take_turns_quickly
@@ -191,17 +192,7 @@ def _declare(
         if stream.is_known:
             continue
         try:
-            engine.stream(
-                stream.iri,
-                timing=stream.timing,
-                batch_ms=stream.batch_ms,
-                into=stream.into,
-                history_ms=stream.history_ms,
-                slice_bytes_max=stream.slice_bytes_max,
-                index=stream.index,
-                # What follows the wall clock is the source: the engine knows nothing of it before the pipeline begins.
-                idle_timeout_ms=stream.idle_timeout_ms if stream.idle_advance is None else None,
-            )
+            _declare_stream(engine, stream)
         except (DataError, SettingsError, StreamError) as error:
             raise SettingsError(f"{config.file}, [[stream]] {stream.iri}: {error}") from None
     queries: list[RegisteredQuery | RemoteQuery] = []
@@ -216,6 +207,30 @@ def _declare(
             where = text.removeprefix("query") if place else f", [[query]] {query.name}: {text}"
             raise StreamError(query.source + where) from None
     return queries
+
+
+def _declare_stream(engine: Engine | RemoteEngine, stream: StreamConfig) -> None:
+    """Declare a stream. With idle_advance its source follows the wall clock, and the engine's stream is no idle one:
+    its time would run while data is loaded and Spark starts. One that the node has with the same options is used, too.
+
+    Raises DataError, SettingsError, StreamError."""
+    declare = partial(
+        engine.stream,
+        stream.iri,
+        timing=stream.timing,
+        batch_ms=stream.batch_ms,
+        into=stream.into,
+        history_ms=stream.history_ms,
+        slice_bytes_max=stream.slice_bytes_max,
+        index=stream.index,
+    )
+    if stream.idle_advance is None:
+        declare(idle_timeout_ms=stream.idle_timeout_ms)
+        return
+    try:
+        declare()
+    except StreamError:
+        declare(idle_timeout_ms=stream.idle_timeout_ms, idle_advance=stream.idle_advance)
 
 
 def _registered(engine: Engine | RemoteEngine, query: QueryConfig, display: Display) -> RegisteredQuery | RemoteQuery:

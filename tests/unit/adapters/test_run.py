@@ -337,3 +337,31 @@ def test_a_run_goes_on_with_the_queries_of_one_that_was_killed(
     out, err = capsys.readouterr()
     assert "q\t(0, 1000]\t2 rows" in out
     assert "waiting up to 70 s for a query that another client holds: " in err
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_source_that_follows_the_wall_clock_feeds_a_stream_that_is_there_with_it_too(
+    folder: Path, is_there: bool
+) -> None:
+    """Else the engine's stream is no idle one: it would be closed up to now before the source is read."""
+    text = """
+[[stream]]
+iri = "http://ex/s"
+batch_ms = 100
+idle_timeout_ms = 3_600_000
+idle_advance = "wall"
+source = { kind = "stdin", format = "timestamped" }
+"""
+    with Engine() as engine, ExitStack() as stack:
+        service = Service(engine, Settings())
+        stack.callback(service.close)
+        socket = ClientSocket("tcp://127.0.0.1:*", service.handlers, ingest_of(engine))
+        stack.callback(socket.close)
+        if is_there:
+            client = stack.enter_context(connect(socket.address))
+            client.stream("http://ex/s", batch_ms=100, idle_timeout_ms=3_600_000, idle_advance="wall")
+        assert run_text(folder, text, connect=lambda: connect(socket.address), is_local=True) == 0
+        assert engine.declared("http://ex/s").options.get("idle_advance") == ("wall" if is_there else None)
+        other = text.replace("3_600_000", "3_500_000")
+        with pytest.raises(SettingsError, match="is declared already"):
+            run_text(folder, other.replace("batch_ms = 100", "batch_ms = 200"), connect=lambda: connect(socket.address))
