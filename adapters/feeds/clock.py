@@ -8,6 +8,7 @@ clock that is set ahead by very many ticks. Ticks between two runs are left out.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ import numpy as np
 
 from wukongs.adapters.feeds.feed import NO_WAITS, Feed, FeedKind, Look, Opening
 from wukongs.adapters.source import RowRange, Rows, SetAside, rows_of
+from wukongs.errors import SettingsError
 from wukongs.live.wall_clock import DAY_MS, wall_clock_ms
 from wukongs.query.terms.names import graph_term
 from wukongs.settings.toml_reader import TableReader
 
 TICK = "urn:x-wukongs:tick"
 DATE_TIME = "http://www.w3.org/2001/XMLSchema#dateTime"
+_ABSOLUTE = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*:")
 AT_ONCE_MAX = 100_000
 """So many ticks are made up for when a run was held up; of more, as after a clock was set ahead, only the last one."""
 
@@ -152,6 +155,12 @@ def _iri(reader: TableReader, key: str) -> str | None:
 def _feeds(opening: Opening) -> list[Feed]:
     options: ClockOptions = opening.options
     subject = options.subject or f"<{opening.stream}>"
+    for name, found in (("subject", subject), ("predicate", options.predicate)):
+        if not _ABSOLUTE.match(found):
+            raise SettingsError(
+                f'stream {opening.stream}, source of kind "clock": {name} {found}: expected an absolute IRI, such as '
+                "<http://example.org/clock>"
+            )
     source = ClockSource(opening.name or "clock", subject, options.predicate, options.every_ms)
     return [ClockFeed(opening.stream, source, opening.say)]
 

@@ -65,9 +65,9 @@ class IdleWatch:
 
     def look(self) -> bool:
         """Let the streams be idle that are. Return whether there are any that may be."""
-        streams = [stream for stream in self._store.records.streams.values() if _may_be_idle(stream.state)]
+        streams = [stream for stream in list(self._store.records.streams.values()) if _may_be_idle(stream.state)]
         wall_ms, failed = self._store.core.wall_ms(), dict[str, WukongsError]()
-        following = [stream for stream in streams if self._follows_wall_clock(stream, wall_ms)]
+        following = {stream for stream in streams if self._follows_wall_clock(stream, wall_ms)}
         grid = [(stream.state.batch_ms, stream.state.lateness_ms) for stream in following]
         is_round = not grid or self._rounds.wait_ms(grid, wall_ms) == 0
         calls = list[tuple[StreamWriter, int | None, float]]()

@@ -19,6 +19,7 @@ from tests.unit.adapters.test_live_run import feeding, wait_until
 from wukongs.adapters.feeds.clock import AT_ONCE_MAX, ClockFeed, ClockSource, date_time
 from wukongs.adapters.feeds.feed import Look
 from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.feeds.opening import open_feeds
 from wukongs.adapters.live_planner import LivePlanner, LivePosition
 from wukongs.adapters.push import push_item
 from wukongs.adapters.replay import PipelineReport, replay
@@ -293,6 +294,20 @@ def config_of(folder: Path, text: str = RUN) -> Any:
 def test_what_will_not_do_is_refused(tmp_path: Path, keys: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         config_of(tmp_path, f'[[stream]]\niri = "http://ex/s"\nsource = {{ kind = "clock", {keys} }}\n')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("every_ms = 100", 'every_ms = 100, predicate = "tick"', "predicate <tick>: expected an absolute IRI"),
+        ('iri = "http://ex/s"', 'iri = "s"', "stream s, .*: subject <s>: expected an absolute IRI"),
+    ],
+)
+def test_its_iris_are_absolute(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """N-Triples, 2.2: IRIs are absolute."""
+    config = config_of(tmp_path, RUN.replace(old, new))
+    with pytest.raises(SettingsError, match=message):
+        open_feeds(config.streams, config.pipeline, tmp_path, print, threading.Event())
 
 
 @pytest.mark.parametrize("key", ["speed = 2.0", "rate = 5", "start_ms = 5"])
