@@ -60,6 +60,7 @@ class PushOptions:
     spool: str = ""
     dead_letters: str = ""
     bad_records_max: float = 0.1
+    contexts: tuple[tuple[str, str], ...] = ()
 
 
 def push_lines(options: PushOptions, connect: Callable[[], Engine | RemoteEngine]) -> int:
@@ -130,7 +131,13 @@ def format_of(options: PushOptions) -> Format:
         return TimestampedSource(paths=())
     if options.time_predicate is None and not options.is_arrival:
         raise SettingsError(f"--format {kind}: expected --time-predicate IRI or --arrival: when a message happens")
-    return RdfSource(paths=(), predicate=options.time_predicate or "", time_format=_time_format(options), format=kind)
+    return RdfSource(
+        paths=(),
+        predicate=options.time_predicate or "",
+        time_format=_time_format(options),
+        format=kind,
+        contexts=options.contexts,
+    )
 
 
 def _timed(mapping: Mapping, options: PushOptions) -> Mapping:

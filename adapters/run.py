@@ -274,7 +274,8 @@ def _load(engine: Engine | RemoteEngine, config: RunConfig, display: Display) ->
     for stored in config.stored:
         began_s = time.monotonic()
         before = engine.stats()["stored_triples"]
-        engine.load(stored.file, graph=stored.graph, format=stored.format)
+        contexts = dict(config.settings.contexts)
+        engine.load(stored.file, graph=stored.graph, format=stored.format, contexts=contexts)
         count = engine.stats()["stored_triples"] - before
         name = Path(stored.file).name
         display.phase(f"loaded {name}: {count:,} new triples in {time.monotonic() - began_s:.1f} s")

@@ -83,7 +83,7 @@ class RdfSource:
 
     predicate: of the time, a literal ("": of messages that come with a time); format: None for that of the file's
     ending; messages: where one ends, None for what is usual in the format; separator: a line that ends one, in its
-    place; base: of relative IRIs."""
+    place; base: of relative IRIs; contexts: files that stand for contexts of JSON-LD, pairs of an IRI and a path."""
 
     paths: tuple[str, ...]
     predicate: str
@@ -93,6 +93,7 @@ class RdfSource:
     separator: str = ""
     base: str | None = None
     is_sorted: bool = False
+    contexts: tuple[tuple[str, str], ...] = ()
 
 
 Format = TimestampedSource | RecordSource | RdfSource
@@ -219,11 +220,12 @@ def load_run_config(path: str | Path, environment: Environment[str, str] | None 
     QuerySyntaxError, UnsupportedFeatureError (file, line, column).
     """
     top = read_toml(path, environment)
+    settings = engine_settings(top)
     config = RunConfig(
         file=top.file,
-        settings=engine_settings(top),
+        settings=settings,
         stored=top.tables("stored", _stored),
-        streams=top.tables("stream", _stream),
+        streams=tuple(_with_contexts(one, settings) for one in top.tables("stream", _stream)),
         queries=top.tables("query", _continuous),
         asks=top.tables("ask", _query),
         pipeline=_pipeline(top.table("pipeline")),
@@ -233,6 +235,16 @@ def load_run_config(path: str | Path, environment: Environment[str, str] | None 
     _check_pace(config)
     _check_queries(config)
     return config
+
+
+def _with_contexts(stream: StreamConfig, settings: Settings) -> StreamConfig:
+    """Let messages of JSON-LD know the files for their contexts."""
+    source = stream.source
+    if isinstance(source, RdfSource):
+        return replace(stream, source=replace(source, contexts=settings.contexts))
+    if isinstance(source, LiveSource) and isinstance(source.format, RdfSource):
+        return replace(stream, source=replace(source, format=replace(source.format, contexts=settings.contexts)))
+    return stream
 
 
 def _stored(reader: TableReader) -> StoredConfig:

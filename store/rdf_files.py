@@ -1,11 +1,11 @@
 """RDF files -> Encoded, a piece at a time, so that memory stays bounded whatever the size of the file.
 
-N-Triples and N-Quads go through our own kernel. Turtle, TriG, N3, RDF/XML and JSON-LD go through pyoxigraph, which
-keeps lexical forms, and its N-Quads through the same kernel (docs/decisions/0001-rdf-syntax-parser.md).
+N-Triples and N-Quads go through our own kernel. Turtle, TriG, N3, RDF/XML and JSON-LD go through pyoxigraph
+(`store/rdf_parser.py`), which keeps lexical forms, and its N-Quads through the same kernel (decision 0001).
 
 * The same file read twice under one scope gives the same ids. pyoxigraph labels anonymous blank nodes at random, so
   they are labelled anew: .0, .1, ... in the order of their first occurrence. No label in a file begins with a dot.
-* Nothing is fetched: a JSON-LD file with a remote context is refused.
+* Nothing is fetched: a context of JSON-LD that is given by its IRI has to be among the files of `contexts`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from wukongs.errors import DataError
 from wukongs.store.dtypes import CLASH_FIRST
-from wukongs.store.encoded import NOT_UTF8, Encoded, MalformedLine
+from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.encoder import rename_terms
 from wukongs.store.hidden_graphs import check_graphs_written
-from wukongs.store.json_nesting import bounded_json
+from wukongs.store.json_ld_text import Contexts
 from wukongs.store.line_pieces import cut_ranges, cut_stream
 from wukongs.store.term_ids import HASH_BITS
 from wukongs.store.terms import blank_node
@@ -54,7 +53,6 @@ FORMATS: dict[str, tuple[str, ...]] = {
 }
 """Format -> other names that are understood, in any case; a file's extension may be any of them."""
 
-_OXIGRAPH_FORMATS = {"ttl": "TURTLE", "trig": "TRIG", "n3": "N3", "rdf": "RDF_XML", "jsonld": "JSON_LD"}
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _COMPRESSED = (".gz", ".zst")
@@ -109,25 +107,6 @@ class _Limited:
         self._left -= len(data)
         if self._left < 0:
             raise DataError(self._message, self._name)
-        return data
-
-
-class Utf8File:
-    """Reads another file. Raises DataError, with the line, at the first byte that is not UTF-8."""
-
-    def __init__(self, source: IO[bytes], name: str) -> None:
-        self._source, self._name, self._line = source, name, 1
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._source.read(size)
-        try:
-            self._decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            line = self._line + error.object.count(b"\n", 0, error.start)
-            reason = f"{NOT_UTF8}: byte 0x{error.object[error.start]:02X}"
-            raise DataError(reason, self._name, line) from None
-        self._line += data.count(b"\n")
         return data
 
 
@@ -242,15 +221,17 @@ class RdfReader:
         chunk_quads: int = CHUNK_QUADS,
         name: str | None = None,
         text_limit: tuple[int, str] | None = None,
+        contexts: Contexts | None = None,
     ) -> None:
         """Open a file for read_rdf, with its errors. name: in messages; text_limit: the most bytes of a file object,
-        decompressed, and the text of the DataError if there are more."""
+        decompressed, and the text of the DataError if there are more; contexts: files for contexts of JSON-LD."""
         is_path = isinstance(source, str | os.PathLike)
         if not is_path and not hasattr(source, "read"):
             raise DataError(f"expected a path or a binary file object, found a value of type {type(source).__name__}")
         self.name = name or (str(source) if is_path else str(getattr(source, "name", "<stream>")))
         self._base = Path(source).absolute().as_uri() if base is None and is_path else base  # type: ignore[arg-type]
         self._scope, self._hash_bits = scope, hash_bits
+        self._contexts = contexts or Contexts()
         self._chunk_quads = chunk_quads
         self._owned = ExitStack()
         try:
@@ -290,7 +271,14 @@ class RdfReader:
                 yield from self._stream_jobs(chunk_bytes, start)
             else:
                 for encoded in _read_oxigraph(
-                    self._file, self.name, self._format, self._base, self._scope, self._hash_bits, self._chunk_quads
+                    self._file,
+                    self.name,
+                    self._format,
+                    self._base,
+                    self._contexts,
+                    self._scope,
+                    self._hash_bits,
+                    self._chunk_quads,
                 ):
                     yield partial(EncodedPiece, encoded, [], 0, 0, self._read_bytes())
 
@@ -330,22 +318,27 @@ def _named_errors(name: str) -> Iterator[None]:
 
 
 def _read_oxigraph(
-    file: IO[bytes], name: str, known: str, base: str | None, scope: bytes, hash_bits: int, chunk_quads: int
+    file: IO[bytes],
+    name: str,
+    known: str,
+    base: str | None,
+    contexts: Contexts,
+    scope: bytes,
+    hash_bits: int,
+    chunk_quads: int,
 ) -> Iterator[Encoded]:
-    import pyoxigraph
+    from wukongs.store.rdf_parser import parse_to_nquads
 
     if file.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
         file.read(3)
     numbers: dict[str, int] = {}
-    text = cast("IO[bytes]", Utf8File(file, name))
-    bounded = bounded_json(text) if known == "jsonld" else text
     try:
-        quads = pyoxigraph.parse(bounded, format=getattr(pyoxigraph.RdfFormat, _OXIGRAPH_FORMATS[known]), base_iri=base)
+        pieces = parse_to_nquads(file, known, base, contexts, name=name, chunk_quads=chunk_quads)
     except ValueError as error:
         raise DataError(f"base IRI {base!r}: {error}", name) from error
     while True:
         try:
-            data = pyoxigraph.serialize(islice(quads, chunk_quads), format=pyoxigraph.RdfFormat.N_QUADS)
+            data = next(pieces, b"")
         except SyntaxError as error:
             raise DataError(_describe(error, base), name, error.lineno or 0) from error
         except ValueError as error:

@@ -149,6 +149,7 @@ class Engine:
         strict: bool = False,
         on_malformed: Callable[[str, MalformedLine], object] | None = None,
         blank_scope: str | None = None,
+        contexts: Mapping[str, str | PathLike[str]] | None = None,
         timeout_s: float | None = None,
     ) -> int:
         """Add the triples of a file (path or binary file object) to the stored graph, as one more snapshot; return its
@@ -157,10 +158,12 @@ class Engine:
 
         A malformed line of nt or nq is set aside and reported to on_malformed(file, line) (by default, logged), or with
         strict raises. blank_scope: loads of one name share their blank node labels of nt and nq, as parts of a file do
-        (default: each load has its own). timeout_s: how long other nodes are waited for, all in all (default: a minute
+        (default: each load has its own). contexts: files that stand for contexts of JSON-LD, by IRI, beside those of
+        the settings: nothing is fetched. timeout_s: how long other nodes are waited for, all in all (default: a minute
         for each step). Raises DataError (file, line); then nothing of the file was added.
         """
         from wukongs.live.bulk_load import log_malformed, open_file
+        from wukongs.store.json_ld_text import Contexts
 
         def set_aside(file: str, line: MalformedLine) -> None:
             self._core.malformed_count += 1
@@ -174,7 +177,8 @@ class Engine:
         if blank_scope is not None:
             blank_scope = name_text("blank_scope", blank_scope)
         into = None if graph is None else written_graph(graph)
-        number, reader = open_file(self._core, source, base, format, blank_scope)
+        given = None if contexts is None else Contexts.from_mapping(contexts)
+        number, reader = open_file(self._core, source, base, format, blank_scope, given)
         with reader, waiting(timeout_s):
             return self._backend.load(number, reader, into, None if strict else set_aside)
 

@@ -35,19 +35,13 @@ from wukongs.adapters.source import (
 from wukongs.adapters.sources.line_starts import line_at, map_file, row_starts
 from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.sorting import RowOrder, Say, order_of, say_nothing, sort_text
-from wukongs.errors import SettingsError
+from wukongs.errors import DataError, SettingsError
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import utf8_fault
-from wukongs.store.json_nesting import bounded_json
+from wukongs.store.json_ld_text import Contexts
+from wukongs.store.rdf_parser import parse_quads
 from wukongs.store.snapshot import EVENT_MAX_MS, EVENT_MIN_MS
 
-FORMATS = {
-    "ttl": ox.RdfFormat.TURTLE,
-    "trig": ox.RdfFormat.TRIG,
-    "nt": ox.RdfFormat.N_TRIPLES,
-    "nq": ox.RdfFormat.N_QUADS,
-    "jsonld": ox.RdfFormat.JSON_LD,
-}
 _ENDS: dict[str, MessageEnd] = {
     "ttl": "empty-line",
     "trig": "empty-line",
@@ -55,10 +49,23 @@ _ENDS: dict[str, MessageEnd] = {
     "nq": "subject",
     "jsonld": "line",
 }
-"""Where the messages of a format end, if the source does not say."""
+"""The formats of messages, and where a message of each ends if the source does not say."""
 TRIPLE_TERMS_MAX = 5000
 """A message has none that are of use; more than these in each other end the process in its parser."""
-_PROLOGUE = re.compile(rb"\s*(?:(?:@prefix|@base|prefix|base)\b[^\r\n]*|#[^\r\n]*)?(?:\r\n|\n|\r|$)", re.IGNORECASE)
+_GAP = rb"(?:[ \t\r\n]|#[^\r\n]*)"
+_VERSION = rb"version" + _GAP + rb"*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
+_DIRECTIVE = (
+    rb"prefix" + _GAP + rb"+[^\s:#<>\"]*:" + _GAP + rb"*<[^<>\"\s]*>|base" + _GAP + rb"*<[^<>\"\s]*>|" + _VERSION
+)
+_PROLOGUES = {
+    format: re.compile(
+        _GAP + rb"*+(?:@(?:" + directive + rb")" + _GAP + rb"*\.|(?:" + directive + rb"))" + _GAP + rb"*+",
+        re.IGNORECASE,
+    )
+    for formats, directive in ((("ttl", "trig"), _DIRECTIVE), (("nt", "nq"), _VERSION))
+    for format in formats
+}
+"""A directive at the head of a file (Turtle 1.2, 6.5), with the gaps beside it."""
 _PLACE = re.compile(
     r"^Parser error (?:at (?:line \d+ )?(?:between columns \d+ and \d+|column \d+)?"
     r"|between line \d+ column \d+ and line \d+ column \d+):? ?| \(line \d+\)$"
@@ -76,7 +83,7 @@ class _BadMessage(Exception):
 @dataclass(frozen=True)
 class MessageParser:
     """Makes rows of messages. partition: of their source; prologue: the prefixes at the head of a file, which hold for
-    all of its messages; format: a name of FORMATS."""
+    all of its messages; format: a name of _ENDS."""
 
     partition: str
     source: RdfSource
@@ -180,14 +187,13 @@ class MessageParser:
         if data.count(b"<<") > TRIPLE_TERMS_MAX:
             raise _BadMessage(1, 1, f"expected {self.format}: found more than {TRIPLE_TERMS_MAX:,} triple terms")
         text = io.BytesIO(self.prologue + data.rstrip())  # what ends too early does so on its own line
-        bounded = bounded_json(text) if self.format == "jsonld" else text
         try:
-            return list(ox.parse(bounded, format=FORMATS[self.format], base_iri=self.source.base))
+            return parse_quads(text, self.format, self.source.base, Contexts(self.source.contexts))
+        except DataError as error:
+            raise _BadMessage(max(error.line, 1), 1, f"expected {self.format}: {error.message}") from None
         except SyntaxError as error:
             line = (error.lineno or 1) - self.prologue.count(b"\n")
             reason = _PLACE.sub("", str(error.msg))
-            if "LoadDocumentCallback" in reason:
-                reason = "its @context is a remote document: put the context into the message, nothing is fetched"
             raise _BadMessage(max(line, 1), error.offset or 1, f"expected {self.format}: {reason}") from None
         except ValueError as error:
             raise _BadMessage(1, 1, f"expected {self.format}: {error}") from None
@@ -259,17 +265,22 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path, say: Say = say_nothi
     format = config.format or {"json": "jsonld", "jsonl": "jsonld", "ntriples": "nt", "nquads": "nq"}.get(
         ending, ending
     )
-    if format not in FORMATS:
-        raise SettingsError(f"{path}: expected one of {', '.join(FORMATS)} at the end of its name: give `format`")
+    if format not in _ENDS:
+        raise SettingsError(f"{path}: expected one of {', '.join(_ENDS)} at the end of its name: give `format`")
     plain = plain_copy(path, folder)
     array = map_file(plain, path)
     data = array.data
     first = text_start(data)
     prologue_end = first
-    if format in ("ttl", "trig"):
-        while prologue_end < len(data) and (match := _PROLOGUE.match(data, prologue_end)):
+    if format in _PROLOGUES:
+        while match := _PROLOGUES[format].match(data, prologue_end):
             prologue_end = match.end()
-    parser = MessageParser(Path(path).name, config, format, bytes(data[first:prologue_end]))
+    prologue = (
+        bytes(data[first:prologue_end]) if format in ("ttl", "trig") else b""
+    )  # VERSION is not the parser's there
+    if prologue and not prologue.endswith((b"\n", b"\r")):
+        prologue += b"\n"  # a message begins on its last line
+    parser = MessageParser(Path(path).name, config, format, prologue)
     starts = _starts(data, prologue_end, config, format)
     times = np.full(len(starts) - 1, NO_TIME, np.int64)
     for row in range(len(times)):

@@ -22,6 +22,7 @@ from wukongs.live import bulk_load
 from wukongs.query.terms.names import written_graph
 from wukongs.settings import Settings
 from wukongs.store.bulk import BulkPlan, FilePart
+from wukongs.store.json_ld_text import Contexts
 
 
 def open_load(folder: Path, settings: Settings) -> FolderLoad | EngineLoad:
@@ -30,7 +31,8 @@ def open_load(folder: Path, settings: Settings) -> FolderLoad | EngineLoad:
     check_is_ours(folder)
     if has_log(folder):
         return EngineLoad(folder, settings)
-    return FolderLoad(folder, BulkPlan.of(settings.load_bytes_max, settings.load_workers), settings.hash_bits)
+    plan = BulkPlan.of(settings.load_bytes_max, settings.load_workers)
+    return FolderLoad(folder, plan, settings.hash_bits, contexts=Contexts(settings.contexts))
 
 
 class _Stopped(Exception):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from wukongs.cli import DONE, INTERRUPTED, REFUSED, SET_ASIDE, complain, say
 from wukongs.cli.parsers import CommandParser
 from wukongs.cli.progress import make_progress, short_bytes
-from wukongs.cli.query import check_file, say_if_compiling, standard_input
+from wukongs.cli.query import add_context_option, check_file, contexts_given, say_if_compiling, standard_input
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError
 from wukongs.settings import Settings
@@ -76,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--base", metavar="IRI", help="resolve relative IRIs of the files against it")
     parser.add_argument("--format", metavar="FORMAT", help="of all files (default: by suffix; nt for stdin)")
+    add_context_option(parser)
     malformed = parser.add_mutually_exclusive_group()
     malformed.add_argument("--strict", action="store_true", help="stop at the first malformed line or file")
     malformed.add_argument(
@@ -133,7 +134,7 @@ def main(argv: Sequence[str]) -> int:
         return _load_by_spark(options, files)
     if options.server is not None:
         return _load_to_node(options, files)
-    settings = Settings.from_environment()
+    settings = Settings.from_environment(**contexts_given(options))
     say_if_compiling()
     from wukongs.cli.engine_load import open_load
 
@@ -165,12 +166,19 @@ def _load_to_node(options: argparse.Namespace, files: Sequence[str]) -> int:
         rejects = owned.enter_context(_open_rejects(options.rejects)) if options.rejects else None
         aside = _SetAside(options.rejects, rejects)
         node = owned.enter_context(connect_to(options))
+        contexts = dict(Settings.from_environment(**contexts_given(options)).contexts)
         for file in files:
             source = standard_input() if file == _STDIN else file
             format = options.format or ("nt" if file == _STDIN else None)
             try:
                 sn = node.load(
-                    source, options.graph, options.base, format, strict=options.strict, on_malformed=aside.add
+                    source,
+                    options.graph,
+                    options.base,
+                    format,
+                    strict=options.strict,
+                    on_malformed=aside.add,
+                    contexts=contexts,
                 )
                 loaded += 1
             except DataError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wukongs.cli.parsers import CommandParser, read_iri
-from wukongs.cli.query import check_file, say_if_compiling
+from wukongs.cli.query import add_context_option, check_file, contexts_given, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--lateness-ms", type=_count, default=0, metavar="MS", help="how far a record may lie behind the newest one"
     )
+    add_context_option(what)
     new = parser.add_argument_group("of a stream that is declared by this")
     new.add_argument("--batch-ms", type=_count, metavar="MS", help="how long a stream batch is")
     new.add_argument("--timing", action="store_true", help="all triples live in windows only")
@@ -94,6 +95,7 @@ def main(argv: Sequence[str]) -> int:
         check_file(options.mapping, "a mapping")
     say_if_compiling()
     from wukongs.adapters.push_lines import PushOptions, push_lines
+    from wukongs.settings import Settings
 
     given = PushOptions(
         stream=options.stream,
@@ -113,6 +115,7 @@ def main(argv: Sequence[str]) -> int:
         is_last=options.end,
         spool=options.spool,
         dead_letters=options.dead_letters,
+        contexts=Settings.from_environment(**contexts_given(options)).contexts,
     )
     return push_lines(
         given, partial(_engine, options.data_dir) if options.server is None else partial(connect_to, options)

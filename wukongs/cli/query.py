@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from wukongs.cli import DONE, say
-from wukongs.cli.parsers import CommandParser
+from wukongs.cli.parsers import CommandParser, read_iri
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.query.output.formats import FORMATS, check_format
@@ -76,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--format", choices=FORMATS, default="table", help="of the answer (default: table; ttl and nt for CONSTRUCT)"
     )
+    add_context_option(parser)
     parser.add_argument("--explain", action="store_true", help="print the plan with estimated rows, not the answer")
     parser.add_argument(
         "--analyze", action="store_true", help="with --explain: run the query too; print actual rows and times"
@@ -105,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_intermixed_args(list(argv))
     argument, data, named = sort_out(options, parser)
     options.data, options.named = data, named
-    check_server_options(options, parser, "data", "named", "data_dir", "rules", "rows_max", "memory_max")
+    check_server_options(options, parser, "data", "named", "data_dir", "rules", "context", "rows_max", "memory_max")
     text, source = read_argument(argument, "a query")
     graphs = [_named_graph(value, parser) for value in named]
     for file in [*data, *(file for _, file in graphs)]:
@@ -120,7 +121,9 @@ def main(argv: Sequence[str]) -> int:
     if options.analyze and not options.explain:
         parser.error("--analyze says what a plan did: give it together with --explain")
     given = {"rows_max": options.rows_max, "query_bytes_max": options.memory_max}
-    settings = Settings.from_environment(**{name: value for name, value in given.items() if value is not None})
+    settings = Settings.from_environment(
+        **{name: value for name, value in given.items() if value is not None}, **contexts_given(options)
+    )
     if not options.explain:
         check_format(options.format, query.form)
     if not data and not named and options.data_dir is None and options.server is None:
@@ -177,6 +180,33 @@ def _named_graph(value: str, parser: argparse.ArgumentParser) -> tuple[str, str]
     if not file or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*", iri) is None:
         parser.error(f"argument --named: expected IRI=FILE such as http://ex/g=g.ttl, found {value!r}")
     return iri, file
+
+
+def add_context_option(parser: argparse._ActionsContainer) -> None:
+    """Let a command take files for contexts of JSON-LD, as the option `context`."""
+    parser.add_argument(
+        "--context",
+        action="append",
+        type=_read_context,
+        default=[],
+        metavar="IRI=FILE",
+        help="a file that stands for a @context of JSON-LD, since none is fetched; may be repeated (default: those of "
+        "WUKONGS_CONTEXTS)",
+    )
+
+
+def contexts_given(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the setting `contexts` if the command line gives it. Raises SettingsError (no such file)."""
+    for _, file in options.context:
+        check_file(file, "a file with a @context")
+    return {"contexts": tuple(options.context)} if options.context else {}
+
+
+def _read_context(text: str) -> tuple[str, str]:
+    iri, _, file = text.rpartition("=")
+    if not iri or not file:
+        raise argparse.ArgumentTypeError(f"expected IRI=FILE, found {text!r}")
+    return read_iri(iri), file
 
 
 def check_file(file: str, kind: str) -> None:

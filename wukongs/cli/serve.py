@@ -14,7 +14,7 @@ from typing import Any
 from wukongs.cli import DONE, INTERRUPTED, say
 from wukongs.cli.logs import add_log_options, begin_logs
 from wukongs.cli.parsers import CommandParser
-from wukongs.cli.query import check_file, parse_seconds, say_if_compiling
+from wukongs.cli.query import add_context_option, check_file, contexts_given, parse_seconds, say_if_compiling
 from wukongs.settings import Settings, take_turns_quickly
 
 PORT = 7480
@@ -75,6 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="IRI",
         help="let SERVICE ask this endpoint, or with a slash at the end all that lie there; may be repeated",
     )
+    add_context_option(parser)
     parser.add_argument(
         "--timeout", type=parse_seconds, metavar="SECONDS", help="no query or update runs longer, whatever it asks for"
     )
@@ -125,7 +126,7 @@ def main(argv: Sequence[str]) -> int:
         signals.append(number)
         ended.set()
 
-    settings_of_engine = Settings.from_environment(**allowed)
+    settings_of_engine = Settings.from_environment(**allowed, **contexts_given(options))
     with Engine(options.data_dir, settings=settings_of_engine, rules=options.rules) as engine:
         for file in options.data:
             engine.load(file)

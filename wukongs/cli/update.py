@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wukongs.cli import DONE
 from wukongs.cli.parsers import CommandParser
-from wukongs.cli.query import parse_seconds, read_argument, say_if_compiling
+from wukongs.cli.query import add_context_option, contexts_given, parse_seconds, read_argument, say_if_compiling
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
 from wukongs.settings import Settings
 
@@ -46,6 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="let LOAD fetch what begins with this IRI, such as http://ex.org/data/; may be repeated (default: "
         "what WUKONGS_LOAD_FROM names, or files of this machine only)",
     )
+    add_context_option(parser)
     parser.add_argument("--quiet", action="store_true", help="do not say what was done")
     return parser
 
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
 
     parser = make_parser()
     options = parser.parse_args(list(argv))
-    check_server_options(options, parser, "data_dir", "load_from")
+    check_server_options(options, parser, "data_dir", "load_from", "context")
     if options.data_dir is None and options.server is None:
         parser.error("no --data-dir and no --server: say what to update")
     if os.path.exists(options.update):
@@ -70,7 +71,8 @@ def main(argv: Sequence[str]) -> int:
             print(f"snapshot {sn}", file=sys.stderr)
         return DONE
     allowed = options.load_from
-    settings = Settings.from_environment() if allowed is None else Settings.from_environment(load_from=tuple(allowed))
+    given = {} if allowed is None else {"load_from": tuple(allowed)}
+    settings = Settings.from_environment(**given, **contexts_given(options))
     say_if_compiling()
     from wukongs.durable.recovery import check_is_ours
     from wukongs.engine import Engine

@@ -29,6 +29,7 @@ from wukongs.store.bulk import RUNS_AHEAD, BulkPlan, FilePart, InTurn, RunStack,
 from wukongs.store.checkpoint import CheckpointStore
 from wukongs.store.disk import Disk
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.store.json_ld_text import Contexts
 from wukongs.store.merge import listed
 from wukongs.store.rdf_files import RdfReader
 from wukongs.store.term_registry import TermRegistry
@@ -40,9 +41,19 @@ _LOG = "log"
 class FolderLoad:
     """A data folder under load, locked; a context manager. Call commit() at the end: what was not committed is gone."""
 
-    def __init__(self, folder: Path, plan: BulkPlan, hash_bits: int, disk: Disk | None = None) -> None:
-        """Raises StorageError (in use, no permission, a log with what is not in the graph yet), CorruptionError."""
+    def __init__(
+        self,
+        folder: Path,
+        plan: BulkPlan,
+        hash_bits: int,
+        disk: Disk | None = None,
+        contexts: Contexts | None = None,
+    ) -> None:
+        """contexts: files for contexts of JSON-LD.
+
+        Raises StorageError (in use, no permission, a log with what is not in the graph yet), CorruptionError."""
         self._plan = plan
+        self._contexts = contexts
         self._registry = TermRegistry(hash_bits)
         self._registry.reserve([iri(DEFAULT_GRAPH_IRI).text])
         self._arrangement = Arrangement("stored graph")
@@ -98,7 +109,8 @@ class FolderLoad:
         state = self._begin(source, graph, again)
         scope = f"bulk:{state.scope}".encode()
         into, stack, read_count = self._graph_id(graph), RunStack(), 0
-        with RdfReader(source, format, base, scope, hash_bits=self._registry.hash_bits) as reader:
+        reader = RdfReader(source, format, base, scope, hash_bits=self._registry.hash_bits, contexts=self._contexts)
+        with reader:
             runs = read_runs(reader, self._registry, into, self._plan, strict, state.offset, state.line)
             with contextlib.closing(runs):
                 for run in runs:

@@ -22,6 +22,7 @@ from wukongs.live.update import check_is_asked, known_sn
 from wukongs.outcomes import asked
 from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
+from wukongs.store.json_ld_text import Contexts
 from wukongs.store.quads import without_held
 from wukongs.store.rdf_files import RdfReader
 
@@ -42,14 +43,18 @@ def open_file(
     base: str | None,
     format: str | None,
     blank_scope: str | None = None,
+    contexts: Contexts | None = None,
 ) -> tuple[int, RdfReader]:
-    """Begin a load: return its number, and the open file, which the caller closes. Raises DataError."""
+    """Begin a load: return its number, and the open file, which the caller closes. contexts: beside those of
+    the settings, and stronger. Raises DataError."""
     with core.lock:
         core.check_is_open()
         core.load_count += 1
         number = core.load_count
     scope = f"load:{number}" if blank_scope is None else f"loads:{blank_scope}"
-    return number, RdfReader(source, format, base, scope.encode(), hash_bits=core.settings.hash_bits)
+    known = Contexts(core.settings.contexts)
+    known = known if contexts is None else known.merged(contexts)
+    return number, RdfReader(source, format, base, scope.encode(), hash_bits=core.settings.hash_bits, contexts=known)
 
 
 def load(

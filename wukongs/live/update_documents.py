@@ -20,6 +20,7 @@ from wukongs.live.core import Core
 from wukongs.live.reading import ids_of
 from wukongs.settings import Settings
 from wukongs.store.dtypes import UNBOUND
+from wukongs.store.json_ld_text import Contexts
 from wukongs.store.quads import Quads, joined
 from wukongs.store.rdf_files import RdfReader, read_in_order
 
@@ -45,17 +46,25 @@ def read_document(core: Core, document: str, into: Term | None, scope: str, chec
 
 @contextmanager
 def _reader(settings: Settings, document: str, scope: bytes) -> Iterator[RdfReader]:
+    contexts = Contexts(settings.contexts)
     from wukongs.live.fetch import fetched, is_allowed, too_large  # its imports take longer than a small update
 
     if not is_allowed(document, settings.load_from):
         path = path_of(document, settings.load_from)
         base = document if _SCHEME.match(document) else None
-        yield RdfReader(path, None, base, scope, hash_bits=settings.hash_bits)
+        yield RdfReader(path, None, base, scope, hash_bits=settings.hash_bits, contexts=contexts)
         return
     limit = settings.fetch_bytes_max, too_large(settings)
     with fetched(document, settings) as (source, found):
         yield RdfReader(
-            source, found.format, found.base, scope, name=document, text_limit=limit, hash_bits=settings.hash_bits
+            source,
+            found.format,
+            found.base,
+            scope,
+            name=document,
+            text_limit=limit,
+            hash_bits=settings.hash_bits,
+            contexts=contexts,
         )
 
 

@@ -40,12 +40,13 @@ from wukongs.remote.connection import SILENCE_S, Connection, Joined, SessionLost
 from wukongs.remote.listening import Listener
 from wukongs.remote.query import RemoteQuery
 from wukongs.remote.receiving import receive_file, receive_result
-from wukongs.remote.sending import SourceFile, send_file
+from wukongs.remote.sending import SourceFile, parse_json_ld, send_file
 from wukongs.remote.stream import RemoteStream, stream_bytes, table_bytes
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, text_of
 from wukongs.rules.sources import RuleSource, read_rules
 from wukongs.store.encoded import MalformedLine
+from wukongs.store.json_ld_text import Contexts
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.transport import check_address
 from wukongs.wire.trust import read_keys
@@ -150,10 +151,16 @@ class RemoteEngine:
         strict: bool = False,
         on_malformed: OnMalformed | None = None,
         blank_scope: str | None = None,
+        contexts: Mapping[str, str | PathLike[str]] | None = None,
         timeout_s: float | None = None,
     ) -> int:
-        """Do the same as Engine.load: this process reads the file, and the node takes it in parts as they come."""
+        """Do the same as Engine.load: this process reads the file, and the node takes it in parts as they come.
+        contexts: files of this machine; with them JSON-LD is parsed here, and the node takes its quads."""
         source = path_text("source", source) if isinstance(source, str | PathLike) else source
+        if contexts:
+            parsed = parse_json_ld(source, base, format, Contexts.from_mapping(contexts))
+            if parsed is not None:
+                return self.load(parsed, graph, base, "nq", strict=strict, timeout_s=timeout_s)
         args: dict[str, Any] = {"graph": _text(graph), "base": _text(base), "format": _text(format), "strict": strict}
         args["timeout_s"] = timeout_s
         args |= {} if blank_scope is None else {"blank_scope": blank_scope}

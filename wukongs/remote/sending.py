@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from wukongs.errors import DataError, NodeUnavailable
 from wukongs.remote.connection import Connection, Joined, SessionLost, raise_failure
 from wukongs.remote.kinds import FULL, MALFORMED, MORE, OVER, PART, PART_BYTES
 from wukongs.store.encoded import MalformedLine
+from wukongs.store.json_ld_text import Contexts
 from wukongs.wire.packets import Packet
 
 
@@ -51,6 +53,11 @@ class SourceFile:
         if self._owned is not None:
             self._owned.close()
 
+    @property
+    def raw(self) -> Any:
+        """The file that is read."""
+        return self._source
+
     def begin(self) -> None:
         """Go to where the reading began. Raises NodeUnavailable for a file object that was read already, and has no
         way back."""
@@ -77,6 +84,39 @@ class SourceFile:
         if isinstance(part, str):
             raise DataError("expected a file opened in binary mode ('rb'), found one opened as text", self.name)
         return bytes(part or b"")
+
+
+class ParsedDocument(io.BytesIO):
+    """The quads of a document, as N-Quads. name: of the document, for errors."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+def parse_json_ld(
+    source: str | os.PathLike[str] | BinaryIO, base: str | None, format: str | None, contexts: Contexts
+) -> ParsedDocument | None:
+    """Return the quads of a document of JSON-LD; None for another format. contexts: files for its contexts.
+
+    Raises DataError, as Engine.load."""
+    from wukongs.store.rdf_files import decompressed, find_format
+    from wukongs.store.rdf_parser import parse_to_nquads
+
+    with SourceFile(source, base) as file:
+        if find_format(file.name, format) != "jsonld":
+            return None
+        parsed = ParsedDocument(file.name)
+        opened = decompressed(file.raw, file.name)
+        if opened.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
+            opened.read(3)
+        try:
+            parsed.writelines(parse_to_nquads(opened, "jsonld", file.base, contexts, name=file.name))
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None) or 0
+            raise DataError(f"expected JSON-LD: {error}", file.name, line) from None
+    parsed.seek(0)
+    return parsed
 
 
 def send_file(

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
-from typing import IO, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,8 +46,7 @@ from wukongs.server.media import (
 from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, seconds_of
 from wukongs.server.sparql import SNAPSHOT, answer
 from wukongs.store.hidden_graphs import check_written
-from wukongs.store.json_nesting import bounded_json
-from wukongs.store.rdf_files import Utf8File
+from wukongs.store.json_ld_text import Contexts
 
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MARK = b"\xef\xbb\xbf"
@@ -146,6 +144,10 @@ def _dataset_chunks(graphs: _Graphs, media: Media) -> Iterator[bytes]:
             yield from (part.replace(b" .\n", end) for part in written(result, N_TRIPLES))
 
 
+def _contexts(face: Face) -> Contexts:
+    return Contexts(face.engine.settings.contexts)
+
+
 def _timeout_s(request: Request, face: Face) -> float | None:
     return face.bounds.timeout_s(seconds_of(query_fields(request)))
 
@@ -164,7 +166,7 @@ async def _put(request: Request, face: Face, graph: str | None) -> Response:
 
         def replace() -> int:
             with document.named_in_errors():
-                based = document.with_base(_base(graph, request))
+                based = document.with_base(_base(graph, request), _contexts(face))
                 return face.engine.update(f"DROP SILENT {target} ; LOAD <{based.as_uri()}>{into}")
 
         sn = await face.workers.do(request, replace)
@@ -184,7 +186,7 @@ async def _post(request: Request, face: Face, graph: str | None, *, is_all: bool
         def add() -> int:
             with document.named_in_errors():
                 if document.media in (JSON_LD, RDF_XML):  # of one graph, and with lines in errors
-                    return face.engine.load(document.with_base(base), graph, strict=True)
+                    return face.engine.load(document.with_base(base, _contexts(face)), graph, strict=True)
                 return face.engine.load(document.path, graph, base=base, format=document.media.name, strict=True)
 
         sn = await face.workers.do(request, add)
@@ -238,38 +240,34 @@ class Document:
     def _based(self) -> Path:
         return self.path.with_name(f"based.{'ttl' if self.media in (TURTLE, NOTATION3) else 'nt'}")
 
-    def with_base(self, base: str) -> Path:
+    def with_base(self, base: str, contexts: Contexts) -> Path:
         """Return a file with the same triples for LOAD, which would resolve relative IRIs by the name of the file.
 
         Raises DataError (JSON-LD or RDF/XML that is malformed, JSON-LD of several graphs)."""
         if self.media is N_TRIPLES:
             return self.path
         if self.media not in (TURTLE, NOTATION3):
-            return self._converted(base)
+            return self._converted(base, contexts)
         with self.path.open("rb") as source, self._based.open("wb") as target:
             mark = source.read(len(_MARK))
             target.write(f"@base <{base}> .\n".encode() + mark.removeprefix(_MARK))
             copyfileobj(source, target)
         return self._based.rename(self._based.with_suffix(f".{self.media.name}"))
 
-    def _converted(self, base: str) -> Path:
+    def _converted(self, base: str, contexts: Contexts) -> Path:
         import pyoxigraph
 
-        form = pyoxigraph.RdfFormat.RDF_XML if self.media is RDF_XML else pyoxigraph.RdfFormat.JSON_LD
-
-        def triples(source: IO[bytes]) -> Iterator[pyoxigraph.Triple]:
-            text = cast("IO[bytes]", Utf8File(source, str(self.path)))
-            bounded = text if self.media is RDF_XML else bounded_json(text)
-            for quad in pyoxigraph.parse(bounded, format=form, base_iri=base):
-                if quad.graph_name != pyoxigraph.DefaultGraph():
-                    raise DataError(
-                        f"expected the triples of one graph, found the graph {quad.graph_name}", str(self.path)
-                    )
-                yield quad.triple
+        from wukongs.store.rdf_parser import parse_to_nquads
 
         try:
-            with self.path.open("rb") as source:
-                pyoxigraph.serialize(triples(source), self._based, pyoxigraph.RdfFormat.N_TRIPLES)
+            with self.path.open("rb") as source, self._based.open("wb") as target:
+                for lines in parse_to_nquads(source, self.media.name, base, contexts, name=str(self.path)):
+                    if self.media is JSON_LD:
+                        for quad in pyoxigraph.parse(lines, pyoxigraph.RdfFormat.N_QUADS):
+                            if quad.graph_name != pyoxigraph.DefaultGraph():
+                                found = f"the graph {quad.graph_name}"
+                                raise DataError(f"expected the triples of one graph, found {found}", str(self.path))
+                    target.write(lines)
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None) or (self._line_of_xml() if self.media is RDF_XML else 0)
             told = error.msg if isinstance(error, SyntaxError) else str(error)

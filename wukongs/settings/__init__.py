@@ -31,7 +31,8 @@ _EXPECTED_PLACES = "how IRIs begin, host and slash at least, such as http://ex.o
 class Settings:
     """The options of an Engine: integers within stated bounds, and the places that LOAD and SERVICE may ask.
 
-    Raises: SettingsError (a value that is no integer, or is out of bounds; a place that is none).
+    contexts may also be given as a dictionary. Raises: SettingsError (a value that is no integer, or is out of bounds;
+    a place that is none).
     """
 
     batch_ms: int = _option(
@@ -110,6 +111,14 @@ class Settings:
             "these (in the environment, blanks between them)",
         },
     )
+    contexts: tuple[tuple[str, str], ...] = field(
+        default=(),
+        metadata={
+            "unit": "pairs of an IRI and a file",
+            "doc": "files that stand for contexts of JSON-LD, which are never fetched (in the environment IRI=FILE, "
+            "blanks between them)",
+        },
+    )
     fetch_timeout_ms: int = _option(
         30_000, 1, 86_400_000, "milliseconds", "how long LOAD waits in all for what it fetches"
     )
@@ -133,6 +142,8 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
+        if isinstance(self.contexts, Mapping):
+            object.__setattr__(self, "contexts", tuple((one, str(file)) for one, file in self.contexts.items()))
         for option in fields(self):
             _check(option.name, getattr(self, option.name), option.metadata, "")
 
@@ -172,6 +183,9 @@ def variable_of(name: str) -> str:
 
 def _value(name: str, text: str, bounds: Mapping[str, Any], origin: str) -> Any:
     value: object = tuple(text.split())
+    if name == "contexts":
+        # An IRI may hold the sign itself, a path hardly does: the last one divides.
+        value = tuple(tuple(one.rsplit("=", 1)) for one in text.split())
     if "low" in bounds:
         try:
             value = int(text)
@@ -181,6 +195,10 @@ def _value(name: str, text: str, bounds: Mapping[str, Any], origin: str) -> Any:
 
 
 def _check(name: str, value: object, bounds: Mapping[str, Any], origin: str) -> Any:
+    if name == "contexts":
+        if isinstance(value, tuple) and all(map(_is_context, value)):
+            return value
+        raise SettingsError(f"{name} = {value!r}{origin}: expected pairs of an absolute IRI and the path of a file")
     if "low" not in bounds:
         if isinstance(value, tuple) and all(isinstance(one, str) and PLACE.fullmatch(one) for one in value):
             return value
@@ -190,6 +208,11 @@ def _check(name: str, value: object, bounds: Mapping[str, Any], origin: str) -> 
     raise SettingsError(
         f"{name} = {value!r}{origin}: expected an integer from {bounds['low']} to {bounds['high']}, in {bounds['unit']}"
     )
+
+
+def _is_context(value: object) -> bool:
+    is_pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(one, str) and one for one in value)
+    return is_pair and re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", value[0]) is not None  # type: ignore[index]
 
 
 def describe() -> str:

@@ -261,7 +261,10 @@ def engine_settings(top: TableReader) -> Settings:
         if "low" in option.metadata
         else reader.texts(option.name) or None
         for option in fields(Settings)
+        if option.name != "contexts"
     }
+    contexts = reader.table("contexts")
+    given["contexts"] = tuple((iri, contexts.path(iri)) for iri in contexts.names()) or None
     reader.done()
     try:
         return Settings.from_environment(

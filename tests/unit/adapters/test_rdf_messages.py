@@ -120,11 +120,42 @@ def test_messages_that_end_too_early_are_named_by_their_own_line(tmp_path: Path)
 
 def test_remote_contexts_are_refused_and_times_have_zones(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, "m.jsonld", '{"@context": "http://e/c.jsonld", "a": 1}\n')
-    assert [one.reason for one in rows.malformed] == [
-        "expected jsonld: its @context is a remote document: put the context into the message, nothing is fetched"
-    ]
+    (reason,) = (one.reason for one in rows.malformed)
+    assert reason.startswith("expected jsonld: the @context <http://e/c.jsonld> is a remote document, and nothing is")
+    (tmp_path / "c.jsonld").write_text('{"@context": {"@version": 1.1, "at": "http://e/at"}}')
+    contexts = (("http://e/c.jsonld", str(tmp_path / "c.jsonld")),)
+    rows = rows_of(tmp_path, "m.jsonld", '{"@context": "http://e/c.jsonld", "at": 5}\n', contexts=contexts)
+    assert (rows.encoded.timestamps.tolist(), rows.malformed) == ([5], [])
     rows = rows_of(tmp_path, "n.nt", f'<http://a> <{AT}> "1970-01-01T00:00:01+00:00"^^<http://x> .', "iso")
     assert rows.encoded.timestamps.tolist() == [1000]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "PREFIX e: <http://e/>\n",
+        "# a comment\nPREFIX e: <http://e/>\n",
+        'VERSION "1.2"\nPREFIX e: <http://e/>\n',
+        '@version "1.2" .\n@prefix e: <http://e/> .\n',
+        "@prefix a: <http://a/> . @prefix e: <http://e/> .\n",
+        "@prefix a: <http://a/> .\n\n@prefix e: <http://e/> .\n",
+        "@base <http://e/> .\n@prefix e: <> .\n",
+        "@prefix e: # a comment\n   <http://e/> .\n",
+        "prefix e: <http://e/> # of ours\n",
+        "@prefix e: <http://e/> .",
+    ],
+)
+@pytest.mark.parametrize("ending", ["ttl", "trig"])
+def test_whatever_directives_stand_at_the_head_hold_for_all_messages(tmp_path: Path, head: str, ending: str) -> None:
+    """Turtle 1.2, 6.5: directives are separated by white space of any kind, and VERSION is one of them."""
+    rows = rows_of(tmp_path, f"m.{ending}", head + " e:a e:at 1 .\n\ne:b e:at 2 ; e:p <http://e/o> .\n")
+    assert (rows.encoded.timestamps.tolist(), rows.malformed) == ([1, 2, 2], [])
+
+
+def test_a_version_at_the_head_of_n_triples(tmp_path: Path) -> None:
+    """N-Triples 1.2, 7: versionDirective."""
+    rows = rows_of(tmp_path, "m.nt", f'VERSION "1.2"\n<http://a> <{AT}> "1" .\n<http://b> <{AT}> "2" .\n')
+    assert (rows.encoded.timestamps.tolist(), rows.malformed) == ([1, 2], [])
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:

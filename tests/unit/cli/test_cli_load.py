@@ -325,3 +325,17 @@ def test_rejects_that_cannot_be_written(ran: Ran, folder: str, tmp_path: Path) -
         status, out, err = ran("load", "--data-dir", folder, "--rejects", "/dev/full", str(file))
         assert (status, out) == (1, "")
         assert err.startswith("wukongs: cannot write the rejects to /dev/full: No space left on device. ")
+
+
+def test_contexts_of_json_ld_are_files(ran: Ran, folder: str, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonld").write_text('{"@context": {"p": "http://e/p"}}')
+    (tmp_path / "d.jsonld").write_text('{"@context": "http://e/c", "@id": "http://e/a", "p": "x"}')
+    document, context = str(tmp_path / "d.jsonld"), f"http://e/c={tmp_path / 'c.jsonld'}"
+    status, out, _ = ran("load", "--data-dir", folder, document)
+    assert (status, "the @context <http://e/c> is a remote document, and nothing is fetched" in out) == (3, True)
+    assert ran("load", "--data-dir", folder, "--context", context, document)[0] == 0
+    assert count(ran, folder) == 1
+    status, out, _ = ran("query", "--data", document, "--context", context, "--format", "csv", COUNT)
+    assert (status, out.split()) == (0, ["n", "1"])
+    status, _, err = ran("query", "--data", document, "--context", "http://e/c", COUNT)
+    assert (status, "expected IRI=FILE, found 'http://e/c'" in err) == (2, True)

@@ -101,3 +101,13 @@ def test_one_text_is_no_list_of_places() -> None:
         Settings(load_from="http://ex.org/")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=r"\('x',\) \(from WUKONGS_LOAD_FROM\): expected a tuple"):
         Settings.from_environment({"WUKONGS_LOAD_FROM": "x"})
+
+
+def test_contexts_are_pairs_of_an_iri_and_a_file() -> None:
+    expected = (("http://e/c", "c.jsonld"), ("http://e/?a=b", "d"))
+    assert Settings(contexts=dict(expected)).contexts == expected  # type: ignore[arg-type]
+    environment = {"WUKONGS_CONTEXTS": "http://e/c=c.jsonld http://e/?a=b=d"}
+    assert Settings.from_environment(environment).contexts == expected
+    for wrong in ("c", (("c", "d"),), (("http://e/c",),)):
+        with pytest.raises(SettingsError, match="contexts = .*: expected pairs of an absolute IRI and the path of a file"):
+            Settings(contexts=wrong)  # type: ignore[arg-type]

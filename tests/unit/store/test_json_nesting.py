@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from pathlib import Path
@@ -11,12 +10,13 @@ import numpy as np
 import pytest
 
 import wukongs
+from tests.unit.store.test_rdf_parser import Slow
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.adapters.run_config import RdfSource
 from wukongs.adapters.sources.mapped_rows import Place
 from wukongs.adapters.sources.rdf_messages import MessageParser
 from wukongs.errors import DataError
-from wukongs.store.json_nesting import DEPTH_MAX, bounded_json
+from wukongs.store.json_ld_text import DEPTH_MAX, Contexts, JsonLdText
 
 pytestmark = pytest.mark.nojit
 
@@ -26,7 +26,8 @@ def nested(depth: int) -> bytes:
 
 
 def is_read(data: bytes, rng: random.Random) -> bool:
-    file = bounded_json(io.BytesIO(data))
+    pieces = Slow(data, rng.choice((1, 5, 64, 1 << 20)))
+    file = JsonLdText(pieces, "", None, Contexts(), lambda base, reference: reference)  # type: ignore[arg-type]
     read = b""
     try:
         while part := file.read(rng.choice((1, 2, 3, 7, 100, 1000))):

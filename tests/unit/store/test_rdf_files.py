@@ -164,7 +164,11 @@ _ZSTD = pa.Codec("zstd").compress(b"<a:s> <a:p> <a:o> .\n" * 500, asbytes=True)
         ("x.n3", b"<a:s> _:b <a:o> .", "x.n3: blank nodes are not allowed in regular RDF predicates"),
         ("x.n3", b"?x <a:p> <a:o> .", "x.n3: variables are not allowed in regular RDF subjects"),
         ("x.rdf", b"<a>", "x.rdf: "),
-        ("x.jsonld", b'{"@context":"http://schema.org/","@id":"a:x"}', "x.jsonld: "),
+        (
+            "x.jsonld",
+            b'{"@context":"http://schema.org/","@id":"a:x"}',
+            "x.jsonld, line 1: the @context <http://schema.org/> is ",
+        ),
         ("x.jsonld", b'{"@id":\n', "x.jsonld, line 2, "),
     ],
 )
