@@ -29,6 +29,8 @@ UNITS = {
 _TIME_MS_MAX = 253_402_300_800_000
 """The year 10000. Later times are taken for another unit by mistake."""
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?", re.ASCII)
+_END_OF_DAY = re.compile(r"([T ])24(?=(?::?00(?::?00(?:[.,]0+)?)?)?(?:Z|[+-][0-9:]+)?\Z)", re.ASCII)
+"""The hour of a time of day that is the end of its day: 24:00:00 (XSD 1.1 part 2, 3.3.7; ISO 8601)."""
 _PLAIN_ISO = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?$"
 _ISO_OF_UTC = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
@@ -125,8 +127,12 @@ def _reader(format: TimeFormat) -> Callable[[str], int]:
 
     def of_date(text: str) -> int:
         try:
-            text = text.strip()
-            moment = datetime.fromisoformat(text) if format.text == "iso" else datetime.strptime(text, format.text)
+            text, days = text.strip(), 0
+            if format.text == "iso":
+                text, days = _END_OF_DAY.subn(r"\g<1>00", text)
+                moment = datetime.fromisoformat(text) + timedelta(days)
+            else:
+                moment = datetime.strptime(text, format.text)
             moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
         except (ValueError, OverflowError):  # OverflowError: in UTC it is before the year 1, or behind 9999
             return NO_TIME

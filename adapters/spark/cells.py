@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from wukongs.errors import DataError, SettingsError
@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<[^>]*>|@[A-Za-z0-9-]+)?', re.DOTALL)
+_LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\^\^<[^>]*>|(@[A-Za-z0-9-]+))?', re.DOTALL)
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_DOUBLE = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?INF|NaN")
+_DATE_TIME = re.compile(
+    r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:T(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2}(?:\.[0-9]+)?))?"
+    r"(?P<zone>Z|[-+][0-9]{2}:[0-9]{2})?"
+)
+"""The lexical forms of XSD 1.1 part 2, which Python's own readers do not share."""
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -64,7 +72,7 @@ def _typed(column: pa.ChunkedArray, name: str, kind: str, arrow: pa.DataType) ->
 
 def _value(text: str, name: str, kind: str) -> Any:
     literal = _LITERAL.fullmatch(text)
-    if literal is not None:
+    if literal is not None and (literal[2] is None or kind == "string"):
         try:
             return _READERS[kind](literal[1])
         except (ValueError, KeyError, OverflowError):
@@ -73,22 +81,48 @@ def _value(text: str, name: str, kind: str) -> Any:
 
 
 def _integer(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
     found = int(text)
     if not -(1 << 63) <= found < 1 << 63:
         raise OverflowError(text)
     return found
 
 
+def _double(text: str) -> float:
+    if not _DOUBLE.fullmatch(text):
+        raise ValueError(text)
+    return float({"INF": "inf", "-INF": "-inf", "+INF": "inf"}.get(text, text))
+
+
 def _moment(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    """Return an xsd:dateTime or, at its midnight, an xsd:date; without a zone it is one of UTC. Digits behind the
+    microsecond are cut off."""
+    found = _DATE_TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    hour, minute, second, zone = found["hour"] or "00", found["minute"] or "00", found["second"] or "00", found["zone"]
+    is_end = hour == "24"  # of the day: 24:00:00 is 00:00:00 of the next one (3.3.7)
+    if is_end and (minute + second).strip("0."):
+        raise ValueError(text)
+    time = datetime.fromisoformat(found["date"]).replace(
+        hour=0 if is_end else int(hour),
+        minute=int(minute),
+        second=int(second[:2]),
+        microsecond=int(second[3:9].ljust(6, "0")),
+        tzinfo=UTC,
+    )
+    offset = timedelta(0) if zone in (None, "Z") else timedelta(hours=int(zone[1:3]), minutes=int(zone[4:]))
+    if offset > timedelta(hours=14) or (zone or "")[4:] > "59":
+        raise ValueError(text)
+    return time + timedelta(is_end) + (offset if zone and zone[0] == "-" else -offset)
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "string": str,
     "bigint": _integer,
     "int": _integer,
-    "double": lambda text: float({"INF": "inf", "-INF": "-inf", "+INF": "inf"}.get(text, text)),
+    "double": _double,
     "boolean": lambda text: _BOOLEANS[text],
     "timestamp": _moment,
 }

@@ -366,6 +366,13 @@ def test_a_damaged_lookup_is_named(keys: str, tmp_path: Path) -> None:
         ("1970-01-02", "iso", "UTC", 86_400_000),
         ("1969-12-31T23:59:59.9995", "iso", "UTC", -1),
         ("2026-02-30T00:00:00", "iso", "UTC", None),
+        # XSD 1.1 part 2, 3.3.7: 24:00:00 is the first instant of the next day, and no other time has the hour 24.
+        ("1970-01-01T24:00:00Z", "iso", "UTC", 86_400_000),
+        ("1969-12-31 24:00:00.000", "iso", "UTC", 0),
+        ("1970-01-01T24:00:00+01:00", "iso", "UTC", 82_800_000),
+        ("1970-01-01T24:00:00", "iso", "Europe/Berlin", 82_800_000),
+        ("1970-01-01T24:00:01Z", "iso", "UTC", None),
+        ("1970-01-01T24:00:00.5Z", "iso", "UTC", None),
         ("tomorrow", "iso", "UTC", None),
         ("1.0005", "epoch_s", "UTC", 1000),
         ("-1", "epoch_ms", "UTC", -1),

@@ -106,6 +106,39 @@ def test_a_term_that_is_no_value_of_its_column_is_named(text: str) -> None:
         typed_batch(pa.table({"n": [text]}), _schema("n long"))
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "expected"),
+    [
+        (f'"2026-01-01T24:00:00Z"^^<{XSD}dateTime>', "timestamp", datetime(2026, 1, 2, tzinfo=UTC)),
+        (
+            f'"2026-01-01T23:00:00.1234567-01:00"^^<{XSD}dateTime>',
+            "timestamp",
+            datetime(2026, 1, 2, 0, 0, 0, 123456, UTC),
+        ),
+        (f'"2026-01-01"^^<{XSD}date>', "timestamp", datetime(2026, 1, 1, tzinfo=UTC)),
+        (f'"+INF"^^<{XSD}double>', "double", float("inf")),
+        (f'"-.5e1"^^<{XSD}double>', "double", -5.0),
+        (f'"+07"^^<{XSD}integer>', "long", 7),
+        (f'"2026-01-01T24:00:01Z"^^<{XSD}dateTime>', "timestamp", None),
+        (f'"20260101T000000Z"^^<{XSD}dateTime>', "timestamp", None),
+        (f'"2026-W01-1T00:00:00Z"^^<{XSD}dateTime>', "timestamp", None),
+        (f'"2026-01-01T00:00:00+15:00"^^<{XSD}dateTime>', "timestamp", None),
+        (f'"1_0"^^<{XSD}integer>', "long", None),
+        (f'"1_0.5"^^<{XSD}double>', "double", None),
+        (f'"nan"^^<{XSD}double>', "double", None),
+        ('"5"@en', "long", None),
+    ],
+)
+def test_values_have_the_lexical_forms_of_xsd(text: str, kind: str, expected: object) -> None:
+    """XSD 1.1 part 2: 3.3.4 (double), 3.3.7 (dateTime, with 24:00:00), 3.4.13 (integer)."""
+    table = pa.table({"x": [text]})
+    if expected is None:
+        with pytest.raises(DataError, match="column 'x': expected a "):
+            typed_batch(table, _schema(f"x {kind}"))
+    else:
+        assert typed_batch(table, _schema(f"x {kind}"))["x"].to_pylist() == [expected]
+
+
 def test_schemas_are_those_of_the_query() -> None:
     def schema(**options: str) -> str:
         return WukongsDataSource(options).schema()

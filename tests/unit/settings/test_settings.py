@@ -109,5 +109,7 @@ def test_contexts_are_pairs_of_an_iri_and_a_file() -> None:
     environment = {"WUKONGS_CONTEXTS": "http://e/c=c.jsonld http://e/?a=b=d"}
     assert Settings.from_environment(environment).contexts == expected
     for wrong in ("c", (("c", "d"),), (("http://e/c",),)):
-        with pytest.raises(SettingsError, match="contexts = .*: expected pairs of an absolute IRI and the path of a file"):
+        with pytest.raises(
+            SettingsError, match="contexts = .*: expected pairs of an absolute IRI and the path of a file"
+        ):
             Settings(contexts=wrong)  # type: ignore[arg-type]
