@@ -110,6 +110,6 @@ def test_contexts_are_pairs_of_an_iri_and_a_file() -> None:
     assert Settings.from_environment(environment).contexts == expected
     for wrong in ("c", (("c", "d"),), (("http://e/c",),)):
         with pytest.raises(
-            SettingsError, match="contexts = .*: expected pairs of an absolute IRI and the path of a file"
+            SettingsError, match=r"contexts = .*: expected pairs of an absolute IRI and the path of a file"
         ):
             Settings(contexts=wrong)  # type: ignore[arg-type]
