@@ -109,24 +109,35 @@ def takes_gzip(accept_encoding: str) -> bool:
 
 
 def written(result: Result, media: Media) -> Iterator[bytes]:
-    """Iterate over the bytes of a result, in chunks of rows; of RDF/XML and JSON-LD, which others write, in one."""
+    """Iterate over the bytes of a result, in chunks of rows. Raises, while they are made, NotWritable (RDF/XML and
+    JSON-LD: a triple that they cannot hold; nothing is given then)."""
     chunks = map(bytes, byte_chunks(result, media.writes))
-    return iter((converted(b"".join(chunks), media),)) if media in (RDF_XML, JSON_LD) else chunks
+    if media not in (RDF_XML, JSON_LD):
+        yield from chunks
+        return
+    yield converted(b"".join(chunks), media)
 
 
-def converted(ntriples: bytes, media: Media) -> bytes:
-    """Return N-Triples, or Turtle, as another format of graphs."""
+def converted(text: bytes, media: Media) -> bytes:
+    """Return N-Triples, or Turtle, as N-Triples, RDF/XML or JSON-LD. Raises NotWritable."""
     import pyoxigraph
 
-    formats = {
-        "ttl": pyoxigraph.RdfFormat.TURTLE,
-        "nt": pyoxigraph.RdfFormat.N_TRIPLES,
-        "rdf": pyoxigraph.RdfFormat.RDF_XML,
-        "jsonld": pyoxigraph.RdfFormat.JSON_LD,
-        "trig": pyoxigraph.RdfFormat.TRIG,
-        "nq": pyoxigraph.RdfFormat.N_QUADS,
-    }
-    triples = pyoxigraph.parse(ntriples, pyoxigraph.RdfFormat.TURTLE)
-    found = pyoxigraph.serialize(triples, format=formats[media.name])
+    from wukongs.server.rdf_xml import NotWritable, write_rdf_xml
+
+    quads = pyoxigraph.parse(text, pyoxigraph.RdfFormat.TURTLE, lenient=True)  # our own terms
+    if media is RDF_XML:
+        return "".join(write_rdf_xml(quad.triple for quad in quads)).encode()
+
+    def triples() -> Iterator[pyoxigraph.Triple]:
+        for quad in quads:
+            if media is JSON_LD and isinstance(quad.object, pyoxigraph.Triple):
+                raise NotWritable(
+                    "JSON-LD 1.1 cannot hold a triple term: ask for text/turtle, application/n-triples or "
+                    "application/trig"
+                )
+            yield quad.triple
+
+    format = pyoxigraph.RdfFormat.JSON_LD if media is JSON_LD else pyoxigraph.RdfFormat.N_TRIPLES
+    found = pyoxigraph.serialize(triples(), format=format)
     assert found is not None, "without a destination it returns the bytes"
     return found

@@ -8,7 +8,7 @@ Accept, `at` for an older snapshot. Unknown parameters are passed over: clients 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -162,7 +162,17 @@ async def answer(
     headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
     if warnings:
         headers[WARNING] = _shortened(_in_header("; ".join(warnings)))
-    return await face.workers.stream(request, written(result, media), media.content_type, headers)
+    return await face.workers.stream(request, _written(result, media), media.content_type, headers)
+
+
+def _written(result: Result, media: Media) -> Iterator[bytes]:
+    """Iterate over the bytes of a result. Raises Refused for what the format cannot hold."""
+    from wukongs.server.rdf_xml import NotWritable
+
+    try:
+        yield from written(result, media)
+    except NotWritable as error:
+        raise Refused(406, str(error)) from None
 
 
 def _in_header(text: str) -> str:
