@@ -239,12 +239,15 @@ def load_run_config(path: str | Path, environment: Environment[str, str] | None 
 
 def _with_contexts(stream: StreamConfig, settings: Settings) -> StreamConfig:
     """Let messages of JSON-LD know the files for their contexts."""
-    source = stream.source
-    if isinstance(source, RdfSource):
-        return replace(stream, source=replace(source, contexts=settings.contexts))
-    if isinstance(source, LiveSource) and isinstance(source.format, RdfSource):
-        return replace(stream, source=replace(source, format=replace(source.format, contexts=settings.contexts)))
-    return stream
+
+    def known(source: SourceConfig) -> SourceConfig:
+        if isinstance(source, RdfSource):
+            return replace(source, contexts=settings.contexts)
+        if isinstance(source, LiveSource) and isinstance(source.format, RdfSource):
+            return replace(source, format=replace(source.format, contexts=settings.contexts))
+        return source
+
+    return replace(stream, sources=tuple(map(known, stream.sources)))
 
 
 def _stored(reader: TableReader) -> StoredConfig:

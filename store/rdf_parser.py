@@ -83,7 +83,7 @@ def parse_quads(
     if source is not None and source.has_stand_ins:
         lines = source.restored(pyoxigraph.serialize(quads, format=pyoxigraph.RdfFormat.N_QUADS) or b"")
         quads = list(pyoxigraph.parse(lines, format=pyoxigraph.RdfFormat.N_QUADS))
-    return quads  # type: ignore[return-value]  # of all these formats
+    return quads
 
 
 def _source(
@@ -102,4 +102,4 @@ def resolve(base: str, reference: str) -> str | None:
         (quad,) = pyoxigraph.parse(f"<{text}> <urn:p> <urn:o> .", pyoxigraph.RdfFormat.TURTLE, base_iri=base)
     except (SyntaxError, ValueError):
         return None
-    return str(quad.subject.value)  # type: ignore[union-attr]
+    return str(quad.subject.value)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wukongs.cli import DONE
 from wukongs.cli.parsers import CommandParser
@@ -71,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"snapshot {sn}", file=sys.stderr)
         return DONE
     allowed = options.load_from
-    given = {} if allowed is None else {"load_from": tuple(allowed)}
+    given: dict[str, Any] = {} if allowed is None else {"load_from": tuple(allowed)}
     settings = Settings.from_environment(**given, **contexts_given(options))
     say_if_compiling()
     from wukongs.durable.recovery import check_is_ours
