@@ -41,7 +41,7 @@ class Waits:
 
 WAITS = Waits()
 NO_WAITS = Waits(idle_ms=0)
-"""Of a source whose silence says nothing: a file, or one that knows by itself up to when it is complete."""
+"""The waits of a source whose silence says nothing: a file, or one that knows itself up to when it is complete."""
 
 
 class Feed(Protocol):

@@ -134,7 +134,7 @@ class StreamState:
     """Those of them that are timing, and so are nowhere."""
     idle_timeout_ms: int | None = None
     idle_advance: IdleAdvance | None = None
-    """What it follows while it is idle: "wall": the wall clock; None: the other streams (wukongs.live.idleness)."""
+    """Says what it follows while it is idle. "wall": the wall clock; None: the other streams (idleness.py)."""
     active_s: float = 0.0
     """When it was declared, opened again, pushed to or advanced last, by the engine's clock."""
     is_idle: bool = False
