@@ -28,6 +28,7 @@ from wukongs.adapters.run_config import (
     SourceConfig,
     StreamConfig,
     load_run_config,
+    notes_of,
 )
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import NO_TIME, Rows, SetAside, SourceIndex, StreamSource
@@ -65,6 +66,8 @@ def check(path: Path, out: TextIO | None = None) -> int:
         )
     ]
     print(f"{path}: {', '.join(counts)}", file=out)
+    for note in notes_of(config.streams):
+        print(note, file=out)
     is_bad = False
     for stream in config.streams:
         print(f"stream {stream.iri}", file=out)
@@ -94,7 +97,7 @@ def _opened(
     for path in config.paths:
         record_file, index = prepare_records(config, path, folder, _HEAD_BYTES)
         with opened(path) as file:
-            is_whole = config.kind == "parquet" or len(file.read(_HEAD_BYTES + 1)) <= _HEAD_BYTES
+            is_whole = config.kind in ("json", "parquet") or len(file.read(_HEAD_BYTES + 1)) <= _HEAD_BYTES
         yield record_file, index, is_whole
 
 
@@ -194,7 +197,7 @@ def mapped(streams: Sequence[StreamConfig], limit: int | None) -> Iterator[Mappe
     Raises: SettingsError, DataError; DataError (no stream that has a mapping)."""
     sources = [one for stream in streams for one in stream.sources if isinstance(one, RecordSource)]
     if not sources:
-        raise DataError("expected a stream whose source has a mapping (csv, tsv, jsonl or parquet), found none")
+        raise DataError("expected a stream whose source has a mapping (csv, tsv, json, jsonl or parquet), found none")
     for source in sources:
         has_times = source.mapping.time is not None
         timed = (

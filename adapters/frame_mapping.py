@@ -13,9 +13,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wukongs.adapters.mapping.arrow_cells import cells_of, check_text, columns_in, top_column
-from wukongs.adapters.mapping.mapping import FILE, ROW, Mapping, mapping_in
-from wukongs.adapters.mapping.triples import Mapper, Table
+from wukongs.adapters.mapping.arrow_cells import (
+    cells_of,
+    check_text,
+    column_name,
+    columns_in,
+    datatype_of,
+    node_counts,
+    top_column,
+)
+from wukongs.adapters.mapping.json_paths import column_of
+from wukongs.adapters.mapping.mapping import FILE, ROW, Join, Mapping, mapping_in
+from wukongs.adapters.mapping.tables import Table
+from wukongs.adapters.mapping.templates import Kind, TermMap
+from wukongs.adapters.mapping.triples import Mapper
 from wukongs.adapters.run_config import mapping_of
 from wukongs.adapters.sink import TEXT_COLUMN, times_of
 from wukongs.errors import DataError, SettingsError
@@ -30,12 +41,13 @@ _ROW_SHOWN_MAX = 200
 @dataclass(frozen=True, slots=True, eq=False)
 class FrameMapping:
     """mapper: of the mapping; columns: those of the DataFrame that are read; has_time: rows have times, by [time] or by
-    the column time."""
+    the column time; types: the datatype's IRI of each column that the mapping names."""
 
     mapping: Mapping
     mapper: Mapper
     columns: tuple[str, ...]
     has_time: bool
+    types: dict[str, str]
 
     def rows(self, table: pa.Table) -> pa.Table:
         """Return the triples of a task's rows as lines, and the time of each (int64, ms).
@@ -44,7 +56,9 @@ class FrameMapping:
         spec, count = self.mapping.time, len(table)
         raw = spec.column if spec is not None else None
         cells = {name: cells_of(table, name, _PLACE, name == raw) for name in self.mapping.columns}
-        read = Table(count, cells, is_typed=True)
+        types: dict[str, pa.Array | str] = {name: self.types[name] for name in self.mapping.typed if name in self.types}
+        iterations = {one: node_counts(table, one, _PLACE) for one in self.mapping.iterators}
+        read = Table(count, cells, is_typed=True, types=types, iterations=iterations)
         if not self.has_time:
             times = np.zeros(count, np.int64)
         elif spec is None:
@@ -71,9 +85,12 @@ def frame_mapping(given: str, schema: pa.Schema, has_time: bool) -> FrameMapping
     mapping = _mapping(given)
     mapping = mapping if has_time else replace(mapping, time=None)
     _check(mapping, schema, has_time)
-    names = [*mapping.columns, *([TIME_COLUMN] if has_time and mapping.time is None else [])]
+    lists = [column_of(one).removesuffix("[]") for one in mapping.iterators]
+    names = [*mapping.columns, *lists, *([TIME_COLUMN] if has_time and mapping.time is None else [])]
     columns = tuple(dict.fromkeys(top_column(name, schema.names) for name in names))
-    return FrameMapping(mapping, Mapper(mapping, {}), columns, has_time)
+    fields = dict(columns_in(schema))
+    types = {name: datatype_of(fields[column_name(name, fields)]) for name in mapping.columns}
+    return FrameMapping(mapping, Mapper(mapping, {}), columns, has_time, types)
 
 
 def _mapping(given: str) -> Mapping:
@@ -89,7 +106,7 @@ def _check(mapping: Mapping, schema: pa.Schema, has_time: bool) -> None:
     columns = columns_in(schema)
     names, types = [name for name, _ in columns], dict(columns)
     shown = ", ".join(names) or "none"
-    for name in mapping.columns:
+    for name in (column_name(name, types) for name in mapping.columns):
         if name not in types:
             near = get_close_matches(name, names, 1)
             advice = f". Did you mean {near[0]!r}?" if near else ""
@@ -107,7 +124,7 @@ def _check(mapping: Mapping, schema: pa.Schema, has_time: bool) -> None:
     if {ROW, FILE} & set(mapping.names):
         raise SettingsError(f"{mapping.file}: {{{ROW}}} and {{{FILE}}} are of files; the rows of a DataFrame have none")
     if not has_time:
-        if any(term.kind == "blank" for triple in mapping.triples for term in triple.terms):
+        if any(_kind(term) == "blank" for triple in mapping.triples for term in triple.terms):
             raise SettingsError(
                 f"{mapping.file}: blank nodes cannot be written to the stored graph, since each task would make nodes "
                 "of its own. Give them IRIs"
@@ -121,6 +138,10 @@ def _check(mapping: Mapping, schema: pa.Schema, has_time: bool) -> None:
             )
     elif mapping.time.every_ms is not None:
         raise SettingsError(f"{mapping.file}, time.every_ms: the rows of a DataFrame have no numbers. Name a column")
+
+
+def _kind(term: TermMap | Join) -> Kind:
+    return term.kind_of_term if isinstance(term, Join) else term.kind
 
 
 def _is_text(kind: pa.DataType) -> bool:

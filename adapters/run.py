@@ -21,7 +21,7 @@ from wukongs.adapters.bad_records import SHOWN_MAX, BadRecords
 from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.replay import PipelineReport, replay
-from wukongs.adapters.run_config import QueryConfig, RunConfig, StreamConfig, load_run_config
+from wukongs.adapters.run_config import QueryConfig, RunConfig, StreamConfig, load_run_config, notes_of
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
 from wukongs.remote.kinds import SILENT_S
 from wukongs.settings import take_turns_quickly
@@ -144,6 +144,8 @@ def _run(
         engine: Engine | RemoteEngine
         engine = Engine(settings=config.settings) if connect is None else connect()
         stack.enter_context(engine)
+        for note in notes_of(config.streams):
+            display.note(note)
         queries = _declare(engine, config, display, stack)
         stay: Callable[[], None] | None = None
         if beside is not None and isinstance(engine, Engine):

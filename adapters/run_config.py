@@ -7,6 +7,7 @@ not known, a value of the wrong type and a file that is not there are refused be
 from __future__ import annotations
 
 from collections.abc import Mapping as Environment
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -35,9 +36,9 @@ from wukongs.settings.text_file import decode_text
 from wukongs.settings.toml_reader import TableReader, engine_settings, read_toml
 
 T = TypeVar("T")
-RecordKind = Literal["csv", "tsv", "jsonl", "parquet"]
+RecordKind = Literal["csv", "tsv", "jsonl", "json", "parquet"]
 RdfKind = Literal["ttl", "trig", "nt", "nq", "jsonld"]
-FormatKind = Literal["timestamped", "rdf", "csv", "tsv", "jsonl", "parquet"]
+FormatKind = Literal["timestamped", "rdf", "csv", "tsv", "jsonl", "json", "parquet"]
 """The formats of files."""
 MessageKind = Literal["timestamped", "csv", "tsv", "jsonl", "ttl", "trig", "nt", "nq", "jsonld"]
 """The formats of messages."""
@@ -410,7 +411,7 @@ def _records(reader: TableReader, kind: RecordKind, paths: tuple[str, ...]) -> R
         mapping = mapping_in(table)
         table.done()
     else:
-        mapping = mapping_of(reader.path("mapping"), paths)
+        mapping = mapping_of(reader.path("mapping"), paths, _optional_iri(reader, "base"))
     time = time_in(reader, "time") or mapping.time
     if time is None:
         raise reader.error("time", "when a record happens, here or as [time] of the mapping", "neither")
@@ -424,9 +425,24 @@ def _records(reader: TableReader, kind: RecordKind, paths: tuple[str, ...]) -> R
     return RecordSource(kind=kind, paths=paths, mapping=mapping, constants=with_, is_sorted=is_sorted)
 
 
-def mapping_of(path: str, data: tuple[str, ...]) -> Mapping:
-    """Return the mapping in a file, of TOML or RML (.ttl, .rml), for files of data. Raises: SettingsError."""
-    return load_rml(path, data) if path.endswith((".ttl", ".rml")) else load_mapping(path)
+def notes_of(streams: Sequence[StreamConfig]) -> tuple[str, ...]:
+    """Return what users should know of the streams' mappings, each note once."""
+    formats = (one.source.format if isinstance(one.source, LiveSource) else one.source for one in streams)
+    records = (one for one in formats if isinstance(one, RecordSource))
+    return tuple(dict.fromkeys(note for one in records for note in one.mapping.notes))
+
+
+def mapping_of(path: str, data: tuple[str, ...], base: str | None = None, beside: Sequence[str] = ()) -> Mapping:
+    """Return the mapping in a file, of TOML or RML (.ttl, .rml), for files of data. base, beside: as load_rml has them.
+
+    Raises: SettingsError."""
+    if path.endswith((".ttl", ".rml")):
+        return load_rml(path, data, base, beside)
+    if base is not None:
+        raise SettingsError(
+            f"{path}: expected no base, found {base}: IRIs of a TOML mapping are absolute. Leave it out"
+        )
+    return load_mapping(path)
 
 
 def _continuous(reader: TableReader) -> QueryConfig:

@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.adapters.feeds.spool import Frame, starts_of
+from wukongs.adapters.mapping.json_paths import is_json_path, key_of
 from wukongs.adapters.mapping.mapping import FILE, MESSAGE_TIME, Csv
-from wukongs.adapters.mapping.triples import Mapper, Table
+from wukongs.adapters.mapping.tables import Table
+from wukongs.adapters.mapping.triples import Mapper
 from wukongs.adapters.run_config import Format, RdfSource, RecordSource, TimestampedSource
 from wukongs.adapters.source import NO_TIME, Rows, SetAside
 from wukongs.adapters.sources.csv_records import CsvRecords
@@ -106,7 +108,8 @@ class Decoder:
         names = format.mapping.columns
         own = tuple(name for name in names if name not in block.cells and name != MESSAGE_TIME)
         if format.kind == "jsonl":
-            table = JsonRecords().table(block.messages(), own)
+            mapping = format.mapping
+            table = JsonRecords(is_lines=True).table(block.messages(), own, mapping.typed, mapping.iterators)
         else:
             csv = format.mapping.csv or Csv(delimiters="\t" if format.kind == "tsv" else ",")
             records = CsvRecords(csv, block.columns or csv.columns)
@@ -114,8 +117,11 @@ class Decoder:
         table.numbers = block.numbers
         if MESSAGE_TIME in names:
             table.names[MESSAGE_TIME] = pa.array([str(time) for time in block.times()], TEXT)
-        for name in set(names) & block.cells.keys():
-            table.names[name] = pa.array(block.cells[name], TEXT)
+        for name in names:
+            beside = key_of(name) if format.kind == "jsonl" and is_json_path(name) else name
+            if beside in block.cells:
+                table.names[name] = pa.array(block.cells[beside], TEXT)
+                table.types.pop(name, None)
         for name in set(own) - table.names.keys():  # of a file whose header does not have it
             table.names[name] = pa.nulls(block.count, TEXT)
         return table

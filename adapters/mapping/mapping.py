@@ -28,7 +28,7 @@ from typing import Literal, TypeVar, cast
 
 from wukongs.adapters.mapping.expressions import Expression, Value, compile_expression
 from wukongs.adapters.mapping.numbers import NumberFormat
-from wukongs.adapters.mapping.templates import TermMap, parse_template, resource
+from wukongs.adapters.mapping.templates import Kind, TermMap, constant_iri, parse_template, resource
 from wukongs.adapters.mapping.times import TimeFormat, time_of
 from wukongs.settings.toml_reader import TableReader, read_toml
 
@@ -41,6 +41,9 @@ PREFIXES = {
 }
 ROW, FILE = "_row", "_file"
 """Names that every row has: its number in the file, from 0, and the file's name."""
+
+ITERATION = "_iteration"
+"""A name that rows of an RML mapping have: the number of the iteration in its row, from 0."""
 
 MESSAGE_TIME = "_time"
 """A column that messages have, unlike files: when the message came, in ms since 1970."""
@@ -62,20 +65,55 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """Makes the subjects that another file's records have: of those records whose texts are equal to ours.
+
+    file: where the records are.
+    kind: how they are written.
+    iterator: JSON path of what a record's iterations are, of JSON.
+    subject: the term that one of them makes.
+    conditions: pairs of terms, ours and theirs, all of which have to be equal."""
+
+    file: str
+    kind: Literal["csv", "json"]
+    iterator: str
+    subject: TermMap
+    conditions: tuple[tuple[TermMap, TermMap], ...]
+
+    @property
+    def kind_of_term(self) -> Kind:
+        return self.subject.kind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all cells that it reads of our records."""
+        return tuple(name for own, _ in self.conditions for name in own.names)
+
+    @property
+    def names_there(self) -> tuple[str, ...]:
+        """The names of all cells that it reads of the other file's records, each once."""
+        names = [*self.subject.names, *(name for _, theirs in self.conditions for name in theirs.names)]
+        return tuple(dict.fromkeys(names))
+
+
+@dataclass(frozen=True, slots=True)
 class TripleMap:
     """One triple of each row that passes the conditions; of each element, where cells are lists.
 
-    if_empty: whether an empty cell leaves the triple out, or makes the row a bad one."""
+    if_empty: whether an empty cell leaves the triple out, or makes the row a bad one.
+    iterator: JSON path of the nodes for each of which terms are made; lists then combine, each element with each.
+    "": of rows that have no such nodes. None: lists go side by side."""
 
     subject: TermMap
     predicate: TermMap
-    object: TermMap
+    object: TermMap | Join
     graph: TermMap | None = None
     conditions: tuple[Condition, ...] = ()
     if_empty: IfEmpty = "skip"
+    iterator: str | None = None
 
     @property
-    def terms(self) -> tuple[TermMap, ...]:
+    def terms(self) -> tuple[TermMap | Join, ...]:
         """Its terms in the order of an N-Quads line."""
         found = (self.subject, self.predicate, self.object)
         return found if self.graph is None else (*found, self.graph)
@@ -135,7 +173,8 @@ class Csv:
 class Mapping:
     """Everything that a mapping says. empty: texts that stand for an empty cell; split: column -> what divides a cell
     into a list; csv: None for that of the file's kind; number: how numbers are written in cells that have no type;
-    numbers: how they are in the cells of a column."""
+    numbers: how they are in the cells of a column; records: JSON path of the nodes of a document that are its records
+    (None: the elements of an array, or all of it); notes: what a user should know of it before it runs."""
 
     file: str
     triples: tuple[TripleMap, ...]
@@ -148,6 +187,19 @@ class Mapping:
     csv: Csv | None = None
     number: NumberFormat | None = None
     numbers: tuple[tuple[str, NumberFormat], ...] = ()
+    records: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def typed(self) -> frozenset[str]:
+        """The columns whose texts have the datatypes that the source gives them."""
+        terms = (term for triple in self.triples for term in triple.terms)
+        return frozenset(term.names[0] for term in terms if isinstance(term, TermMap) and term.is_natural)
+
+    @property
+    def iterators(self) -> tuple[str, ...]:
+        """The JSON paths of iterators, each once."""
+        return tuple(dict.fromkeys(triple.iterator for triple in self.triples if triple.iterator))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,7 +224,9 @@ class Mapping:
     @property
     def made(self) -> frozenset[str]:
         """The columns that are not of the data."""
-        return frozenset((ROW, FILE, *(one.name for one in self.computed), *(one.name for one in self.lookups)))
+        names = [ROW, FILE, *(one.name for one in self.computed), *(one.name for one in self.lookups)]
+        is_iterated = any(triple.iterator is not None for triple in self.triples)
+        return frozenset([*names, ITERATION] if is_iterated else names)
 
 
 def load_mapping(path: str | Path) -> Mapping:
@@ -304,7 +358,7 @@ def _object(table: TableReader, prefixes: dict[str, str]) -> TermMap:
     spoken = None if language is None else _checked(table, "language", lambda: parse_template(language))
     if spoken is not None and not spoken.names and not _LANGUAGE.fullmatch(spoken.text):
         raise table.error("language", "a language tag such as en or de-AT, or a cell", repr(spoken.text))
-    return TermMap("literal", template, iri, spoken)
+    return TermMap("literal", template, None if iri is None else constant_iri(iri), spoken)
 
 
 def _conditions(table: TableReader) -> tuple[Condition, ...]:

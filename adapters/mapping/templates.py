@@ -22,6 +22,8 @@ NOT_OF_IRIS = re.compile(r'[\x00-\x20<>"{}|\\^`]')
 _UNRESERVED = r"A-Za-z0-9._~\-\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef\U00010000-\U0001fffd\U00020000-\U000efffd"
 ENCODED = re.compile(f"[^{_UNRESERVED}]")
 """The characters of a cell that are percent-encoded in an IRI: all but RFC 3987's iunreserved."""
+ENCODED_IN_URIS = re.compile(r"[^A-Za-z0-9._~\-]")
+"""The characters of a cell that are percent-encoded in a URI: all but RFC 3986's unreserved."""
 NOT_OF_LABELS = re.compile(r"[^A-Za-z0-9]")
 
 
@@ -65,17 +67,36 @@ def parse_template(text: str) -> Template:
 
 @dataclass(frozen=True, slots=True)
 class TermMap:
-    """Makes one term of a row. datatype: an IRI, of literals; language: a template, of literals."""
+    """Makes one term of a row.
+
+    template: its text, as constants and cells.
+    datatype: makes the datatype's IRI, of literals.
+    language: the language tag, of literals.
+    is_natural: whether a literal has the datatype of its only cell, as the source has it.
+    base: stands before an IRI that is relative. None: no cell may begin with a relative one.
+    is_uri: whether an IRI may hold ASCII characters only."""
 
     kind: Kind
     template: Template
-    datatype: str | None = None
+    datatype: TermMap | None = None
     language: Template | None = None
+    is_natural: bool = False
+    base: str | None = None
+    is_uri: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all cells that it reads."""
-        return self.template.names + (self.language.names if self.language else ())
+        return (
+            *self.template.names,
+            *(self.datatype.names if self.datatype else ()),
+            *(self.language.names if self.language else ()),
+        )
+
+
+def constant_iri(iri: str) -> TermMap:
+    """Return the map that always makes the same IRI."""
+    return TermMap("iri", Template(iri, (iri,)))
 
 
 def resource(text: str, prefixes: Mapping[str, str]) -> TermMap:
@@ -114,10 +135,11 @@ def expanded(text: str, prefixes: Mapping[str, str]) -> str:
     return prefixes[prefix] + name if colon and prefix in prefixes and not name.startswith("//") else text
 
 
-def encoded_cell(kind: Kind) -> tuple[re.Pattern[str], Callable[[str], str]]:
+def encoded_cell(kind: Kind, is_uri: bool = False) -> tuple[re.Pattern[str], Callable[[str], str]]:
     """Return the pattern of texts that are changed inside of a template of a kind, and what changes them."""
     if kind == "iri":
-        return ENCODED, lambda text: ENCODED.sub(_percent, text)
+        encoded = ENCODED_IN_URIS if is_uri else ENCODED
+        return encoded, lambda text: encoded.sub(_percent, text)
     return NOT_OF_LABELS, lambda text: NOT_OF_LABELS.sub(_underscored, text)
 
 

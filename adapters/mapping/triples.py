@@ -7,72 +7,26 @@ lines of all triple maps are put in the order of their rows. A row in which some
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from collections.abc import Mapping as Names
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wukongs.adapters.mapping.arrow_cells import lists_of
+from wukongs.adapters.mapping.arrow_cells import lists_of, without_empty
 from wukongs.adapters.mapping.expressions import DivisionByZero, Value, number
+from wukongs.adapters.mapping.iterations import Iterations, Joined, iteration_lines
+from wukongs.adapters.mapping.json_paths import is_json_path, key_of
 from wukongs.adapters.mapping.lookups import read_lookup
-from wukongs.adapters.mapping.mapping import ROW, XSD, Computed, Condition, Mapping, TripleMap
+from wukongs.adapters.mapping.mapping import ROW, Computed, Condition, Join, Mapping, TripleMap
 from wukongs.adapters.mapping.numbers import NumberFormat
-from wukongs.adapters.mapping.templates import TermMap, encoded_cell
+from wukongs.adapters.mapping.tables import Table
+from wukongs.adapters.mapping.templates import TermMap
+from wukongs.adapters.mapping.terms import blame_cells, shown, term_texts
 from wukongs.adapters.mapping.times import NO_TIME, event_times_of, iso_texts, stamp_texts, times_of
 from wukongs.query.terms.arrow_texts import TEXT, bytes_of, text_array
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
-
-_LEXICAL = {
-    **dict.fromkeys(("integer", "int", "long", "short", "byte"), r"^[+-]?\d+$"),
-    **dict.fromkeys(
-        ("nonNegativeInteger", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"), r"^\+?\d+$"
-    ),
-    "positiveInteger": r"^\+?0*[1-9]\d*$",
-    "nonPositiveInteger": r"^(-\d+|\+?0+)$",
-    "negativeInteger": r"^-0*[1-9]\d*$",
-    "decimal": r"^[+-]?(\d+(\.\d*)?|\.\d+)$",
-    **dict.fromkeys(("double", "float"), r"^([+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?INF|NaN)$"),
-    "boolean": r"^(true|false|1|0)$",
-    "dateTime": r"^-?\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?$",
-    "date": r"^-?\d{4,}-\d\d-\d\d(Z|[+-]\d\d:\d\d)?$",
-}
-"""The texts that a value of an XML Schema type may have. Such values are trimmed and checked."""
-_NUMERIC = _LEXICAL.keys() - {"boolean", "dateTime", "date"}
-_OF_IRIS = r'^[^\x00-\x20<>"{}|\\^`]*$'
-_IRI = r'^[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|\\^`]*$'
-_OF_TAGS = "^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$"
-
-
-@dataclass(slots=True)
-class Table:
-    """Rows of a source as columns. names: column -> texts (large_string) or lists of texts, one entry a row.
-
-    bad: row -> the column (from 1) of its text and why it could not be read; faults found later are added.
-    blank: rows without a record: empty lines. is_typed: the source tells numbers from texts. numbers :
-    int64[row_count], ascending, the number of each row, where they do not follow each other."""
-
-    row_count: int
-    names: dict[str, pa.Array]
-    bad: dict[int, tuple[int, str]] = field(default_factory=dict)
-    blank: frozenset[int] = frozenset()
-    places: Callable[[int, str], int] = lambda row, name: 1
-    """Tells where a cell begins in its row's text (from 1)."""
-    is_typed: bool = False
-    numbers: Int64Array | None = None
-
-    def numbered(self, first_row: int) -> Int64Array:
-        """Return the number of each row, from first_row on."""
-        if self.numbers is not None:
-            return self.numbers
-        return first_row + np.arange(self.row_count, dtype=np.int64)
-
-    def blame(self, row: int, name: str | None, reason: str) -> None:
-        """Note what is wrong with a row; the first fault counts."""
-        if row not in self.bad and row not in self.blank:
-            self.bad[row] = (1 if name is None else self.places(row, name), reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +50,8 @@ class Mapper:
         """Raises: DataError (a lookup's file)."""
         self._mapping, self._constants = mapping, dict(constants)
         self._lookups = {lookup.name: read_lookup(lookup) for lookup in mapping.lookups}
+        joins = dict.fromkeys(triple.object for triple in mapping.triples if isinstance(triple.object, Join))
+        self._joins = {join: Joined(join) for join in joins}
 
     def times(self, table: Table, first_row: int) -> Int64Array:
         """Return the time of each row, NO_TIME for one that has none."""
@@ -122,7 +78,10 @@ class Mapper:
         places: list[Int64Array] = []
         count = len(mapping.triples)
         for place, triple in enumerate(mapping.triples):
-            lines, of_rows = _lines(rows, triple, passing)
+            if triple.iterator is None:
+                lines, of_rows = _lines(rows, triple, passing)
+            else:
+                lines, of_rows = iteration_lines(triple, rows.iterations(triple.iterator), rows, self._joins)
             parts.append(lines)
             places.append(of_rows * count + place)
         key = np.concatenate(places)
@@ -152,7 +111,7 @@ class Mapper:
             if length > 1:
                 table.blame(row, column, f"expected one value in {column}, found {length}")
             expected = spec.format if time == NO_TIME else f"{spec.format} in 1935 to 2109"
-            table.blame(row, column, f"expected {expected} in {column}, found {_shown(cell.as_py())}")
+            table.blame(row, column, f"expected {expected} in {column}, found {shown(cell.as_py())}")
 
 
 class _Rows:
@@ -162,30 +121,37 @@ class _Rows:
         self.table = table
         self._empty = pa.array(mapping.empty, TEXT)
         self._cells: dict[str, pa.Array] = {}
+        self._beside = {*constants, ROW}
+        self._iterations: dict[str, Iterations] = {}
         self._number, self._numbers = mapping.number, dict(mapping.numbers)
         split = dict(mapping.split)
         for name in mapping.columns:
             if name in table.names:
                 cells = table.names[name]
-                if _is_list(cells):
-                    cells = lists_of(cells, self._without_empty(cells.flatten()))
-                else:
-                    cells = self._without_empty(cells if pa.types.is_large_string(cells.type) else stamp_texts(cells))
-                    if name in split:
-                        cells = self._split(cells, split[name])
+                is_stamp = not (_is_list(cells) or pa.types.is_large_string(cells.type))
+                cells = without_empty(stamp_texts(cells) if is_stamp else cells, self._empty)
+                if name in split and not _is_list(cells):
+                    cells = self._split(cells, split[name])
                 self._cells[name] = cells
         for name, text in constants.items():
             self.add(name, pa.repeat(pa.scalar(text, TEXT), table.row_count))
         numbers = table.numbered(first_row) if isinstance(first_row, int) else first_row
         self.add(ROW, pa.array(numbers).cast(TEXT))
 
-    def _without_empty(self, cells: pa.Array) -> pa.Array:
-        is_empty = pc.is_in(cells, self._empty)
-        return pc.if_else(is_empty, pa.scalar(None, TEXT), cells) if pc.any(is_empty).as_py() else cells
-
     def _split(self, cells: pa.Array, sign: str) -> pa.Array:
         lists = pc.split_pattern(cells, sign)
-        return lists_of(lists, self._without_empty(pc.utf8_trim_whitespace(lists.flatten().cast(TEXT))))
+        return lists_of(lists, without_empty(pc.utf8_trim_whitespace(lists.flatten().cast(TEXT)), self._empty))
+
+    def iterations(self, iterator: str) -> Iterations:
+        """Return the iterations of the rows under an iterator."""
+        if iterator not in self._iterations:
+            self._iterations[iterator] = Iterations(self.table, iterator, self._cell_or_constant)
+        return self._iterations[iterator]
+
+    def _cell_or_constant(self, name: str) -> pa.Array:
+        """Return a column. A JSON path of one key is that of a cell, too, which the source has beside its records."""
+        beside = key_of(name) if is_json_path(name) else None
+        return self._cells[name if beside is None or beside not in self._beside else beside]
 
     def add(self, name: str, cells: pa.Array) -> None:
         self._cells[name] = cells
@@ -269,110 +235,12 @@ def _lines(rows: _Rows, triple: TripleMap, passing: BoolArray | None) -> tuple[p
                 rows.table.blame(row, name, f"expected a value in {name}, found nothing")
     for name in names:  # a triple that is left out is not checked
         wanted = wanted & np.asarray(pc.is_valid(cells[name]))
-    texts = [_term(term, cells, rows, of_rows, wanted) for term in triple.terms]
+    terms = [term for term in triple.terms if isinstance(term, TermMap)]
+    texts = [term_texts(term, cells, rows, of_rows, wanted) for term in terms]
     lines = pc.binary_join_element_wise(*texts, pa.scalar(".\n", TEXT), pa.scalar(" ", TEXT))
     if not isinstance(lines, pa.Array):
         lines = pa.repeat(lines, count)
     return (lines, of_rows) if wanted.all() else (lines.filter(pa.array(wanted)), of_rows[wanted])
-
-
-def _term(
-    term: TermMap, cells: dict[str, pa.Array], rows: _Rows, of_rows: Int64Array, wanted: BoolArray
-) -> pa.Array | pa.Scalar:
-    """Return a term in N-Triples form for each entry; null where one of its cells is."""
-    table, parts = rows.table, term.template.parts
-    pieces: list[pa.Array | pa.Scalar] = []
-    for part in parts:
-        if isinstance(part, str):
-            pieces.append(pa.scalar(_escaped(part) if term.kind == "literal" else part, TEXT))
-        elif term.kind == "literal":
-            cell = cells[part.name]
-            if len(parts) == 1:
-                cell = _checked(cell, term, part.name, rows, of_rows, wanted)
-            pieces.append(_escaped_cells(cell))
-        elif part.is_raw:
-            pieces.append(cells[part.name])
-            pattern = _OF_IRIS if pieces[:-1] else _IRI
-            _check(cells[part.name], pattern, "an IRI", part.name, table, of_rows, wanted)
-        else:
-            pieces.append(_encoded_cells(cells[part.name], term.kind))
-    if term.kind == "iri":
-        return _joined(["<", *pieces, ">"])
-    if term.kind == "blank":
-        return _joined(["_:", *pieces])
-    if term.datatype is not None:
-        return _joined(['"', *pieces, f'"^^<{term.datatype}>'])
-    if term.language is not None:
-        tags = [part if isinstance(part, str) else cells[part.name] for part in term.language.parts]
-        for name in term.language.names:
-            _check(cells[name], _OF_TAGS, "a language tag", name, table, of_rows, wanted)
-        return _joined(['"', *pieces, '"@', *tags])
-    return _joined(['"', *pieces, '"'])
-
-
-def _joined(pieces: list[pa.Array | pa.Scalar | str]) -> pa.Array | pa.Scalar:
-    parts = [pa.scalar(piece, TEXT) if isinstance(piece, str) else piece for piece in pieces]
-    return pc.binary_join_element_wise(*parts, pa.scalar("", TEXT))
-
-
-def _checked(
-    cells: pa.Array, term: TermMap, name: str, rows: _Rows, of_rows: Int64Array, wanted: BoolArray
-) -> pa.Array:
-    """Return values of a type that is known trimmed, numbers in plain form; a row with a text that is none of that type
-    is a bad one."""
-    if term.datatype is None or not term.datatype.startswith(XSD):
-        return cells
-    kind = term.datatype.removeprefix(XSD)
-    pattern = _LEXICAL.get(kind)
-    if pattern is None:
-        return cells
-    cells = pc.utf8_trim_whitespace(cells)
-    format = rows.number_format(name) if kind in _NUMERIC else None
-    if format is None:
-        _check(cells, pattern, f"xsd:{kind}", name, rows.table, of_rows, wanted)
-        return cells
-    plain = format.plain(cells)
-    fits = pc.fill_null(pc.match_substring_regex(plain, pattern), False)
-    _blame(cells, fits, f"xsd:{kind} with {format}", name, rows.table, of_rows, wanted)
-    return pc.if_else(fits, plain, cells)
-
-
-def _check(
-    cells: pa.Array, pattern: str, expected: str, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
-) -> None:
-    """Make rows bad whose cell has not the wanted shape."""
-    _blame(cells, pc.fill_null(pc.match_substring_regex(cells, pattern), True), expected, name, table, of_rows, wanted)
-
-
-def _blame(
-    cells: pa.Array, fits: pa.Array, expected: str, name: str, table: Table, of_rows: Int64Array, wanted: BoolArray
-) -> None:
-    wrong = ~np.asarray(fits) & wanted
-    for entry in np.flatnonzero(wrong).tolist():
-        table.blame(int(of_rows[entry]), name, f"expected {expected} in {name}, found {_shown(cells[entry].as_py())}")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-
-
-def _escaped_cells(cells: pa.Array) -> pa.Array:
-    if not pc.any(pc.match_substring_regex(cells, r'[\\"\n\r]')).as_py():
-        return cells
-    for sign, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
-        cells = pc.replace_substring(cells, sign, escape)
-    return cells
-
-
-def _encoded_cells(cells: pa.Array, kind: str) -> pa.Array:
-    """Return cells that cannot change the shape of an IRI or a label: few texts are looked at one by one."""
-    pattern, encode = encoded_cell("iri" if kind == "iri" else "blank")
-    plain = r"^[A-Za-z0-9._~-]*$" if kind == "iri" else r"^[A-Za-z0-9]*$"
-    if pc.all(pc.match_substring_regex(cells, plain)).as_py() is not False:
-        return cells
-    unique = pc.dictionary_encode(cells)
-    texts = [text if pattern.search(text) is None else encode(text) for text in unique.dictionary.to_pylist()]
-    return pa.array(texts, TEXT).take(unique.indices)
 
 
 def _computed(rows: _Rows, computed: Computed, wanted: BoolArray) -> pa.Array:
@@ -380,7 +248,7 @@ def _computed(rows: _Rows, computed: Computed, wanted: BoolArray) -> pa.Array:
         cells = rows.cells(computed.time)
         times = times_of(cells, computed.format)
         for row in np.flatnonzero((times == NO_TIME) & np.asarray(pc.is_valid(cells)) & wanted).tolist():
-            reason = f"expected {computed.format} in {computed.time}, found {_shown(cells[row].as_py())}"
+            reason = f"expected {computed.format} in {computed.time}, found {shown(cells[row].as_py())}"
             rows.table.blame(row, computed.time, reason)
         return iso_texts(times)
     assert computed.number is not None, computed
@@ -404,7 +272,7 @@ def _plain(rows: _Rows, name: str, cells: pa.Array, wanted: BoolArray) -> pa.Arr
         return cells
     plain = format.plain(pc.utf8_trim_whitespace(cells))
     every = np.arange(len(cells), dtype=np.int64)
-    _blame(cells, pc.is_valid(plain), f"a number with {format}", name, rows.table, every, wanted)
+    blame_cells(cells, pc.is_valid(plain), f"a number with {format}", name, rows.table, every, wanted)
     return plain
 
 
@@ -414,7 +282,7 @@ def _evaluated(table: Table, row: int, computed: Computed, names: tuple[str, ...
     for name, text in zip(names, texts, strict=True):
         value = number(text)
         if value is None:
-            table.blame(row, name, f"expected a number in {name}, found {_shown(text)}")
+            table.blame(row, name, f"expected a number in {name}, found {shown(text)}")
             return None
         values[name] = value
     try:
@@ -454,7 +322,3 @@ def _single(cells: pa.Array) -> tuple[pa.Array, Int64Array]:
         return cells, np.asarray(pc.is_valid(cells)).astype(np.int64)
     lengths = np.asarray(pc.fill_null(pc.list_value_length(cells), 0)).astype(np.int64)
     return pc.list_element(pc.if_else(pa.array(lengths == 1), cells, pa.scalar([None], cells.type)), 0), lengths
-
-
-def _shown(text: object) -> str:
-    return "nothing" if text is None else repr(str(text)[:80])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from wukongs.adapters.mapping.mapping import Csv
-from wukongs.adapters.mapping.triples import Table
+from wukongs.adapters.mapping.tables import Table
 from wukongs.adapters.source import changed, text_start
 from wukongs.adapters.sources import csv_kernels as kernels
 from wukongs.errors import DataError

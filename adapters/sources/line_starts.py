@@ -39,3 +39,9 @@ def readonly(array: UInt8Array) -> UInt8Array:
     plain = np.asarray(array).view(np.ndarray)
     plain.flags.writeable = False
     return plain
+
+
+def line_within(plain: str, byte: int) -> int:
+    """Return the line (from 1) in which a byte of a file stands."""
+    head = np.memmap(plain, np.uint8, "r")[:byte] if byte else np.empty(0, np.uint8)
+    return int(np.count_nonzero(head == ord("\n"))) + 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wukongs.adapters.mapping.triples import Mapper, Table
+from wukongs.adapters.mapping.tables import Table
+from wukongs.adapters.mapping.triples import Mapper
 from wukongs.adapters.source import NO_TIME, TEXT_MAX, Rows, SetAside
 from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded

@@ -1,4 +1,4 @@
-"""Files of records (CSV, TSV, JSON lines, Parquet) through a mapping: a record is a row, with time and triples."""
+"""Files of records (CSV, TSV, JSON, Parquet) through a mapping: a record is a row, with time and triples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from wukongs.adapters.mapping.arrow_cells import column_name
 from wukongs.adapters.mapping.mapping import FILE, Csv, Mapping
-from wukongs.adapters.mapping.triples import Mapper, Table
+from wukongs.adapters.mapping.tables import Table
+from wukongs.adapters.mapping.triples import Mapper
 from wukongs.adapters.run_config import RecordSource
 from wukongs.adapters.source import (
     NO_TIME,
@@ -27,13 +29,13 @@ from wukongs.adapters.source import (
 )
 from wukongs.adapters.sources import rows_kernels
 from wukongs.adapters.sources.csv_records import CsvRecords, read_header
-from wukongs.adapters.sources.json_records import JsonRecords
-from wukongs.adapters.sources.line_starts import line_at, map_file, row_starts
+from wukongs.adapters.sources.json_records import JsonRecords, element_starts, elements, read_document
+from wukongs.adapters.sources.line_starts import line_at, line_within, map_file, row_starts
 from wukongs.adapters.sources.mapped_rows import Made, Place, Read, make_triples
 from wukongs.adapters.sources.parquet_records import ParquetRecords
 from wukongs.adapters.sources.sorting import RowOrder, Say, order_of, say_nothing, sort_parquet, sort_text
 from wukongs.errors import SettingsError
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import Int64Array, UInt8Array
 
 _INDEXED_BYTES = 1 << 24
 _INDEXED_ROWS = 1 << 18
@@ -81,7 +83,7 @@ class RecordFile:
         if isinstance(self.records, ParquetRecords):
             time = self.mapping.time.column if self.mapping.time else None
             first = rows.first_offset + self.first_record
-            table = self.records.table(first, first + count, names, time)
+            table = self.records.table(first, first + count, names, time, self.mapping.iterators)
 
             def row_of(row: int) -> Place:
                 line = first + row + 1 if self.order is None else self.order.place(first + row)[1]
@@ -93,23 +95,31 @@ class RecordFile:
         if isinstance(self.records, CsvRecords):
             table, starts = self.records.table(data, count, names, self.path)
         else:
-            starts = row_starts(data)
+            starts = row_starts(data) if self.records.is_lines else element_starts(data)
             if len(starts) - 1 != count:
                 raise changed(self.path)
-            table = self.records.table([data[begin:end] for begin, end in pairwise(starts.tolist())], names)
+            is_lines = self.records.is_lines
+            texts = [data[a:b] for a, b in pairwise(starts.tolist())] if is_lines else elements(data, starts)
+            table = self.records.table(texts, names, self.mapping.typed, self.mapping.iterators)
 
         @cache
         def line_starts() -> tuple[int, Int64Array]:
             return line_at(self.plain, rows.first_byte), row_starts(data)
 
+        is_document = isinstance(self.records, JsonRecords) and not self.records.is_lines
+
         def line_of(row: int) -> int:
+            if is_document:  # its records begin anywhere in a line
+                return line_within(self.plain, rows.first_byte + int(starts[row]))
             if not self.has_long_records:
                 return self.first_line + rows.first_offset + row
             first, of_lines = line_starts()
             return first + int(np.searchsorted(of_lines, starts[row]))
 
         def place_of(row: int) -> Place:
-            text = data[starts[row] : starts[row + 1]].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+            piece = data[starts[row] : starts[row + 1]]
+            piece = piece.rstrip().removesuffix(b",") if is_document else piece.rstrip(b"\r\n")
+            text = piece.decode("utf-8", "backslashreplace")
             if self.order is not None:
                 byte, line = self.order.place(rows.first_offset + self.first_record + row)
             else:
@@ -138,12 +148,16 @@ def prepare_records(
         )
     if config.kind == "parquet":
         return _prepare_parquet(config, path, folder, say)
-    plain = plain_copy(path, folder, head_bytes)
+    plain = plain_copy(path, folder, None if config.kind == "json" else head_bytes)
     data = map_file(plain, path)
     records: CsvRecords | JsonRecords
+    if config.kind == "json":
+        records, starts = read_document(data.tobytes(), path, mapping.records)
+        source = RecordFile(path, plain, mapping, config.constants, records, 0, 1, True)
+        return _opened(config, source, data, starts, b",", folder, say)
     first_byte, first_line = 0, 1
     if config.kind == "jsonl":
-        records = JsonRecords()
+        records = JsonRecords(is_lines=True)
         first_byte = text_start(data)
         starts = row_starts(data, first_byte)
     else:
@@ -155,9 +169,22 @@ def prepare_records(
         starts = records.starts(data, first_byte)
     has_long_records = int(rows_kernels.count_rows(data, first_byte)) != len(starts) - 1
     source = RecordFile(path, plain, mapping, config.constants, records, 0, first_line, has_long_records)
+    return _opened(config, source, data, starts, b"\n", folder, say)
+
+
+def _opened(
+    config: RecordSource,
+    source: RecordFile,
+    data: UInt8Array,
+    starts: Int64Array,
+    end_of_row: bytes,
+    folder: Path,
+    say: Say,
+) -> tuple[RecordFile, SourceIndex]:
+    """Index the records of a text that begin at these bytes, in order of time if that is asked for."""
     times = _times(source, starts)
     if config.is_sorted and (order := order_of(times)) is not None:
-        plain, starts, row_order = sort_text(data, starts, order, b"\n", path, folder, say)
+        plain, starts, row_order = sort_text(data, starts, order, end_of_row, source.path, folder, say)
         source, times = replace(source, plain=plain, order=row_order), times[order]
     return _begun(source, starts, times)
 
@@ -220,7 +247,7 @@ def _check_columns(config: RecordSource, columns: tuple[str, ...], path: str) ->
     for name in config.mapping.columns:
         if columns.count(name) > 1:
             raise SettingsError(f"{config.mapping.file}: expected one column {name!r} in {path}, found several")
-        if name not in columns and name not in constants:
+        if column_name(name, columns) not in columns and name not in constants:
             near = get_close_matches(name, columns, 1)
             raise SettingsError(
                 f"{config.mapping.file}: expected a column {name!r} in {path}, found {', '.join(columns)}"
@@ -229,7 +256,9 @@ def _check_columns(config: RecordSource, columns: tuple[str, ...], path: str) ->
 
 
 def _values(cells: pa.Array) -> set[object]:
-    return set(cells.flatten().to_pylist() if pa.types.is_large_list(cells.type) else cells.to_pylist())
+    while pa.types.is_large_list(cells.type):
+        cells = cells.flatten()
+    return set(cells.to_pylist())
 
 
 def _shown_row(table: Table, row: int) -> str:

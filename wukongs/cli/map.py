@@ -14,7 +14,7 @@ from wukongs.cli.query import check_file, say_if_compiling
 if TYPE_CHECKING:
     from wukongs.adapters.run_config import RecordKind, StreamConfig
 
-_ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
 _EPILOG = """examples:
   wukongs map run.toml --limit 10
   wukongs map run.toml --stream http://example.org/trips > trips.nt
@@ -43,6 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
         choices=sorted(set(_ENDINGS.values())),
         help="how DATA is written (default: by the ending of its name)",
     )
+    parser.add_argument("--base", metavar="IRI", help="of RML: what stands before relative IRIs")
     parser.add_argument(
         "--with",
         dest="constants",
@@ -73,14 +74,17 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
     if options.data and options.stream:
         parser.error("--stream names a stream of a run file: leave DATA out")
-    if not options.data and (options.kind or options.constants):
-        parser.error("--kind and --with are for DATA: a run file says both itself")
+    if not options.data and (options.kind or options.constants or options.base):
+        parser.error("--kind, --with and --base are for DATA: a run file says these itself")
     for file in (options.file, *options.data):
         check_file(file, "a file")
     say_if_compiling()
     from wukongs.adapters.check import mapped, streams_of
+    from wukongs.adapters.run_config import notes_of
 
     streams = _streams(options, parser) if options.data else streams_of(Path(options.file), options.stream)
+    for note in notes_of(streams):
+        print(note, file=sys.stderr)
     good = bad = 0
     for one in mapped(streams, options.limit):
         sys.stdout.write(one.text)
@@ -106,7 +110,7 @@ def _streams(options: argparse.Namespace, parser: argparse.ArgumentParser) -> tu
         source = RecordSource(
             kind=cast("RecordKind", kind),
             paths=(path,),
-            mapping=mapping_of(options.file, (path,)),
+            mapping=mapping_of(options.file, (path,), options.base, options.data),
             constants=tuple(options.constants),
         )
         found.append(StreamConfig(iri="urn:x-wukongs:mapped", sources=(source,)))

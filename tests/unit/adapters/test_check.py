@@ -166,8 +166,8 @@ def test_map_says_on_standard_error_what_is_bad(folder: Path, capsys: pytest.Cap
     [
         (["run.toml", "--stream", "http://ex/none"], 1, "expected a [[stream]] of the IRI http://ex/none, found"),
         (["run.toml", "--stream", "http://ex/r"], 1, "expected a stream whose source has a mapping"),
-        (["m.toml", "b.nt"], 2, "expected one of .csv, .tsv, .jsonl, .ndjson, .parquet at the end of"),
-        (["run.toml", "--kind", "csv"], 2, "--kind and --with are for DATA"),
+        (["m.toml", "b.nt"], 2, "expected one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet at the end of"),
+        (["run.toml", "--kind", "csv"], 2, "--kind, --with and --base are for DATA"),
         (["m.toml", "a.csv", "--stream", "x"], 2, "--stream names a stream of a run file"),
         (["run.toml", "--limit", "0"], 2, "expected an integer from 1 on, found '0'"),
         (["m.toml", "a.csv", "--with", "x"], 2, "expected NAME=TEXT, found 'x'"),

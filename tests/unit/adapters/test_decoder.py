@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,15 @@ import pytest
 from tests.unit.adapters.helpers import NO_TIME, SCOPE, triples_of
 from wukongs.adapters.feeds.decoder import Decoder
 from wukongs.adapters.feeds.spool import Frame
-from wukongs.adapters.mapping.mapping import mapping_in
+from wukongs.adapters.mapping.mapping import TimeMap, mapping_in
+from wukongs.adapters.mapping.rml import load_rml
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.adapters.run_config import Format, RdfSource, RecordSource, TimestampedSource
 from wukongs.adapters.source import Rows
 from wukongs.settings.toml_places import TomlPlaces
 from wukongs.settings.toml_reader import TableReader
 
+XSD = "http://www.w3.org/2001/XMLSchema#"
 NUMBERS, TIMES = [4, 7, 8, 20], [1000, 1001, 1001, 5000]
 
 
@@ -109,3 +113,23 @@ def test_timestamped_lines_several_a_message() -> None:
     rows = _rows(TimestampedSource(paths=()), _frame(*messages))
     assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 4, 7, 20], [1, 1, 2, 9])
     assert [(one.file, one.row, one.time_ms) for one in rows.backwards] == [("t/0, offset 8", 8, 1)]
+
+
+def test_a_message_that_is_an_array(tmp_path: Path) -> None:
+    """Its elements are iterations, all at the message's time."""
+    (tmp_path / "m.ttl").write_text(
+        '@prefix rml: <http://w3id.org/rml/> . <#M> rml:logicalSource [ rml:source "in" ; '
+        'rml:referenceFormulation rml:JSONPath ; rml:iterator "$[*]" ] ; rml:subjectMap [ rml:template '
+        '"http://ex/{$.id}" ] ; rml:predicateObjectMap [ rml:predicate <http://ex/v> ; '
+        'rml:objectMap [ rml:reference "$.v" ] ] .'
+    )
+    mapping = replace(load_rml(str(tmp_path / "m.ttl"), ()), time=TimeMap("_time", TimeFormat("epoch_ms")))
+    format = RecordSource(kind="jsonl", paths=(), mapping=mapping)
+    rows = _rows(format, _frame('[{"id": 1, "v": 2}, {"id": 3, "v": true}]', '{"id": 4, "v": "x"}', "[]", "7"))
+    assert [text for _, _, text in triples_of(rows.encoded)] == [
+        f'"2"^^<{XSD}integer>',
+        f'"true"^^<{XSD}boolean>',
+        '"x"',
+    ]
+    assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 4, 7], [1000, 1000, 1001])
+    assert [one.reason for one in rows.malformed] == ["expected a JSON object"]

@@ -8,6 +8,7 @@ import io
 import json
 import pickle
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
@@ -23,7 +24,8 @@ from hypothesis import strategies as st
 from tests.fuzz import fuzzed
 from tests.oracles import mapping as oracle
 from tests.unit.adapters.helpers import SCOPE, read_all
-from wukongs.adapters.mapping.mapping import load_mapping
+from wukongs.adapters.mapping.mapping import TimeMap, load_mapping
+from wukongs.adapters.mapping.rml import load_rml
 from wukongs.adapters.mapping.times import TimeFormat, time_of
 from wukongs.adapters.run_config import RecordKind, RecordSource
 from wukongs.adapters.source import Rows, SourceIndex
@@ -226,6 +228,72 @@ value = "{ok}"
         (8, 1, "expected JSON (NaN is no JSON)"),
         (9, 1, "expected a time as epoch_ms in at.time, found nothing"),
     ]
+
+
+DOCUMENT = """{"meta": [[{"id": 9}], "]"],
+  "rows": [
+    {"id": 1, "v": "a,]"},
+    {"id": 2,
+     "v": "b"}, {"id": 3, "v": ["c", "d"]},
+    {"id": 4, "v": {"e": 1}}
+  ]
+}
+"""
+
+
+def test_the_elements_of_a_document_are_records(tmp_path: Path) -> None:
+    """Their lines and bytes are those of the document, and any range of them is read alone."""
+    (tmp_path / "in.json").write_text(DOCUMENT)
+    (tmp_path / "m.ttl").write_text(
+        '@prefix rml: <http://w3id.org/rml/> . <#M> rml:logicalSource [ rml:source "in.json" ; '
+        'rml:referenceFormulation rml:JSONPath ; rml:iterator "$.rows[*]" ] ; rml:subjectMap [ rml:template '
+        '"http://ex/{$.id}" ] ; rml:predicateObjectMap [ rml:predicate <http://ex/p> ; '
+        'rml:objectMap [ rml:reference "$.v" ] ] .'
+    )
+    mapping = replace(load_rml(str(tmp_path / "m.ttl"), ("in.json",)), time=TimeMap(None, every_ms=10))
+    config = RecordSource(kind="json", paths=(str(tmp_path / "in.json"),), mapping=mapping)
+    source, index = prepare_records(config, config.paths[0], tmp_path)
+    assert len(index) == 4
+    made = source.make(index.range(1, 4), SCOPE, 62)
+    assert made.text.tobytes().decode().split("\n")[:-1] == [
+        '<http://ex/2> <http://ex/p> "b" .',
+        '<http://ex/3> <http://ex/p> "c" .',
+        '<http://ex/3> <http://ex/p> "d" .',
+    ]
+    assert made.rows.tolist() == [1, 2, 2]
+    (bad,) = made.reported().malformed
+    assert (bad.line, bad.row, bad.text) == (6, 3, '{"id": 4, "v": {"e": 1}}')
+    assert DOCUMENT.encode()[bad.byte :].startswith(b'{"id": 4')
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (
+            '[{"id": 1, "v": "a"},\n {"id": 2, "v": 2.50}]',
+            ['<http://ex/1> <http://ex/p> "a" .', '<http://ex/2> <http://ex/p> "2.50" .'],
+        ),
+        ('{"id": 1,\n "v": "a"}\n', ['<http://ex/1> <http://ex/p> "a" .']),
+        ("[]", []),
+        (b'\xef\xbb\xbf[ {"id": 1, "v": "a"} ]', ['<http://ex/1> <http://ex/p> "a" .']),
+    ],
+)
+def test_documents_through_mappings_of_toml(data: str | bytes, found: list[str], tmp_path: Path) -> None:
+    text = SIMPLE + '[[triple]]\npredicate = "http://ex/p"\nvalue = "{v}"\n'
+    assert lines(tmp_path, data, text, "json") == found
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ('[{"id": 1},\n {"id": 2]', r"in\.json, line 2: expected a JSON document \(Expecting"),
+        ("", r"in\.json, line 1: expected a JSON document \(Expecting value, column 1\)"),
+        (b'[{"v": "a"},\n{"v": "\xff"}]', r"in\.json, line 2: expected a JSON document in UTF-8"),
+    ],
+)
+def test_documents_that_are_none(data: str | bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        lines(tmp_path, data, SIMPLE + '[[triple]]\npredicate = "http://ex/p"\nvalue = "{v}"\n', "json")
 
 
 def test_parquet_types(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_idle_ms_is_the_older_name_of_idle_timeout_ms(tmp_path: Path) -> None:
         (
             "[[stream]]\niri='x'\nsource={kind='fax'}",
             r"stream\[0\].source.kind",
-            "one of 'lsbench', 'timestamped', 'rdf', 'csv', 'tsv', 'jsonl', 'parquet', 'folder',",
+            "one of 'lsbench', 'timestamped', 'rdf', 'csv', 'tsv', 'jsonl', 'json', 'parquet', 'folder',",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",
