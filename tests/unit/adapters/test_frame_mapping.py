@@ -250,3 +250,31 @@ def test_random_frames_as_the_oracle_says(
         "t": pa.array([time for _, _, _, time in rows], pa.int64()),
     }
     assert _lines(text, frame) == expected
+
+
+def test_json_paths_of_rml_name_columns_and_fields(tmp_path: Path) -> None:
+    """A type of Arrow gives the natural datatype; an iterator goes over the structs of a list."""
+    (tmp_path / "m.ttl").write_text(
+        '@prefix rml: <http://w3id.org/rml/> . <#M> rml:logicalSource [ rml:source "t" ; rml:referenceFormulation '
+        'rml:JSONPath ; rml:iterator "$.items[*]" ] ; rml:subjectMap [ rml:template "http://ex/{$.sku}" ; '
+        "rml:class <http://ex/C> ] ; rml:predicateObjectMap [ rml:predicate <http://ex/n> ; "
+        'rml:objectMap [ rml:reference "$.n" ] ] .'
+    )
+    table = pa.table(
+        {
+            "items": [[{"sku": "a", "n": 1.5}, {"sku": "b", "n": None}], None, [{"sku": "c", "n": 2.0}]],
+            "time": [1, 2, 3],
+        }
+    )
+    rows = frame_mapping(str(tmp_path / "m.ttl"), table.schema, has_time=True).rows(table)
+    double = "^^<http://www.w3.org/2001/XMLSchema#double>"
+    a_type = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://ex/C> ."
+    assert sorted(zip(rows["time"].to_pylist(), rows["value"].to_pylist(), strict=True)) == sorted(
+        [
+            (1, f"<http://ex/a> {a_type}"),
+            (1, f'<http://ex/a> <http://ex/n> "1.5E0"{double} .'),
+            (1, f"<http://ex/b> {a_type}"),
+            (3, f"<http://ex/c> {a_type}"),
+            (3, f'<http://ex/c> <http://ex/n> "2.0E0"{double} .'),
+        ]
+    )

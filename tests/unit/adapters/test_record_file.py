@@ -283,6 +283,29 @@ def test_documents_through_mappings_of_toml(data: str | bytes, found: list[str],
     assert lines(tmp_path, data, text, "json") == found
 
 
+def test_json_paths_of_rml_name_columns_of_parquet(tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2], "on": [True, None], "items": [[{"n": 1}, {"n": 2}], []]})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=1)
+    (tmp_path / "m.ttl").write_text(
+        '@prefix rml: <http://w3id.org/rml/> . <#M> rml:logicalSource [ rml:source "in.parquet" ; '
+        'rml:referenceFormulation rml:JSONPath ] ; rml:subjectMap [ rml:template "http://ex/{$.id}" ] ; '
+        'rml:predicateObjectMap [ rml:predicate <http://ex/on> ; rml:objectMap [ rml:reference "$.on" ] ] , '
+        '[ rml:predicate <http://ex/n> ; rml:objectMap [ rml:reference "$.items[*].n" ] ] .'
+        '<#N> rml:logicalSource [ rml:source "in.parquet" ; rml:referenceFormulation rml:JSONPath ; '
+        'rml:iterator "$.items[*]" ] ; rml:subjectMap [ rml:template "http://ex/n/{$.n}" ; rml:class <http://ex/N> ] .'
+    )
+    mapping = replace(load_rml(str(tmp_path / "m.ttl"), ("in.parquet",)), time=TimeMap(None, every_ms=10))
+    config = RecordSource(kind="parquet", paths=(str(tmp_path / "in.parquet"),), mapping=mapping)
+    a = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+    assert lines_of(*prepare_records(config, config.paths[0], tmp_path)) == [
+        f'<http://ex/1> <http://ex/on> "true"^^<{XSD}boolean> .',
+        f'<http://ex/1> <http://ex/n> "1"^^<{XSD}integer> .',
+        f'<http://ex/1> <http://ex/n> "2"^^<{XSD}integer> .',
+        f"<http://ex/n/1> {a} <http://ex/N> .",
+        f"<http://ex/n/2> {a} <http://ex/N> .",
+    ]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
