@@ -427,7 +427,8 @@ def _records(reader: TableReader, kind: RecordKind, paths: tuple[str, ...]) -> R
 
 def notes_of(streams: Sequence[StreamConfig]) -> tuple[str, ...]:
     """Return what users should know of the streams' mappings, each note once."""
-    formats = (one.source.format if isinstance(one.source, LiveSource) else one.source for one in streams)
+    sources = (source for one in streams for source in one.sources)
+    formats = (one.format if isinstance(one, LiveSource) else one for one in sources)
     records = (one for one in formats if isinstance(one, RecordSource))
     return tuple(dict.fromkeys(note for one in records for note in one.mapping.notes))
 

@@ -62,6 +62,9 @@ def write(kind: str, rows: list[Row], path: Path) -> SourceConfig:
         pq.write_table(table, path, row_group_size=7)
         return RecordSource(kind="parquet", paths=(str(path),), mapping=load_mapping(str(mapping)))
     lines = [line(kind, *row) for row in rows]
+    if kind == "json":
+        path.write_text("[" + ",\n ".join(one.rstrip() for one in lines) + "]")
+        return RecordSource(kind="json", paths=(str(path),), mapping=load_mapping(str(mapping)))
     head = "t,v\n" if kind == "csv" else "@prefix ex: <http://ex/> .\n\n" if kind == "ttl" else ""
     path.write_text((head + "".join(lines)).rstrip("\n"))
     if kind == "timestamped":
@@ -75,7 +78,7 @@ def line(kind: str, time: int | None, text: str) -> str:
     """Return a row as the file has it. Some texts make a record of several lines."""
     if kind == "csv":
         return f'{"x" if time is None else time},"{text}\n{text}"\n'
-    if kind == "jsonl":
+    if kind in ("json", "jsonl"):
         return json.dumps({"t": "x" if time is None else time, "v": text}) + "\n"
     if kind == "timestamped":
         return f'<http://ex/s> <http://ex/v> "{text}" . {"x" if time is None else time}\n'
@@ -114,7 +117,7 @@ def test_order_of_rows_with_and_without_times() -> None:
     assert order_of(times[:0]) is None
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "timestamped", "ttl", "nt", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "json", "jsonl", "timestamped", "ttl", "nt", "parquet"])
 def test_a_file_in_any_order_gives_what_a_sorted_one_gives(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +146,7 @@ def test_a_file_in_any_order_gives_what_a_sorted_one_gives(
         assert got == wanted
         assert len(faults) == sum(time is None for time, _ in rows)
         text = (folder / f"in.{ending}").read_bytes()
-        for line, shown in faults if kind != "parquet" else ():
+        for line, shown in faults if kind not in ("json", "parquet") else ():
             assert text.split(b"\n", line - 1)[-1].decode().startswith(shown)
 
 
