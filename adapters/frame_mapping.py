@@ -136,6 +136,10 @@ def _check(mapping: Mapping, schema: pa.Schema, has_time: bool) -> None:
                 f"{mapping.file}: expected a [time] (when a row happens), or a column 'time' of type timestamp, or "
                 f"bigint or int in ms; found {shown}"
             )
+    elif mapping.time.format.ambiguous == "infer":
+        raise SettingsError(
+            f"{mapping.file}, time.ambiguous: the rows of a DataFrame have no order to infer from: first or second"
+        )
     elif mapping.time.every_ms is not None:
         raise SettingsError(f"{mapping.file}, time.every_ms: the rows of a DataFrame have no numbers. Name a column")
 

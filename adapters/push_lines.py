@@ -11,7 +11,7 @@ from wukongs.adapters.display import PlainDisplay
 from wukongs.adapters.feeds.feed import Waits
 from wukongs.adapters.feeds.stdin import StdinOptions
 from wukongs.adapters.mapping.mapping import MESSAGE_TIME, Mapping, TimeMap
-from wukongs.adapters.mapping.times import TimeFormat
+from wukongs.adapters.mapping.times import Ambiguous, TimeFormat
 from wukongs.adapters.run import run_config
 from wukongs.adapters.run_config import (
     Format,
@@ -51,6 +51,7 @@ class PushOptions:
     is_arrival: bool = False
     time_format: str = "iso"
     zone: str = "UTC"
+    ambiguous: Ambiguous = "first"
     batch_ms: int | None = None
     timing: bool = False
     into: str | None = None
@@ -153,7 +154,7 @@ def _timed(mapping: Mapping, options: PushOptions) -> Mapping:
 
 
 def _time_format(options: PushOptions) -> TimeFormat:
-    return TimeFormat(options.time_format, options.zone)
+    return TimeFormat(options.time_format, options.zone, options.ambiguous)
 
 
 def _by_ending(paths: Sequence[str]) -> str:

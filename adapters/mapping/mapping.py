@@ -24,12 +24,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast, get_args
 
 from wukongs.adapters.mapping.expressions import Expression, Value, compile_expression
 from wukongs.adapters.mapping.numbers import NumberFormat
 from wukongs.adapters.mapping.templates import Kind, TermMap, constant_iri, parse_template, resource
-from wukongs.adapters.mapping.times import TimeFormat, time_of
+from wukongs.adapters.mapping.times import Ambiguous, TimeFormat, time_of
 from wukongs.settings.toml_reader import TableReader, read_toml
 
 T = TypeVar("T")
@@ -296,11 +296,13 @@ def time_in(reader: TableReader, key: str) -> TimeMap | None:
 
 
 def time_format_in(table: TableReader) -> TimeFormat:
-    """Read the keys format and zone. Raises: SettingsError."""
+    """Read the keys format, zone and ambiguous. Raises: SettingsError."""
     text = table.optional_text("format") or "iso"
     zone = table.optional_text("zone") or "UTC"
     _checked(table, "format", lambda: TimeFormat(text))
-    return _checked(table, "zone", lambda: TimeFormat(text, zone))
+    _checked(table, "zone", lambda: TimeFormat(text, zone))
+    ambiguous = cast(Ambiguous, table.choice("ambiguous", get_args(Ambiguous), "first"))
+    return TimeFormat(text, zone, ambiguous)
 
 
 def _checked(table: TableReader, key: str, make: Callable[[], T]) -> T:
@@ -395,7 +397,10 @@ def _computed(columns: TableReader) -> tuple[Computed, ...]:
             raise table.error("number", "number (an expression) or time (a column)", "both" if text else "neither")
         if time is not None:
             _check_is_before(table, "time", (time,), names[at:])
-            found.append(Computed(name, time=time, format=time_format_in(table)))
+            format = time_format_in(table)
+            if format.ambiguous == "infer":
+                raise table.error("ambiguous", "first or second: only the event time follows an order", "'infer'")
+            found.append(Computed(name, time=time, format=format))
         else:
             zero = table.take("zero_divisor")
             if zero is not None and type(zero) not in (int, float):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -18,6 +19,8 @@ from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import EVENT_MAX_MS, EVENT_MIN_MS
 
 NO_TIME = -(1 << 62)
+Ambiguous = Literal["first", "second", "infer"]
+"""infer: the first one, unless that lies before a record of the same source before it."""
 UNITS = {
     "epoch_s": Fraction(1000),
     "epoch_ms": Fraction(1),
@@ -37,10 +40,12 @@ _ISO_OF_UTC = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z$"
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """text: "iso", one of UNITS, or a pattern of strptime; zone: of texts that name none."""
+    """text: "iso", one of UNITS, or a pattern of strptime; zone: of texts that name none; ambiguous: which one of two
+    instants a local time is that a clock change repeats."""
 
     text: str = "iso"
     zone: str = "UTC"
+    ambiguous: Ambiguous = "first"
 
     def __post_init__(self) -> None:
         """Raises: DataError (a format or zone that is not known)."""
@@ -49,20 +54,42 @@ class TimeFormat:
                 f"expected iso, {', '.join(UNITS)} or a pattern such as %d.%m.%Y %H:%M, found {self.text!r}"
             )
         _zone(self.zone)
+        if self.ambiguous not in get_args(Ambiguous):
+            raise DataError(f"expected one of {', '.join(get_args(Ambiguous))}, found {self.ambiguous!r}")
 
     def __str__(self) -> str:
         return "a date and time" if self.text == "iso" else f"a time as {self.text}"
 
 
-def times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
+def times_of(cells: pa.Array, format: TimeFormat, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> Int64Array:
     """Return ms since 1970 per cell, int64[n]; NO_TIME where a cell holds no such time.
 
-    cells: texts, or timestamps of Arrow. Fractions of a millisecond are cut off. A local time that a clock change
-    makes ambiguous is the earlier one."""
+    cells: texts, or timestamps of Arrow, of records in their order. Fractions of a millisecond are cut off. floor_ms:
+    the latest time of all records before; lateness_ms: how far a record may lie behind the latest one."""
+    first = _times_of(cells, format, fold=0)
+    if format.ambiguous == "first" or format.zone == "UTC" or format.text in UNITS:
+        return first
+    second = _times_of(cells, format, fold=1)
+    twice = np.flatnonzero(second > first)  # in spring, when an hour is left out, the second one is earlier
+    if format.ambiguous == "second":
+        first[twice] = second[twice]
+        return first
+    newest, done = floor_ms, 0
+    for row in twice.tolist():
+        newest = max(newest, int(first[done:row].max(initial=NO_TIME)))
+        done = row
+        if first[row] < newest - lateness_ms:
+            first[row] = second[row]
+    return first
+
+
+def _times_of(cells: pa.Array, format: TimeFormat, fold: int) -> Int64Array:
+    """Return times as times_of does. fold: 0: a local time that a clock change repeats is the first one; 1: the
+    second."""
     if pa.types.is_timestamp(cells.type):
         micros = cells.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         times = np.where(np.asarray(pc.is_valid(cells)), np.asarray(pc.fill_null(micros, 0)) // 1000, NO_TIME)
-        return times if cells.type.tz else _shifted(times, format.zone)
+        return times if cells.type.tz else _shifted(times, format.zone, fold)
     times = np.full(len(cells), NO_TIME, np.int64)
     left = np.asarray(pc.is_valid(cells))
     if format.text == "iso":
@@ -75,25 +102,25 @@ def times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
                 micros = np.asarray(texts.cast(pa.timestamp("us")).cast(pa.int64()))
             except pa.ArrowInvalid:  # a 30th of February somewhere: one by one
                 continue
-            times[mask] = _shifted(micros // 1000, zone)
+            times[mask] = _shifted(micros // 1000, zone, fold)
             left &= ~mask
     if left.any():
-        of_text = _reader(format)
+        of_text = _reader(format, fold)
         unique = pc.dictionary_encode(cells.filter(pa.array(left)))
         known = np.array([of_text(text) for text in unique.dictionary.to_pylist()], np.int64)
         times[left] = known[np.asarray(unique.indices)]
     return times
 
 
-def event_times_of(cells: pa.Array, format: TimeFormat) -> Int64Array:
+def event_times_of(cells: pa.Array, format: TimeFormat, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> Int64Array:
     """Do as times_of, with NO_TIME also for a time that no stream takes."""
-    times = times_of(cells, format)
+    times = times_of(cells, format, floor_ms, lateness_ms)
     return np.where((times < EVENT_MIN_MS) | (times > EVENT_MAX_MS), NO_TIME, times)
 
 
-def time_of(text: str, format: TimeFormat) -> int | None:
-    """Return the time of one text, None if it holds none."""
-    found = _reader(format)(text)
+def time_of(text: str, format: TimeFormat, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> int | None:
+    """Return the time of one text, None if it holds none. floor_ms, lateness_ms: as for times_of."""
+    found = int(times_of(pa.array([text], pa.large_string()), format, floor_ms, lateness_ms)[0])
     return None if found == NO_TIME else found
 
 
@@ -111,7 +138,7 @@ def stamp_texts(stamps: pa.Array) -> pa.Array:
     return pc.strftime(times, "%Y-%m-%dT%H:%M:%S" + ("Z" if zone else "")).cast(pa.large_string())
 
 
-def _reader(format: TimeFormat) -> Callable[[str], int]:
+def _reader(format: TimeFormat, fold: int) -> Callable[[str], int]:
     unit = UNITS.get(format.text, Fraction(1))
     zone = _zone(format.zone)
 
@@ -133,7 +160,7 @@ def _reader(format: TimeFormat) -> Callable[[str], int]:
                 moment = datetime.fromisoformat(text) + timedelta(days)
             else:
                 moment = datetime.strptime(text, format.text)
-            moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone, fold=fold)).astimezone(UTC)
         except (ValueError, OverflowError):  # OverflowError: in UTC it is before the year 1, or behind 9999
             return NO_TIME
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -151,7 +178,7 @@ def _zone(name: str) -> ZoneInfo:
         ) from None
 
 
-def _shifted(local: Int64Array, name: str) -> Int64Array:
+def _shifted(local: Int64Array, name: str, fold: int) -> Int64Array:
     """Return local times as those of UTC. Zones change at quarters of an hour, so each quarter is looked up once."""
     if name == "UTC":
         return local
@@ -159,15 +186,15 @@ def _shifted(local: Int64Array, name: str) -> Int64Array:
     known = local != NO_TIME
     quarters, which = np.unique(local[known] // quarter, return_inverse=True)
     epoch = datetime(1970, 1, 1)
-    offsets = [_offset_ms(epoch, int(one) * quarter, zone) for one in quarters]
+    offsets = [_offset_ms(epoch, int(one) * quarter, zone, fold) for one in quarters]
     result = local.copy()
     result[known] -= np.array(offsets, np.int64)[which]
     return result
 
 
-def _offset_ms(epoch: datetime, local_ms: int, zone: ZoneInfo) -> int:
+def _offset_ms(epoch: datetime, local_ms: int, zone: ZoneInfo, fold: int) -> int:
     try:
-        offset = (epoch + timedelta(milliseconds=local_ms)).replace(tzinfo=zone).utcoffset()
+        offset = (epoch + timedelta(milliseconds=local_ms)).replace(tzinfo=zone, fold=fold).utcoffset()
     except OverflowError:
         return 0
     assert offset is not None, zone

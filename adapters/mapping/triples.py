@@ -53,13 +53,16 @@ class Mapper:
         joins = dict.fromkeys(triple.object for triple in mapping.triples if isinstance(triple.object, Join))
         self._joins = {join: Joined(join) for join in joins}
 
-    def times(self, table: Table, first_row: int) -> Int64Array:
-        """Return the time of each row, NO_TIME for one that has none."""
+    def times(self, table: Table, first_row: int, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> Int64Array:
+        """Return the time of each row, NO_TIME for one that has none. floor_ms: the latest time of all rows before;
+        lateness_ms: how far a row may lie behind the latest one."""
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
             return table.numbered(first_row) * spec.every_ms
-        return event_times_of(_single(table.names[str(spec.column)])[0], spec.format)
+        if spec.start_ms is not None:  # no row before it counts, so it is a time before all that do
+            floor_ms = max(floor_ms, spec.start_ms)
+        return event_times_of(_single(table.names[str(spec.column)])[0], spec.format, floor_ms, lateness_ms)
 
     def lines(self, table: Table, first_row: int | Int64Array, times: Int64Array) -> tuple[Lines, BoolArray]:
         """Return the lines of all rows but bad ones, and which rows pass the mapping's conditions on their own cells.

@@ -81,7 +81,7 @@ def make_triples(
     from wukongs.store.encoder import encode_ntriples
 
     table = read.table
-    times = mapper.times(table, read.first_offset)
+    times = mapper.times(table, read.first_offset, floor_ms, lateness_ms)
     lines, wanted = mapper.lines(table, first_row, times)
     encoded, bad_lines = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
     for one in bad_lines:  # an IRI or a language tag that is none

@@ -118,7 +118,9 @@ class MessageParser:
         newest, late = floor_ms, dict[int, tuple[int, int]]()
         for row, (data, number) in enumerate(zip(messages, numbers.tolist(), strict=True)):
             try:
-                found, time = self.message(data, number, None if times is None else times[row])
+                found, time = self.message(
+                    data, number, None if times is None else times[row], floor_ms=newest, lateness_ms=lateness_ms
+                )
             except _BadMessage as fault:
                 bad[row] = fault
                 continue
@@ -152,12 +154,15 @@ class MessageParser:
         ]
         return Rows(encoded, numbers[which], malformed, backwards, newest)
 
-    def message(self, data: bytes, row: int, time: int | None = None) -> tuple[list[str], int]:
-        """Return the N-Quads lines of a message and its time, which it says itself if none is given.
+    def message(
+        self, data: bytes, row: int, time: int | None = None, floor_ms: int = NO_TIME, lateness_ms: int = 0
+    ) -> tuple[list[str], int]:
+        """Return the N-Quads lines of a message and its time, which it says itself if none is given. floor_ms: the
+        latest time of all messages before; lateness_ms: how far one may lie behind it.
 
         Raises: _BadMessage."""
         quads = self._parsed(data)
-        time = self._time(quads) if time is None else time
+        time = self._time(quads, floor_ms, lateness_ms) if time is None else time
         names: dict[str, str] = {}
 
         def written(term: object) -> str:
@@ -198,7 +203,7 @@ class MessageParser:
         except ValueError as error:
             raise _BadMessage(1, 1, f"expected {self.format}: {error}") from None
 
-    def _time(self, quads: list[ox.Quad]) -> int:
+    def _time(self, quads: list[ox.Quad], floor_ms: int, lateness_ms: int) -> int:
         predicate = self.source.predicate
         of_time = [quad.object for quad in quads if quad.predicate.value == predicate]
         found = {term.value for term in of_time if isinstance(term, ox.Literal)}
@@ -206,7 +211,7 @@ class MessageParser:
             what = "none" if not found else f"several: {', '.join(sorted(found))}"
             raise _BadMessage(1, 1, f"expected one time, by <{predicate}>, found {what}")
         (text,) = found
-        time = time_of(text, self.source.time_format)
+        time = time_of(text, self.source.time_format, floor_ms, lateness_ms)
         if time is None:
             raise _BadMessage(1, 1, f"expected {self.source.time_format} as <{predicate}>, found {text!r}")
         if not EVENT_MIN_MS <= time <= EVENT_MAX_MS:
@@ -283,9 +288,11 @@ def prepare_rdf(config: RdfSource, path: str, folder: Path, say: Say = say_nothi
     parser = MessageParser(Path(path).name, config, format, prologue)
     starts = _starts(data, prologue_end, config, format)
     times = np.full(len(starts) - 1, NO_TIME, np.int64)
+    newest_ms = NO_TIME
     for row in range(len(times)):
         try:
-            times[row] = parser.message(bytes(data[starts[row] : starts[row + 1]]), row)[1]
+            times[row] = parser.message(bytes(data[starts[row] : starts[row + 1]]), row, floor_ms=newest_ms)[1]
+            newest_ms = max(newest_ms, int(times[row]))
         except _BadMessage:
             continue
     row_order = None

@@ -231,12 +231,13 @@ def _times(source: RecordFile, starts: Int64Array) -> Int64Array:
     )
     reader = replace(source, mapping=only, constants=())
     found = [np.empty(0, np.int64)]
-    row = 0
+    row, newest_ms = 0, NO_TIME
     while row < count:
         end = int(np.searchsorted(starts, starts[row] + _INDEXED_BYTES, side="right")) - 1
         end = min(max(end, row + 1), row + _INDEXED_ROWS, count)
         read = reader._read(RowRange(row, end, int(starts[row]), int(starts[end]), NO_TIME))
-        found.append(reader.mapper.times(read.table, row))
+        found.append(reader.mapper.times(read.table, row, newest_ms))
+        newest_ms = max(newest_ms, int(found[-1].max(initial=NO_TIME)))
         row = end
     return np.concatenate(found)
 

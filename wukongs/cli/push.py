@@ -61,6 +61,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--zone", default="UTC", metavar="ZONE", help="of times that name none (default: UTC)")
     what.add_argument(
+        "--ambiguous",
+        choices=("first", "second", "infer"),
+        default="first",
+        help="which one a time is that a clock change repeats; infer: by the order of records (default: first)",
+    )
+    what.add_argument(
         "--lateness-ms", type=_count, default=0, metavar="MS", help="how far a record may lie behind the newest one"
     )
     add_context_option(what)
@@ -107,6 +113,7 @@ def main(argv: Sequence[str]) -> int:
         is_arrival=options.arrival,
         time_format=options.time_format,
         zone=options.zone,
+        ambiguous=options.ambiguous,
         batch_ms=options.batch_ms,
         timing=options.timing,
         into=options.into,

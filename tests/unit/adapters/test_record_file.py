@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +27,7 @@ from tests.oracles import mapping as oracle
 from tests.unit.adapters.helpers import SCOPE, read_all
 from wukongs.adapters.mapping.mapping import TimeMap, load_mapping
 from wukongs.adapters.mapping.rml import load_rml
-from wukongs.adapters.mapping.times import TimeFormat, time_of
+from wukongs.adapters.mapping.times import TimeFormat, time_of, times_of
 from wukongs.adapters.run_config import RecordKind, RecordSource
 from wukongs.adapters.source import Rows, SourceIndex
 from wukongs.adapters.sources.record_file import RecordFile, prepare_records
@@ -850,6 +851,71 @@ def test_fields_as_pythons_csv_reads_them(
     table, _ = CsvRecords(Csv(), COLUMNS).table(data, len(rows), COLUMNS, "in.csv")
     assert [list(cells) for cells in zip(*(table.names[name].to_pylist() for name in COLUMNS), strict=True)] == rows
     assert not table.bad
+
+
+AUTUMN = 1_792_886_400_000
+"""2026-10-25T00:00Z: clocks of Berlin go back from 03:00 to 02:00 at 01:00Z (tz database)."""
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("format", ["iso", "%d.%m.%Y %H:%M"])
+@pytest.mark.parametrize(
+    ("ambiguous", "minutes"),
+    [
+        ("first", [-1, 0, 30, 59, 0, 30, 59, 120]),
+        ("second", [-1, 60, 90, 119, 60, 90, 119, 120]),
+        ("infer", [-1, 0, 30, 59, 60, 90, 119, 120]),
+    ],
+)
+def test_hours_that_a_clock_change_repeats(
+    tmp_path: Path, ambiguous: str, minutes: list[int], format: str, kind: str
+) -> None:
+    clock = ["01:59", "02:00", "02:30", "02:59", "02:00", "02:30", "02:59", "03:00"]
+    texts = [f"2026-10-25T{one}:00" if format == "iso" else f"25.10.2026 {one}" for one in clock]
+    (tmp_path / "m.toml").write_text(
+        'subject = "http://ex/{n}"\n[[triple]]\npredicate = "http://ex/p"\nvalue = "x"\n'
+        f'[time]\ncolumn = "t"\nformat = "{format}"\nzone = "Europe/Berlin"\nambiguous = "{ambiguous}"\n'
+    )
+    path = tmp_path / f"d.{kind}"
+    if kind == "parquet":
+        stamps = [datetime.strptime(one, format) for one in texts] if format != "iso" else texts
+        pq.write_table(pa.table({"n": [str(n) for n in range(8)], "t": stamps}), path)
+    elif kind == "jsonl":
+        path.write_text("".join(json.dumps({"n": n, "t": text}) + "\n" for n, text in enumerate(texts)))
+    else:
+        path.write_text("n,t\n" + "".join(f"{n},{text}\n" for n, text in enumerate(texts)))
+    config = RecordSource(kind=kind, paths=(str(path),), mapping=load_mapping(str(tmp_path / "m.toml")))  # type: ignore[arg-type]
+    source, index = prepare_records(config, str(path), tmp_path)
+    expected = [AUTUMN + one * MINUTE for one in minutes]
+    assert index.times.tolist() == np.maximum.accumulate(expected).tolist()
+    if ambiguous == "infer":  # in ranges of any length, as workers read them
+        for size in (1, 3, 8):
+            found = [source.read(index.range(at, min(at + size, 8)), SCOPE, 62) for at in range(0, 8, size)]
+            assert [time for rows in found for time in rows.encoded.timestamps.tolist()] == expected
+
+
+def test_what_is_ambiguous_is_inferred_within_the_lateness() -> None:
+    format = TimeFormat("iso", "Europe/Berlin", "infer")
+    cells = pa.array(["2026-10-25T02:30:00", "2026-10-25T02:28:00", "2026-10-25T02:10:00", None], pa.large_string())
+    minutes = [(time - AUTUMN) // MINUTE for time in times_of(cells, format, lateness_ms=5 * MINUTE).tolist()[:3]]
+    assert minutes == [30, 28, 70]
+    spring = pa.array(["2026-03-29T02:30:00", "2026-03-29T02:10:00"], pa.large_string())  # an hour that is left out
+    assert times_of(spring, format).tolist() == times_of(spring, TimeFormat("iso", "Europe/Berlin")).tolist()
+    half_an_hour = TimeFormat("iso", "Australia/Lord_Howe", "infer")  # whose clocks go back by 30 minutes
+    local = pa.array(["2026-04-05T01:45:00", "2026-04-05T01:30:00", "2026-04-05T02:00:00"], pa.large_string())
+    first, second, third = times_of(local, half_an_hour).tolist()
+    assert (second - first, third - second) == (15 * MINUTE, 30 * MINUTE)
+
+
+def test_wrong_words_for_what_is_ambiguous_are_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        SettingsError, match=r"time\.ambiguous: expected one of 'first', 'second', 'infer', found 'last'"
+    ):
+        lines(tmp_path, "t\n1\n", 'subject = "http://ex/a"\n[time]\ncolumn = "t"\nambiguous = "last"\n')
+    computed = '[column.u]\ntime = "t"\nambiguous = "infer"\n'
+    with pytest.raises(SettingsError, match=r"column\.u\.ambiguous: expected first or second: only the event time"):
+        lines(tmp_path, "t\n1\n", 'subject = "http://ex/a"\n[time]\ncolumn = "t"\n' + computed)
 
 
 def test_zones_are_those_of_python(tmp_path: Path) -> None:
