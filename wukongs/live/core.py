@@ -140,7 +140,9 @@ class OwnProgress:
     def moved(self, core: Core) -> None:
         self._cannot_log = False
         stands_ms, begun = self.stands_ms, self._begun(core)
-        if idle := [state for state in core.streams.values() if state.follows_others and not state.is_ended]:
+        # is_idle is asked first: this is done for each message.
+        idle = [one for one in core.streams.values() if one.is_idle and one.follows_others and not one.is_ended]
+        if idle:
             _follow([one for one in begun if one.counts and not (one.is_ended or one.follows_others)], idle)
             begun = self._begun(core)
         running = [state for state in begun if not state.is_ended]
