@@ -38,6 +38,7 @@ from wukongs.errors import (
 )
 from wukongs.query.limits import Canceller
 from wukongs.server.media import is_utf8
+from wukongs.store.encoded import NOT_UTF8
 
 log = logging.getLogger("wukongs")
 Answer = TypeVar("Answer")
@@ -276,9 +277,13 @@ async def text_of(request: Request, bytes_max: int) -> str:
     try:
         return await _light_or_apart(bytes.decode, await body_of(request, bytes_max))
     except UnicodeDecodeError as error:
-        raise Refused(
-            400, f"the body: expected UTF-8, found byte {error.object[error.start]:#x} at {error.start}"
-        ) from None
+        raise Refused(400, f"the body, {not_utf8(error)}") from None
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Return the line and the byte at which a body is not UTF-8."""
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return f"line {line}: {NOT_UTF8}: byte 0x{error.object[error.start]:02X}"
 
 
 async def json_of(request: Request, bytes_max: int) -> Any:

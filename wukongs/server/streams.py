@@ -24,7 +24,17 @@ from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Stream
 from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import face_of
 from wukongs.server.media import ARROW, base_type
-from wukongs.server.requests import Refused, body_of, checked, integer_of, json_of, loaded, query_fields, seconds_of
+from wukongs.server.requests import (
+    Refused,
+    body_of,
+    checked,
+    integer_of,
+    json_of,
+    loaded,
+    not_utf8,
+    query_fields,
+    seconds_of,
+)
 from wukongs.store.encoder import columns_of_lines
 
 _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
@@ -183,6 +193,8 @@ def read_json(body: bytes) -> Any:
 
     try:
         told = loaded(body)
+    except UnicodeDecodeError as error:
+        raise DataError(f"expected JSON: {not_utf8(error)}", "the body") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"expected JSON: {error}", "the body") from None
     if not isinstance(told, list):

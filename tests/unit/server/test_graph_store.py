@@ -15,7 +15,7 @@ import pyoxigraph
 import pytest
 
 import wukongs
-from tests.unit.server.asking import Answer, Client, served
+from tests.unit.server.asking import QUERY, UPDATE, Answer, Client, served
 from tests.unit.server.conftest import FILLED
 from wukongs.errors import CompactedError
 from wukongs.server.face import Bounds
@@ -578,3 +578,69 @@ def test_all_graphs_are_read_at_another_snapshot_if_one_is_gone(
     at, graphs = _graphs_at(engine, None)
     assert at == read[-1] > read[0]
     assert b"".join(_dataset_chunks(graphs, AS_N_QUADS)).count(b"\n") == 5
+
+
+# --- grammars and names -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+@pytest.mark.parametrize("term", ['"a"', "<http://ex/o>"])
+@pytest.mark.parametrize("other", ["<http://ex/other>", "_:other"])
+def test_n_triples_names_no_graph(filled: Client, method: str, term: str, other: str) -> None:
+    """RDF 1.1 N-Triples, 2: a triple has three terms. Neither the graph that is asked nor the other one changes."""
+    before = sorted(filled.store("GET", accept=N_QUADS).text.splitlines())
+    body = f"<http://ex/s> <http://ex/p> {term} .\n<http://ex/s> <http://ex/p> {term} {other} .\n"
+    for graph in (G, G1, ""):
+        answer = filled.store(method, graph, body=body, content_type=N_TRIPLES)
+        told = f"the body, line 2, column {30 + len(term)}: expected '.' after three terms"
+        assert (answer.status, told in answer.text) == (400, True), answer.text
+    assert sorted(filled.store("GET", accept=N_QUADS).text.splitlines()) == before
+
+
+def test_a_graph_with_a_blank_name_is_read_and_written(client: Client, engine: wukongs.Engine) -> None:
+    """RDF 1.1 Concepts, 4: a graph's name may be a blank node. It opens under the label that answers have."""
+    body = '<http://ex/s> <http://ex/p> "1" _:g .\n'
+    assert client.store("POST", body=body, content_type=N_QUADS).status == 204
+    (name,) = engine.graph_names()
+    assert client.store("GET", name, accept=N_TRIPLES).text == '<http://ex/s> <http://ex/p> "1" .\n'
+    assert name in client.store("GET", accept=TRIG).text
+    assert client.store("POST", name, body="<http://ex/a> <http://ex/p> 2 .", content_type=TURTLE).status == 204
+    assert len(triples(client, name)) == 2
+    assert client.store("PUT", name, body="<http://ex/b> <http://ex/p> 3 .", content_type=TURTLE).status == 204
+    assert len(triples(client, name)) == 1
+    assert engine.graph_names() == [name]
+    assert client.store("DELETE", name).status == 204
+    assert client.store("GET", name).status == 404
+    assert engine.graph_names() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "bad"),
+    [
+        (TURTLE, "<http://ex/a> <http://ex/p>\n", '"{}" .'),
+        (NOTATION3, "<http://ex/a> <http://ex/p>\n", '"{}" .'),
+        (TRIG, "<http://ex/a> <http://ex/p> 1 .\n", "# {}"),
+        (N_TRIPLES, "<http://ex/a> <http://ex/p> <http://ex/o> .\n", "# {}"),
+        (N_QUADS, "<http://ex/a> <http://ex/p> <http://ex/o> .\n", "<http://ex/a> <http://ex/p> <http://ex/{}> _:g ."),
+        (JSON_LD, '{"@id": "http://ex/a",\n', '"http://ex/p": "{}"}'),
+        (RDF_XML, f'<rdf:RDF xmlns:rdf="{RDF}">\n', "<!-- {} --></rdf:RDF>"),
+    ],
+)
+def test_a_byte_that_is_not_utf8_is_named(
+    client: Client, engine: wukongs.Engine, kind: str, head: str, bad: str
+) -> None:
+    body = head.encode() + bad.replace("{}", "caf\xe9", 1).encode("latin-1")
+    for graph in [None] if kind in QUADS else [None, G, ""]:
+        for method in ["POST"] if graph is None else ["POST", "PUT"]:
+            answer = client.store(method, graph, body=body, content_type=kind)
+            assert answer.status == 400
+            assert "the body, line 2" in answer.text
+            assert "this is not valid UTF-8: byte 0xE9" in answer.text
+    assert engine.stats()["stored_triples"] == 0
+
+
+@pytest.mark.parametrize("kind", [QUERY, UPDATE])
+def test_a_request_that_is_not_utf8_is_refused(client: Client, kind: str) -> None:
+    text = b"SELECT *\n{ ?s ?p 'caf\xe9' }" if kind == QUERY else b"INSERT DATA\n{ <a:s> <a:p> 'caf\xe9' }"
+    answer = client.ask("POST", "/sparql", body=text, content_type=kind)
+    assert (answer.status, "the body, line 2: this is not valid UTF-8: byte 0xE9" in answer.text) == (400, True)
