@@ -45,8 +45,9 @@ from wukongs.query.expressions.number_columns import (
     numbers_of,
     numbers_of_ids,
 )
-from wukongs.query.expressions.scalar_evaluator import ARITHMETIC, CASTS, COMPARISONS, value_in, variables_of
+from wukongs.query.expressions.scalar_evaluator import ARITHMETIC, COMPARISONS, value_in, variables_of
 from wukongs.query.expressions.truth import Truth
+from wukongs.query.functions.casts import FUNCTIONS as CASTS
 from wukongs.query.limits import CHARACTER_BYTES, ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.query.rows import numbered
 from wukongs.query.terms.value_operators import effective_boolean_value
