@@ -122,7 +122,7 @@ def _first_rows(result: Result, count: int, cell: Callable[[str], str]) -> list[
         return [[str(bool(result.boolean)).lower()]]
     count, columns = min(count, len(result)), list[list[str | None]]()
     for ids in result.ids(0, count):
-        texts = iter(result.reader.texts(ids[ids != UNBOUND]))
+        texts = iter(result.shown.texts(ids[ids != UNBOUND]))
         columns.append([None if one == UNBOUND else cell(next(texts)) for one in ids.tolist()])
     return list(map(list, zip(*columns, strict=True))) if columns else [[] for _ in range(count)]
 

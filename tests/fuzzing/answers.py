@@ -43,6 +43,12 @@ def cell_of_text(text: str) -> Cell:
     return _cell(term_of(text))
 
 
+def canonical(text: str) -> str:
+    """The text that an answer shows with its language tag in lower case, as ids have it."""
+    head, at, tag = text.rpartition('"@')
+    return f"{head}{at}{tag.lower()}" if text.startswith('"') and at else text
+
+
 @lru_cache(maxsize=1 << 14)
 def term_of(text: str) -> Term:
     if text.startswith("<"):

@@ -69,7 +69,8 @@ class World:
         self.plain = plain
         self.engine = wukongs.Engine()
         self.engine.load(io.BytesIO(nquads(data)), format="nq")
-        self.quads = [(g or "", s or "", p or "", o or "") for g, s, p, o in self.engine.query(EVERYTHING).texts()]
+        rows = self.engine.query(EVERYTHING).texts()
+        self.quads = [(g or "", s or "", p or "", answers.canonical(o or "")) for g, s, p, o in rows]
         count = sum(len(set(triples)) for triples in data.values())
         assert len(self.quads) == count if plain else len(self.quads) <= count, f"loaded {len(self.quads)} of {count}"
         self.dataset: dict[str, set[tuple[str, str, str]]] = {"": set()}

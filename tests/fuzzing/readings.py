@@ -85,6 +85,11 @@ _STARTS = [
 ]
 
 
+def _lower_tag(value: Value) -> Value | None:
+    """A language tag in lower case, which is what RDF 1.1 compares; RFC 5646 recommends en-GB."""
+    return string(value.language.partition("--")[0]) if value.is_literal else None
+
+
 def _plain_digits(number: float | np.float32) -> str:
     """Digits without an exponent."""
     text = str(number)
@@ -117,6 +122,7 @@ READINGS: dict[str, Callable[[], ExitStack]] = {
         patch.object(scalar_evaluator, "compare", _durations_in_part),
         patch.object(definitions, "sum_of_durations", lambda values: None),
     ),
+    "reading: LANG gives lower case": lambda: _patched(patch.dict(scalar_evaluator.FUNCTIONS, LANG=_lower_tag)),
     "reading: 0 divided by a decimal with a fraction is an error": lambda: _patched(
         patch.object(scalar_evaluator, "arithmetic", _divide_zero)
     ),

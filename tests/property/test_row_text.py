@@ -26,7 +26,7 @@ _TEXT = st.text(
 _IRI = st.sampled_from(["<http://ex/a>", "<>", "<http://ex/é{x}|`>"]) | _TEXT.map(lambda text: f"<{text}>")
 _LITERAL = (
     _TEXT.map(lambda text: f'"{text}"')
-    | st.builds(lambda text, tag: f'"{text}"@{tag}', _TEXT, st.sampled_from(["en", "de-at", "ar--rtl", "x-a-b--ltr"]))
+    | st.builds(lambda text, tag: f'"{text}"@{tag}', _TEXT, st.sampled_from(["en", "de-AT", "ar--rtl", "x-a-b--ltr"]))
     | st.builds(lambda text, name: f'"{text}"^^<{name}>', _TEXT, st.sampled_from([f"{XSD}integer", "http://ex/&t"]))
 )
 _NODE = st.sampled_from(["_:b0", "_:s0123456789abcdefxb", "_:é,"])

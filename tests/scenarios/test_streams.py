@@ -132,7 +132,7 @@ def test_push_takes_rdflib_terms(engine: wukongs.Engine) -> None:
         '"1"^^<http://www.w3.org/2001/XMLSchema#boolean>',
         '"no number"^^<http://www.w3.org/2001/XMLSchema#integer>',
         '"123456789012345678901234567890"^^<http://www.w3.org/2001/XMLSchema#integer>',
-        '"say \\"é\\"\\n\\\\ \\u00e9"@en-gb',
+        '"say \\"é\\"\\n\\\\ \\u00e9"@en-GB',
         '""',
     ],
 )
@@ -148,7 +148,7 @@ def test_a_lexical_form_comes_back_to_the_letter(engine: wukongs.Engine, text: s
     (window,) = list(query.results(timeout_s=0))
     for ((term,),) in (list(window), list(engine.query("SELECT ?o { ?s ?p ?o }"))):
         assert str(term) == quad.object.value
-        assert (term.language or "") == (quad.object.language or "")
+        assert (term.language or "") == (text.rpartition("@")[2] if quad.object.language else "")
         if term.datatype is not None:
             assert str(term.datatype) == quad.object.datatype.value
 

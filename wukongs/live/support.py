@@ -40,6 +40,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset, Part
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.query.terms.shown_texts import shown
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.store.dtypes import UNBOUND
@@ -112,12 +113,13 @@ class Support:
 
     def _line(self, fact: Fact, place: str, limits: Limits) -> str:
         triple = self.terms.texts(np.array(fact[1:], np.int64))
+        written = " ".join(map(shown, triple))
         if place:
-            return f"  {' '.join(triple)}   {place}"
+            return f"  {written}   {place}"
         graph = None if fact[0] == self.dataset.default_graph else self.terms.texts(np.array(fact[:1], np.int64))[0]
         derivation = self._derivation(triple, None if graph is None else Term(graph).name, limits)
         if derivation is None or derivation.is_explicit:
-            return f"  {' '.join(triple)}{'' if graph is None else f' in {graph}'}   stored"
+            return f"  {written}{'' if graph is None else f' in {graph}'}   stored"
         return indent(str(derivation), "  ")
 
     def _derivation(self, triple: list[str], graph: str | None, limits: Limits) -> Derivation | None:

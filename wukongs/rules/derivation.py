@@ -18,6 +18,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.operators import operators
+from wukongs.query.terms.shown_texts import shown
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.rule_plans import Reader, RulePlan
 from wukongs.store.dtypes import BoolArray
@@ -214,7 +215,7 @@ def told(proven: dict[Fact, _Step | None], fact: Fact, reader: Reader, default_g
         graph, *triple = reader.terms().texts(np.array(one, np.int64))
         parts = () if step is None else tuple(made[part] for part in step.parts)
         made[one] = Derivation(
-            (triple[0], triple[1], triple[2]),
+            (triple[0], triple[1], shown(triple[2])),
             None if one[0] == default_graph else graph[1:-1],
             None if step is None else step.rule,
             parts,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from wukongs.query.output.results import Result
 from wukongs.query.output.serialize import byte_chunks
+from wukongs.store.canonical import shown_tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +141,21 @@ def converted(text: bytes, media: Media) -> bytes:
     format = pyoxigraph.RdfFormat.JSON_LD if media is JSON_LD else pyoxigraph.RdfFormat.N_TRIPLES
     found = pyoxigraph.serialize(triples(), format=format)
     assert found is not None, "without a destination it returns the bytes"
-    return found
+    return _with_shown_tags(found, media)
+
+
+_TAGS = {
+    "rdf": re.compile(rb'( xml:lang=")([^"]+)'),
+    "jsonld": re.compile(rb'("@language":")([^"]+)'),
+}
+_TAGS_OF_STRINGS = re.compile(rb'''("(?:[^"\\]|\\.)*+"@)([A-Za-z0-9-]+)|"(?:[^"\\]|\\.)*+"''')
+
+
+def _with_shown_tags(text: bytes, media: Media) -> bytes:
+    """Put the usual case of language tags into the text of a library, which writes them in lower case. Quotes inside of
+    strings are escaped in all these formats, so each tag that is found is one."""
+
+    def shown(found: re.Match[bytes]) -> bytes:
+        return found[0] if found[1] is None else found[1] + shown_tag(found[2].decode()).encode()
+
+    return _TAGS.get(media.name, _TAGS_OF_STRINGS).sub(shown, text)

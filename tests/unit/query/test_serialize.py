@@ -44,7 +44,7 @@ def test_json() -> None:
                 {"x": {"type": "bnode", "value": "b0"}},
                 {
                     "x": {"type": "literal", "value": 'a "q", <x>\t\\\n'},
-                    "y": {"type": "literal", "value": "é\r", "xml:lang": "en-gb"},
+                    "y": {"type": "literal", "value": "é\r", "xml:lang": "en-GB"},
                 },
                 {},
             ]
@@ -64,7 +64,7 @@ def test_xml() -> None:
         f'<binding name="y"><literal datatype="{INTEGER}">01</literal></binding></result>\n'
         '<result><binding name="x"><bnode>b0</bnode></binding></result>\n'
         '<result><binding name="x"><literal>a &quot;q&quot;, &lt;x&gt;\t\\\n</literal></binding>'
-        '<binding name="y"><literal xml:lang="en-gb">é&#13;</literal></binding></result>\n'
+        '<binding name="y"><literal xml:lang="en-GB">é&#13;</literal></binding></result>\n'
         "<result></result>\n"
         "</results>\n"
         "</sparql>\n"
@@ -82,7 +82,7 @@ def test_csv_quotes_by_its_rules_and_ends_lines_with_crlf() -> None:
 
 def test_tsv_escapes_terms() -> None:
     assert serialize(select("x y", ROWS), "tsv") == (
-        f'?x\t?y\n<http://ex/a&b>\t"01"^^<{INTEGER}>\n_:b0\t\n"a \\"q\\", <x>\\t\\\\\\n"\t"é\\r"@en-gb\n\t\n'
+        f'?x\t?y\n<http://ex/a&b>\t"01"^^<{INTEGER}>\n_:b0\t\n"a \\"q\\", <x>\\t\\\\\\n"\t"é\\r"@en-GB\n\t\n'
     )
     assert serialize(ask(False), "tsv") == "false\n"
 

@@ -33,6 +33,7 @@ from wukongs.query.functions.strings import DIGESTS, digest_of, lower_case, uppe
 from wukongs.query.limits import current
 from wukongs.query.terms.arrow_texts import TEXT, byte_lengths, cuts, in_parts, taken, to_numpy
 from wukongs.query.terms.values import Kind, Value, value_of
+from wukongs.store.canonical import shown_tag
 from wukongs.store.dtypes import BoolArray, Int64Array
 
 
@@ -53,7 +54,7 @@ def _tag_part(place: int) -> Callable[[TextColumn], TextColumn]:
     """Make LANG and LANGDIR: the part before, or behind, the two hyphens."""
 
     def apply(column: TextColumn) -> TextColumn:
-        parts = pa.array([name.partition("--")[place] for name in column.names], TEXT)
+        parts = pa.array([shown_tag(name).partition("--")[place] for name in column.names], TEXT)
         tails = np.where(column.kinds == TAGGED, column.tails, 0)
         return _with_kinds(STRING, np.isin(column.kinds, (STRING, TAGGED, TYPED)), parts.take(pa.array(tails)))
 

@@ -10,7 +10,7 @@ from wukongs.csparql.terms import RDF, literal, triple_term
 from wukongs.query.functions.strings import simple
 from wukongs.query.terms.value_operators import from_truth, same_term
 from wukongs.query.terms.values import Kind, Value, iri, string, tagged, text_of, value_of
-from wukongs.store.canonical import triple_parts
+from wukongs.store.canonical import shown_tag, triple_parts
 
 KIND_TESTS: dict[str, Callable[[Value], bool]] = {
     "ISIRI": lambda value: value.kind == Kind.IRI,
@@ -36,7 +36,7 @@ def _str(value: Value) -> Value | None:
 
 
 def _lang(value: Value) -> Value | None:
-    return string(value.language.partition("--")[0]) if value.is_literal else None
+    return string(shown_tag(value.language).partition("--")[0]) if value.is_literal else None
 
 
 def _langdir(value: Value) -> Value | None:

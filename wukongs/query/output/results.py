@@ -21,6 +21,7 @@ from wukongs.errors import DataError, SettingsError
 from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import find_rows, number_rows, numbered
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
+from wukongs.query.terms.shown_texts import ShownTexts
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ class Result:
         return list(self._variables)
 
     @property
+    def shown(self) -> ShownTexts:
+        """The reader of texts as answers show them, with the usual case of language tags; `reader` has ids' own."""
+        return ShownTexts(self.reader)
+
+    @property
     def is_graph(self) -> bool:
         return self.kind in ("construct", "describe")
 
@@ -110,14 +116,14 @@ class Result:
         return bool(self.boolean) if self.kind == "ask" else len(self) > 0
 
     def __iter__(self) -> Iterator[tuple[RdfTerm | None, ...]]:
-        chunks = self._rows_of(partial(terms_of_ids, terms=self.reader))
+        chunks = self._rows_of(partial(terms_of_ids, terms=self.shown))
         return chain.from_iterable(chunks)
 
     def texts(self) -> list[tuple[str | None, ...]]:
-        """Return the rows (or triples) as canonical texts, None where unbound."""
+        """Return the rows (or triples) as canonical texts, None where unbound; language tags as in en-GB."""
         if self._rows * len(self._columns) <= _FEW_CELLS and self._columns:
-            return list(zip(*_decoded(self._columns, self.reader.texts), strict=True))
-        chunks = self._rows_of(self.reader.texts)
+            return list(zip(*_decoded(self._columns, self.shown.texts), strict=True))
+        chunks = self._rows_of(self.shown.texts)
         return list(chain.from_iterable(chunks))
 
     def triples(self) -> list[Triple]:
@@ -142,7 +148,7 @@ class Result:
             yield [self._cells(cell, column) for cell, column in zip(cells, columns, strict=True)], count
 
     def _cells(self, cell: Callable[[str], str], column: Int64Array) -> list[str | None]:
-        (made,) = _decoded([column], lambda ids: list(map(cell, self.reader.texts(ids))))
+        (made,) = _decoded([column], lambda ids: list(map(cell, self.shown.texts(ids))))
         return made
 
     def _rows_of(self, decode: Callable[[Int64Array], list[_Cell]]) -> Iterator[Iterable[tuple[_Cell | None, ...]]]:
@@ -199,13 +205,13 @@ class Result:
         if typed is not False:
             from wukongs.query.output.typed_columns import typed_table
 
-            return typed_table(self._names, self._columns, self.reader, None if typed is True else typed)
+            return typed_table(self._names, self._columns, self.shown, None if typed is True else typed)
         from wukongs.query.output.arrow_columns import dictionary_columns, string_columns
 
         if dictionary:
-            return pyarrow.table(dictionary_columns(self._columns, self.reader), self._names)
+            return pyarrow.table(dictionary_columns(self._columns, self.shown), self._names)
         if len(self) <= _CHUNK_ROWS:
-            return pyarrow.table(string_columns(self._columns, self.reader), self._names)
+            return pyarrow.table(string_columns(self._columns, self.shown), self._names)
         schema, batches = Result.batches(self)
         return pyarrow.Table.from_batches(list(batches), schema)
 
@@ -225,7 +231,7 @@ class Result:
         known = _are_cells(asked, self._columns)
         if not known.all():
             raise DataError(f"terms: {asked[np.argmin(known)]} is not the id of a term in this result")
-        return string_columns([asked], self.reader)[0]
+        return string_columns([asked], self.shown)[0]
 
     def batches(self) -> tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]:
         """Return the schema of arrow(), and an iterator over its rows as record batches, made as they are asked for."""
@@ -238,7 +244,7 @@ class Result:
 
         schema = pyarrow.schema([(name, pyarrow.string()) for name in self._names])
         return schema, (
-            pyarrow.record_batch(string_columns(columns, self.reader), schema=schema) for columns, _ in self.id_chunks()
+            pyarrow.record_batch(string_columns(columns, self.shown), schema=schema) for columns, _ in self.id_chunks()
         )
 
     @property
@@ -288,7 +294,7 @@ class Result:
         names = self._names
         columns: list[list[str | None]] = [[] for _ in names]
         for chunk, _ in self.id_chunks():
-            for column, cells in zip(columns, _decoded(chunk, self.reader.texts), strict=True):
+            for column, cells in zip(columns, _decoded(chunk, self.shown.texts), strict=True):
                 column += cells
         return names, columns
 
@@ -329,7 +335,7 @@ class Result:
 
     def head(self, count: int) -> list[list[str | None]]:
         """Return the columns of the first rows (or triples) as canonical texts, None where unbound."""
-        return _decoded(self.ids(0, min(count, self._rows)), self.reader.texts)
+        return _decoded(self.ids(0, min(count, self._rows)), self.shown.texts)
 
     def _repr_html_(self) -> str:
         from wukongs.query.output.html import ROWS_MAX, rows_table

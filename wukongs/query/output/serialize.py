@@ -29,7 +29,9 @@ class Table(Protocol):
 
     kind: Any
     boolean: bool | None
-    reader: Any
+
+    @property
+    def shown(self) -> Any: ...
 
     @property
     def vars(self) -> list[str]: ...
@@ -122,7 +124,7 @@ def _row_chunks(result: Table, format: str) -> Iterator[bytes | memoryview]:
     for columns, count in result.id_chunks():
         if separator:
             yield separator
-        yield rows.rows(columns, count, result.reader).data
+        yield rows.rows(columns, count, result.shown).data
         separator = rows.separator.encode()
     yield rows.tail.encode()
 

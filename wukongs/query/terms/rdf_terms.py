@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from wukongs.csparql.terms import XSD
 from wukongs.errors import DataError
 from wukongs.query.terms.python_terms import EXPECTED, from_library, from_value, is_of_rdflib
-from wukongs.store.canonical import split_literal, to_ntriples
+from wukongs.store.canonical import shown_tag, split_literal, to_ntriples
 
 __all__ = [
     "canonical_of",
@@ -195,7 +195,8 @@ def _marked_literal(canonical: str) -> Literal:
     lexical, datatype, language = split_literal(canonical)
     if language is not None and "--" in language:
         raise _not_rdf11(canonical, "a literal with a base direction")
-    return Literal(lexical, language, None if datatype is None else URIRef(datatype), normalize=False)
+    shown = None if language is None else shown_tag(language)
+    return Literal(lexical, shown, None if datatype is None else URIRef(datatype), normalize=False)
 
 
 def _not_rdf11(canonical: str, kind: str) -> DataError:
