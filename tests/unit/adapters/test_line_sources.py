@@ -73,6 +73,18 @@ def test_a_file_that_was_changed_is_said_though_its_rows_can_be_read(tmp_path: P
         source.read(index.range(0, 4), SCOPE, 62)
 
 
+@pytest.mark.parametrize("name", ["in.nt", "in.nt.gz", "in.NTRIPLES", "in.nq", "in.stream"])
+def test_a_file_whose_name_says_n_triples_names_no_graphs(tmp_path: Path, name: str) -> None:
+    """RDF 1.1 N-Triples, 2: a line has three terms. Any other name may hold N-Quads."""
+    text = f'VERSION "1.2"\n{A} . 1\n{A} <http://ex/g> . 2\n{A} . 3\n'.encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    rows = read_all(*prepare_timestamped(str(path), "suffix", tmp_path))
+    is_strict = ".nt" in name.lower()
+    assert rows.encoded.timestamps.tolist() == ([1, 3] if is_strict else [1, 2, 3])
+    assert [(one.line, one.column) for one in rows.malformed] == ([(3, 33)] if is_strict else [])
+
+
 def test_graph_terms_stay_and_gzip_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "in.nq.gz"
     path.write_bytes(gzip.compress(f"{A} <http://ex/g> . 1\n{A} . 2\n".encode()))

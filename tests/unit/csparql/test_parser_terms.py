@@ -56,6 +56,36 @@ def test_canonical_form(text: str, expected: str) -> None:
     assert object_of(text) == Term(expected)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"a"@abcdefghi', "a language tag whose parts have at most 8 letters, found '@abcdefghi'"),
+        ('"a"@en-abcdefghi', "a language tag whose parts have at most 8 letters"),
+        (f'"a"^^<{RDF}langString>', "a language tag in place of the datatype"),
+        (f'"a"^^<{RDF}dirLangStrin\\u0067>', "a language tag in place of the datatype"),
+    ],
+)
+def test_literals_that_no_document_could_hold(text: str, expected: str) -> None:
+    """RFC 5646, 2.1; RDF 1.1 Concepts, 3.3. What a query may insert, a dump may hold and a load may read."""
+    with pytest.raises(QuerySyntaxError) as caught:
+        object_of(text)
+    assert expected in str(caught.value)
+
+
+STORED_BLANK = "_:s0123456789abcdefxg"
+
+
+def test_a_blank_node_names_a_graph_under_the_label_of_answers() -> None:
+    query = parse_query(f"ASK FROM NAMED <{STORED_BLANK}> {{ GRAPH <{STORED_BLANK}> {{ <{STORED_BLANK}> ?p ?o }} }}")
+    assert isinstance(query.pattern, Bgp)
+    (pattern,) = query.pattern.patterns
+    assert isinstance(pattern, TriplePattern)
+    assert isinstance(pattern.graph, Term)
+    assert pattern.graph == Term(STORED_BLANK)
+    assert pattern.subject == Term(f"<{STORED_BLANK}>"), "elsewhere it is a relative IRI"
+    assert (pattern.graph.name, iri(STORED_BLANK), iri("_:g").text) == (STORED_BLANK, pattern.graph, "<_:g>")
+
+
 def test_literal_helper_agrees() -> None:
     assert object_of('"x"@En') == literal("x", language="EN")
     assert object_of("ex:a") == iri("http://e/a")

@@ -117,6 +117,6 @@ TRIPLE_TERM = "<<( <http://e/s> <http://e/p> <http://e/o> )>>"
 
 
 def test_a_triple_term_is_loaded_and_refused_by_streams() -> None:
-    """docs/sources.md: streams carry no triple terms."""
+    """docs/api.md, terms and values: `load` takes triple terms, streams do not."""
     assert str(_loaded(TRIPLE_TERM, "nt")) == "<http://e/s> <http://e/p> <http://e/o>"
     assert _in_window(lambda stream: stream.push([(*ROW, TRIPLE_TERM, 500)])) is None

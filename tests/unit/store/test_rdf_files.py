@@ -94,6 +94,37 @@ def test_named_graphs() -> None:
     assert {row[3] for row in read(io.BytesIO(nq), "nq")} == expected
 
 
+@pytest.mark.parametrize("compression", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("format", ["nt", "nq"])
+def test_a_file_has_the_terms_that_its_format_allows(tmp_path: Path, format: str, compression: str) -> None:
+    """RDF 1.1 N-Triples, 2: three terms; N-Quads, 2: three or four. A file's name, or `format`, says which it is."""
+    data = b"<a:s> <a:p> 'x' .\n<a:s> <a:p> <a:o> <a:g> .\n<a:s> <a:p> <a:o> _:g .\n<a:s> <a:p> <a:o> .\n"
+    packed = {"": bytes, ".gz": gzip.compress, ".zst": lambda text: pa.Codec("zstd").compress(text, asbytes=True)}
+    path, other = tmp_path / f"x.{format}{compression}", tmp_path / f"y.dat{compression}"
+    path.write_bytes(packed[compression](data))
+    other.write_bytes(path.read_bytes())
+    bad: list[int] = []
+    rows = read(path, on_malformed=lambda file, line: bad.append(line.line))
+    assert ([row[3] is not None for row in rows], bad) == (
+        ([False], [1, 2, 3]) if format == "nt" else ([True, True, False], [1])
+    )
+    assert read(other, format, on_malformed=lambda file, line: None) == rows
+    if format == "nt":
+        with pytest.raises(DataError, match=r"line 1, column 19: expected '\.' after three terms: N-Triples has no"):
+            read(io.BytesIO(packed[compression](data[data.index(b"\n") + 1 :])), "nt", strict=True)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_triple_terms_behind_any_line_end_and_a_byte_order_mark(end: bytes) -> None:
+    line = b"<a:s> <a:p> <<( <a:s> <a:p> 'x' )>> .".replace(b"'x'", b'"x"\t@EN')
+    bad = b'<a:s> <a:p> <<( <a:s> <a:p> "a\xff" )>> .'
+    found: list[MalformedLine] = []
+    data = b"\xef\xbb\xbf" + end.join([line, bad, line, b'VERSION "1.2"', line])
+    rows = read(io.BytesIO(data), "nt", on_malformed=lambda file, line: found.append(line))
+    assert [row[2].lower() for row in rows if row[2]] == ['(<a:s> <a:p> "x"@en)'] * 3
+    assert [(one.line, one.column, one.reason) for one in found] == [(2, 31, "this is not valid UTF-8: byte 0xFF")]
+
+
 @pytest.mark.parametrize("chunk_quads", [1, 3, 1000])
 def test_anonymous_blank_nodes_get_the_same_labels_each_time(chunk_quads: int) -> None:
     turtle = b"<a:s> <a:p> [ <a:q> _:b ], [ <a:q> 1 ] . _:b <a:p> ( 1 2 ) . <a:s> <a:p> '_:abcdef0123456789' ."
@@ -158,6 +189,10 @@ _ZSTD = pa.Codec("zstd").compress(b"<a:s> <a:p> <a:o> .\n" * 500, asbytes=True)
         ("x.nt", b"# c\n<a:s> <a:p> <o> .", "x.nt, line 2, column 13: this IRI is relative: it has to begin with a"),
         ("x.nt", b'<a:s> <a:p> "\xe9" .', "x.nt, line 1, column 14: this is not valid UTF-8: byte 0xE9, found '<a:s>"),
         ("x.ttl", b'<a:s> <a:p>\n "\xe9" .', "x.ttl, line 2: this is not valid UTF-8: byte 0xE9"),
+        ("x.trig", b"<a:s> <a:p> 1 .\r\n# \xed\xa0\x80", "x.trig, line 2: this is not valid UTF-8: byte 0xED"),
+        ("x.n3", b"<a:s> <a:p> 1 .\n# \xe9", "x.n3, line 2: this is not valid UTF-8: byte 0xE9"),
+        ("x.rdf", b"<a>\n<!-- \xe9 -->", "x.rdf, line 2: this is not valid UTF-8: byte 0xE9"),
+        ("x.jsonld", b'{"@id":\n"a:\xc0\x80"}', "x.jsonld, line 2: this is not valid UTF-8: byte 0xC0"),
         ("x.ttl", b"<a:s> <a:p>\n <a:o b> .", "x.ttl, line 2, between columns 2 and 9: "),
         ("x.ttl", b"x:s <a:p> 1 .", "x.ttl, line 1, "),
         ("x.ttl", b'<a:s> <a:p> <<( "a" <a:p> <a:o> )>> .', "x.ttl, line 1, between columns 17 and 20: "),
