@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from wukongs.adapters.display import PlainDisplay
-from wukongs.adapters.feeds.feed import Waits
+from wukongs.adapters.feeds.feed import WAITS, Waits
 from wukongs.adapters.feeds.stdin import StdinOptions
 from wukongs.adapters.mapping.mapping import MESSAGE_TIME, Mapping, TimeMap
 from wukongs.adapters.mapping.times import Ambiguous, TimeFormat
@@ -57,6 +57,7 @@ class PushOptions:
     into: str | None = None
     name: str = ""
     lateness_ms: int = 0
+    jump_max_ms: int | None = None
     is_last: bool = False
     spool: str = ""
     dead_letters: str = ""
@@ -81,7 +82,7 @@ def push_lines(options: PushOptions, connect: Callable[[], Engine | RemoteEngine
         kind="stdin",
         options=StdinOptions(options.paths),
         format=format,
-        waits=Waits(options.lateness_ms, idle_ms=0, is_last=options.is_last),
+        waits=Waits(options.lateness_ms, idle_ms=0, is_last=options.is_last, jump_max_ms=_jump_max_ms(options)),
         name=options.name or "push",
     )
     stream = StreamConfig(
@@ -108,6 +109,13 @@ def push_lines(options: PushOptions, connect: Callable[[], Engine | RemoteEngine
         pipeline=pipeline,
     )
     return run_config(config, PlainDisplay(each_window=False), lambda: engine)
+
+
+def _jump_max_ms(options: PushOptions) -> int:
+    """Return the option, or that of sources that go on: files alone are recordings, whose times are believed."""
+    if options.jump_max_ms is not None:
+        return options.jump_max_ms
+    return WAITS.jump_max_ms if "-" in options.paths else 0
 
 
 def format_of(options: PushOptions) -> Format:

@@ -349,6 +349,7 @@ def _live(reader: TableReader, kind: str) -> LiveSource:
         waits=Waits(
             lateness_ms=reader.integer("lateness_ms", WAITS.lateness_ms) or 0,
             idle_ms=_idle_timeout_ms(reader),
+            jump_max_ms=reader.integer("jump_max_ms", WAITS.jump_max_ms) or 0,
         ),
         name=reader.optional_text("name") or "",
     )

@@ -185,6 +185,14 @@ class DescribeRow(Protocol):
     def __call__(self, offset: int, column: int, reason: str, /) -> SetAside: ...
 
 
+def ahead_of_clock(time_ms: int, latest_ms: int) -> str:
+    """Say why a record is set aside whose time is ahead of the wall clock. latest_ms: the latest time that would do."""
+    return (
+        f"its time {time_ms} ms is ahead of the clock: when it came no time after {latest_ms} ms was believed "
+        "(jump_max_ms)"
+    )
+
+
 def rows_of(
     encoded: Encoded,
     offsets: Int64Array,

@@ -11,13 +11,13 @@ from itertools import pairwise, repeat
 import numpy as np
 import pyarrow as pa
 
-from wukongs.adapters.feeds.spool import Frame, starts_of
+from wukongs.adapters.feeds.spool import NO_BOUND, Frame, starts_of
 from wukongs.adapters.mapping.json_paths import is_json_path, key_of
 from wukongs.adapters.mapping.mapping import FILE, MESSAGE_TIME, Csv
 from wukongs.adapters.mapping.tables import Table
 from wukongs.adapters.mapping.triples import Mapper
 from wukongs.adapters.run_config import Format, RdfSource, RecordSource, TimestampedSource
-from wukongs.adapters.source import NO_TIME, Rows, SetAside
+from wukongs.adapters.source import NO_TIME, Rows, SetAside, ahead_of_clock
 from wukongs.adapters.sources.csv_records import CsvRecords
 from wukongs.adapters.sources.json_records import JsonRecords
 from wukongs.adapters.sources.mapped_rows import Place, Read, make_triples
@@ -33,12 +33,13 @@ class Decoder:
     """Makes rows of the messages of one source partition.
 
     name: of the source in reports, where a message names no file; lateness_ms: how far a row may lie behind the latest
-    time."""
+    time; jump_max_ms: how far it may be ahead of when it came, where its frame does not decide that (0: any time)."""
 
     partition: str
     name: str
     format: Format
     lateness_ms: int
+    jump_max_ms: int = 0
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,11 +66,21 @@ class Decoder:
         first = block.first_row
         if isinstance(format, RecordSource):
             read = Read(self._table(block, format), first, block.place_of)
-            return make_triples(self._mapper, read, first, floor_ms, scope, hash_bits, self.lateness_ms).reported()
+            latest = block.latest(self.jump_max_ms)
+            made = make_triples(self._mapper, read, first, floor_ms, scope, hash_bits, self.lateness_ms, latest)
+            return made.reported()
         if isinstance(format, RdfSource):
             times = None if format.predicate else block.times()
             return self._parser.rows(
-                block.messages(), times, block.numbers, floor_ms, block.place_of, scope, hash_bits, self.lateness_ms
+                block.messages(),
+                times,
+                block.numbers,
+                floor_ms,
+                block.place_of,
+                scope,
+                hash_bits,
+                self.lateness_ms,
+                block.latest(self.jump_max_ms),
             )
         return self._timestamped(block, format, floor_ms, scope, hash_bits)
 
@@ -98,9 +109,17 @@ class Decoder:
             describe(line, 1, f"its time {times[line]} ms is not that of its message, {time_ms} ms")
             for line, time_ms in zip(timed[others].tolist(), of_messages[others].tolist(), strict=True)
         ]
+        kept = times[timed] == of_messages
+        latest = block.latest(self.jump_max_ms)
+        if latest is not None:
+            ahead = np.flatnonzero(kept & (times[timed] > latest[of_lines[timed]]))
+            kept[ahead] = False
+            of_others += [
+                describe(line, 1, ahead_of_clock(times[line], latest[of_lines[line]])) for line in timed[ahead].tolist()
+            ]
         if of_others:
-            encoded = TermCutter(encoded).cut(np.flatnonzero(times[timed] == of_messages))
-            times[timed[others]] = NO_TIME
+            encoded = TermCutter(encoded).cut(np.flatnonzero(kept))
+            times[timed[~kept]] = NO_TIME
         rows = timestamped_rows(encoded, bad_lines, times, 0, floor_ms, describe, self.lateness_ms)
         return replace(rows, offsets=block.numbers[of_lines[rows.offsets]], malformed=[*rows.malformed, *of_others])
 
@@ -162,6 +181,20 @@ class _Block:
             for frame in self._frames
             for time in (repeat(frame.time_ms, len(frame.lengths)) if frame.times is None else frame.times.tolist())
         ]
+
+    def latest(self, jump_max_ms: int) -> Int64Array | None:
+        """Return the latest event time that each message may have, int64[n]; None where none is bounded. jump_max_ms:
+        for frames that were not decided on when they came."""
+        found = []
+        for frame in self._frames:
+            count = len(frame.lengths)
+            if frame.latest_ms is not None or not jump_max_ms:
+                found.append(np.full(count, NO_BOUND if frame.latest_ms is None else frame.latest_ms, np.int64))
+            else:
+                times = np.full(count, frame.time_ms, np.int64) if frame.times is None else frame.times
+                found.append(np.where(times > 0, times + jump_max_ms, NO_BOUND))  # 0: of a broker that says none
+        latest = np.concatenate(found)
+        return None if (latest == NO_BOUND).all() else latest
 
     def place_of(self, row: int) -> Place:
         """Say where a record stands: in its file, or as which message it came."""

@@ -31,15 +31,18 @@ class Waits:
     """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; idle_ms: after so long
     without a row it holds nobody back any more (0: it always does); is_last: its end is that of its source partition,
     so nothing of it is waited for any more; idle_advance: "wall": then it follows the wall clock less lateness_ms, and
-    not the other feeds."""
+    not the other feeds; jump_max_ms: how far the time of a row may be ahead of the wall clock when it comes (0: as far
+    as it says)."""
 
     lateness_ms: int = 0
     idle_ms: int = 5000
     is_last: bool = True
     idle_advance: IdleAdvance | None = None
+    jump_max_ms: int = 0
 
 
-WAITS = Waits()
+WAITS = Waits(jump_max_ms=86_400_000)
+"""Of a source that goes on, if the run file says nothing else."""
 NO_WAITS = Waits(idle_ms=0)
 """The waits of a source whose silence says nothing: a file, or one that knows itself up to when it is complete."""
 

@@ -57,7 +57,7 @@ def _live(
     stop: threading.Event,
 ) -> list[Feed]:
     def decoder(partition: str) -> Decoder:
-        return Decoder(partition, partition, source.format, source.waits.lateness_ms)
+        return Decoder(partition, partition, source.format, source.waits.lateness_ms, source.waits.jump_max_ms)
 
     kind = KINDS[source.kind]
     if isinstance(kind, FeedKind):

@@ -40,6 +40,8 @@ _SIZES = struct.Struct("<II")
 SEGMENT_BYTES = 64 << 20
 LOCK = "spool.lock"
 FULL_WAIT_S = 1.0
+NO_BOUND = 1 << 62
+"""An event time behind all others, ms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,6 +51,9 @@ class Frame:
     time_ms: when they came; file, line, byte: where the first of them stood ("" and 0: in no file; a record is a line
     there); columns: the names of their fields, where a header says them; cells: what belongs to each message beside its
     bytes, name -> one text each.
+
+    latest_ms: the latest event time that a record of it may have, as decided when it came (None: not decided yet,
+    NO_BOUND: any time).
 
     rows : int64[n], ascending, the number of each record, where they do not follow each other; times : int64[n], when
     each came, in place of time_ms. A spool keeps neither."""
@@ -64,6 +69,7 @@ class Frame:
     cells: dict[str, list[str | None]] = field(default_factory=dict)
     rows: Int64Array | None = None
     times: Int64Array | None = None
+    latest_ms: int | None = None
 
     @property
     def numbers(self) -> Int64Array:
@@ -82,6 +88,8 @@ class Frame:
             header["columns"] = self.columns
         if self.cells:
             header["cells"] = self.cells
+        if self.latest_ms is not None:
+            header["latest"] = self.latest_ms
         if state is not None:
             header["state"] = state
         text = json.dumps(header).encode()
@@ -105,6 +113,7 @@ def _frame_in(payload: memoryview) -> tuple[Frame, dict[str, Any] | None]:
         header.get("byte", 0),
         tuple(header.get("columns", ())),
         header.get("cells", {}),
+        latest_ms=header.get("latest"),
     )
     return frame, header.get("state")
 
@@ -313,6 +322,7 @@ def _cut(frame: Frame, first: int, end: int) -> Frame:
         frame.byte + skipped,
         frame.columns,
         {name: texts[low:high] for name, texts in frame.cells.items()},
+        latest_ms=frame.latest_ms,
     )
 
 

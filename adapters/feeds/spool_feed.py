@@ -13,7 +13,7 @@ import numpy as np
 
 from wukongs.adapters.feeds.decoder import Decoder
 from wukongs.adapters.feeds.feed import Look, Reader, Waits
-from wukongs.adapters.feeds.spool import FULL_WAIT_S, Frame, Spool, read_range
+from wukongs.adapters.feeds.spool import FULL_WAIT_S, NO_BOUND, Frame, Spool, read_range
 from wukongs.adapters.source import RowRange, Rows, StreamSource
 from wukongs.adapters.sources.line_starts import row_starts
 from wukongs.errors import StorageError
@@ -140,7 +140,9 @@ class SpoolFeed:
         columns: Sequence[str] = (),
     ) -> None:
         lengths = np.diff(row_starts(data))
-        self._write(Frame(0, self._now_ms(), lengths, data, file, line, byte, tuple(columns)), state)
+        now_ms, latest_ms = self._arrival()
+        frame = Frame(0, now_ms, lengths, data, file, line, byte, tuple(columns), latest_ms=latest_ms)
+        self._write(frame, state)
 
     def put(
         self,
@@ -188,7 +190,8 @@ class SpoolFeed:
             lengths = np.array([len(put.message) for put in puts], np.int64)
             data = b"".join(put.message for put in puts)
             changes = {name: value for put in puts for name, value in (put.state or {}).items()}
-            if self._write(Frame(0, self._now_ms(), lengths, data, cells=cells), changes or None):
+            now_ms, latest_ms = self._arrival()
+            if self._write(Frame(0, now_ms, lengths, data, cells=cells, latest_ms=latest_ms), changes or None):
                 for put in puts:
                     if put.then is not None:
                         put.then()
@@ -218,7 +221,10 @@ class SpoolFeed:
             self.wait(FULL_WAIT_S)
         return False
 
-    def _now_ms(self) -> int:
-        """Return the time; it never runs backwards in one spool."""
-        self._time_ms = max(self._time_ms, self._spool.time_ms, time.time_ns() // 1_000_000)
-        return self._time_ms
+    def _arrival(self) -> tuple[int, int]:
+        """Return when records come, which never runs backwards in one spool, and the latest event time that they may
+        have, by the wall clock itself."""
+        clock_ms = time.time_ns() // 1_000_000
+        self._time_ms = max(self._time_ms, self._spool.time_ms, clock_ms)
+        jump_max_ms = self.waits.jump_max_ms
+        return self._time_ms, clock_ms + jump_max_ms if jump_max_ms else NO_BOUND

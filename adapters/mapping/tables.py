@@ -31,6 +31,8 @@ class Table:
     numbers: Int64Array | None = None
     types: dict[str, pa.Array | str] = field(default_factory=dict)
     iterations: dict[str, Int64Array] = field(default_factory=dict)
+    ahead: dict[int, str] = field(default_factory=dict)
+    """Rows whose time is not believed, and why."""
 
     def numbered(self, first_row: int) -> Int64Array:
         """Return the number of each row, from first_row on."""

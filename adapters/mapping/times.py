@@ -61,11 +61,18 @@ class TimeFormat:
         return "a date and time" if self.text == "iso" else f"a time as {self.text}"
 
 
-def times_of(cells: pa.Array, format: TimeFormat, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> Int64Array:
+def times_of(
+    cells: pa.Array,
+    format: TimeFormat,
+    floor_ms: int = NO_TIME,
+    lateness_ms: int = 0,
+    bounds: Int64Array | None = None,
+) -> Int64Array:
     """Return ms since 1970 per cell, int64[n]; NO_TIME where a cell holds no such time.
 
     cells: texts, or timestamps of Arrow, of records in their order. Fractions of a millisecond are cut off. floor_ms:
-    the latest time of all records before; lateness_ms: how far a record may lie behind the latest one."""
+    the latest time of all records before; lateness_ms: how far a record may lie behind the latest one; bounds :
+    int64[n], later times are not believed, and infer nothing."""
     first = _times_of(cells, format, fold=0)
     if format.ambiguous == "first" or format.zone == "UTC" or format.text in UNITS:
         return first
@@ -76,7 +83,8 @@ def times_of(cells: pa.Array, format: TimeFormat, floor_ms: int = NO_TIME, laten
         return first
     newest, done = floor_ms, 0
     for row in twice.tolist():
-        newest = max(newest, int(first[done:row].max(initial=NO_TIME)))
+        before = first[done:row] if bounds is None else first[done:row][first[done:row] <= bounds[done:row]]
+        newest = max(newest, int(before.max(initial=NO_TIME)))
         done = row
         if first[row] < newest - lateness_ms:
             first[row] = second[row]
@@ -112,9 +120,15 @@ def _times_of(cells: pa.Array, format: TimeFormat, fold: int) -> Int64Array:
     return times
 
 
-def event_times_of(cells: pa.Array, format: TimeFormat, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> Int64Array:
+def event_times_of(
+    cells: pa.Array,
+    format: TimeFormat,
+    floor_ms: int = NO_TIME,
+    lateness_ms: int = 0,
+    bounds: Int64Array | None = None,
+) -> Int64Array:
     """Do as times_of, with NO_TIME also for a time that no stream takes."""
-    times = times_of(cells, format, floor_ms, lateness_ms)
+    times = times_of(cells, format, floor_ms, lateness_ms, bounds)
     return np.where((times < EVENT_MIN_MS) | (times > EVENT_MAX_MS), NO_TIME, times)
 
 

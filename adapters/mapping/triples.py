@@ -25,6 +25,7 @@ from wukongs.adapters.mapping.tables import Table
 from wukongs.adapters.mapping.templates import TermMap
 from wukongs.adapters.mapping.terms import blame_cells, shown, term_texts
 from wukongs.adapters.mapping.times import NO_TIME, event_times_of, iso_texts, stamp_texts, times_of
+from wukongs.adapters.source import ahead_of_clock
 from wukongs.query.terms.arrow_texts import TEXT, bytes_of, text_array
 from wukongs.store.dtypes import BoolArray, Int64Array, UInt8Array
 
@@ -53,16 +54,31 @@ class Mapper:
         joins = dict.fromkeys(triple.object for triple in mapping.triples if isinstance(triple.object, Join))
         self._joins = {join: Joined(join) for join in joins}
 
-    def times(self, table: Table, first_row: int, floor_ms: int = NO_TIME, lateness_ms: int = 0) -> Int64Array:
-        """Return the time of each row, NO_TIME for one that has none. floor_ms: the latest time of all rows before;
-        lateness_ms: how far a row may lie behind the latest one."""
+    def times(
+        self,
+        table: Table,
+        first_row: int,
+        floor_ms: int = NO_TIME,
+        lateness_ms: int = 0,
+        bounds: Int64Array | None = None,
+    ) -> Int64Array:
+        """Return the time of each row, NO_TIME for one that has none, or one that is not believed.
+
+        floor_ms: the latest time of all rows before; lateness_ms: how far a row may lie behind the latest one; bounds :
+        int64[n_rows], the latest time that each may have."""
         spec = self._mapping.time
         assert spec is not None, self._mapping.file
         if spec.every_ms is not None:
             return table.numbered(first_row) * spec.every_ms
         if spec.start_ms is not None:  # no row before it counts, so it is a time before all that do
             floor_ms = max(floor_ms, spec.start_ms)
-        return event_times_of(_single(table.names[str(spec.column)])[0], spec.format, floor_ms, lateness_ms)
+        cells, _ = _single(table.names[str(spec.column)])
+        times = event_times_of(cells, spec.format, floor_ms, lateness_ms, bounds)
+        if bounds is not None:
+            for row in np.flatnonzero(times > bounds).tolist():
+                table.ahead[row] = ahead_of_clock(int(times[row]), int(bounds[row]))
+                times[row] = NO_TIME
+        return times
 
     def lines(self, table: Table, first_row: int | Int64Array, times: Int64Array) -> tuple[Lines, BoolArray]:
         """Return the lines of all rows but bad ones, and which rows pass the mapping's conditions on their own cells.
@@ -111,6 +127,8 @@ class Mapper:
         cells, lengths = _single(table.names[column].take(pa.array(rows)))
         times = times_of(cells, spec.format).tolist()
         for row, cell, length, time in zip(rows.tolist(), cells, lengths.tolist(), times, strict=True):
+            if row in table.ahead:
+                table.blame(row, column, table.ahead[row])
             if length > 1:
                 table.blame(row, column, f"expected one value in {column}, found {length}")
             expected = spec.format if time == NO_TIME else f"{spec.format} in 1935 to 2109"

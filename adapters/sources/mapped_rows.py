@@ -73,15 +73,17 @@ def make_triples(
     scope: bytes,
     hash_bits: int,
     lateness_ms: int = 0,
+    bounds: Int64Array | None = None,
 ) -> Made:
     """Make the triples of what was read.
 
     first_row: the number of its first record, as {_row} says it, or int64[n_rows], those of all records; floor_ms: the
-    latest time of all records before; lateness_ms: how far a record may lie behind the latest time."""
+    latest time of all records before; lateness_ms: how far a record may lie behind the latest time; bounds :
+    int64[n_records], the latest time that each may have."""
     from wukongs.store.encoder import encode_ntriples
 
     table = read.table
-    times = mapper.times(table, read.first_offset, floor_ms, lateness_ms)
+    times = mapper.times(table, read.first_offset, floor_ms, lateness_ms, bounds)
     lines, wanted = mapper.lines(table, first_row, times)
     encoded, bad_lines = encode_ntriples(lines.text.data, scope, hash_bits=hash_bits, first_line=0)
     for one in bad_lines:  # an IRI or a language tag that is none

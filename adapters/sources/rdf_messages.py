@@ -26,6 +26,7 @@ from wukongs.adapters.source import (
     Rows,
     SetAside,
     SourceIndex,
+    ahead_of_clock,
     changed,
     plain_copy,
     read_bytes,
@@ -104,8 +105,10 @@ class MessageParser:
         scope: bytes,
         hash_bits: int,
         lateness_ms: int = 0,
+        bounds: Int64Array | None = None,
     ) -> Rows:
-        """Parse and encode messages. numbers : int64[n_messages], ascending, the row of each.
+        """Parse and encode messages. numbers : int64[n_messages], ascending, the row of each; bounds :
+        int64[n_messages], the latest time that each may have.
 
         times: of the messages, where they do not say it themselves; place_of: of a message by its number; lateness_ms:
         how far one may lie behind the latest time."""
@@ -123,6 +126,9 @@ class MessageParser:
                 )
             except _BadMessage as fault:
                 bad[row] = fault
+                continue
+            if bounds is not None and time > bounds[row]:
+                bad[row] = _BadMessage(1, 1, ahead_of_clock(time, int(bounds[row])))
                 continue
             if time < newest - lateness_ms:
                 late[row] = time, newest - lateness_ms

@@ -70,6 +70,12 @@ def make_parser() -> argparse.ArgumentParser:
         "--lateness-ms", type=_count, default=0, metavar="MS", help="how far a record may lie behind the newest one"
     )
     add_context_option(what)
+    what.add_argument(
+        "--jump-max-ms",
+        type=_count,
+        metavar="MS",
+        help="how far a record's time may be ahead of the clock; 0: any time (default: a day; files alone: any time)",
+    )
     new = parser.add_argument_group("of a stream that is declared by this")
     new.add_argument("--batch-ms", type=_count, metavar="MS", help="how long a stream batch is")
     new.add_argument("--timing", action="store_true", help="all triples live in windows only")
@@ -119,6 +125,7 @@ def main(argv: Sequence[str]) -> int:
         into=options.into,
         name=options.name,
         lateness_ms=options.lateness_ms,
+        jump_max_ms=options.jump_max_ms,
         is_last=options.end,
         spool=options.spool,
         dead_letters=options.dead_letters,

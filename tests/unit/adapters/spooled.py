@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.wire.conftest import wait_until
 from wukongs.adapters.feeds.decoder import Decoder
-from wukongs.adapters.feeds.feed import WAITS, Inlet, Reader
+from wukongs.adapters.feeds.feed import WAITS, Inlet, Reader, Waits
 from wukongs.adapters.feeds.spool import Spool, read_range, starts_of
 from wukongs.adapters.feeds.spool_feed import SpoolFeed
 from wukongs.adapters.run_config import TimestampedSource
@@ -60,13 +60,18 @@ class Spooled:
 
 @contextmanager
 def spooled(
-    folder: Path, reader: Reader, disk: Disk | None = None, bytes_max: int = 1 << 30, begin: int = 0
+    folder: Path,
+    reader: Reader,
+    disk: Disk | None = None,
+    bytes_max: int = 1 << 30,
+    begin: int = 0,
+    waits: Waits = WAITS,
 ) -> Iterator[Spooled]:
     """Let a reader read into the spool of a folder until the block ends. begin: up to where the nodes have its rows."""
     spool = Spool(folder, 0, bytes_max, disk)
     said: list[str] = []
     decoder = Decoder("part", "part", TimestampedSource(paths=()), 0)
-    feed = SpoolFeed("http://ex/s", reader, spool, decoder, WAITS, said.append)
+    feed = SpoolFeed("http://ex/s", reader, spool, decoder, waits, said.append)
     feed.begin(begin)
     try:
         yield Spooled(feed, spool, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tests.unit.adapters.helpers import NO_TIME, SCOPE, triples_of
 from wukongs.adapters.feeds.decoder import Decoder
-from wukongs.adapters.feeds.spool import Frame
+from wukongs.adapters.feeds.spool import NO_BOUND, Frame
 from wukongs.adapters.mapping.mapping import TimeMap, mapping_in
 from wukongs.adapters.mapping.rml import load_rml
 from wukongs.adapters.mapping.times import TimeFormat
@@ -133,3 +134,56 @@ def test_a_message_that_is_an_array(tmp_path: Path) -> None:
     ]
     assert (rows.offsets.tolist(), rows.encoded.timestamps.tolist()) == ([4, 4, 7], [1000, 1000, 1001])
     assert [one.reason for one in rows.malformed] == ["expected a JSON object"]
+
+
+DAY, NOW = 86_400_000, 1_800_000_000_000
+_AHEAD = "is ahead of the clock: when it came no time after"
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        (_records(column="t", format="epoch_ms"), '{{"t": {}, "v": 1}}'),
+        (TimestampedSource(paths=()), "<http://ex/s> <http://ex/p> <http://ex/o> . {}"),
+        (
+            RdfSource(paths=(), predicate="http://ex/at", time_format=TimeFormat("epoch_ms"), format="ttl"),
+            "<http://ex/s> <http://ex/at> {} .",
+        ),
+    ],
+)
+def test_times_that_are_ahead_of_the_clock_are_set_aside_and_move_no_watermark(format: Format, text: str) -> None:
+    """DESIGN 6: more than jump_max_ms ahead of the wall clock at arrival. The frame says when, not a clock of today."""
+    times = [NOW - 3 * DAY, NOW + DAY + 1, NOW, NOW + DAY]
+    data = [(text.format(time) + "\n").encode() for time in times]
+    lengths, whole = np.array([len(one) for one in data]), b"".join(data)
+    cells: dict[str, list[str | None]] = {"_key": ["k"] * 4}
+    plain = Frame(0, NOW, lengths, whole, cells=cells)
+    for frame, jump_max_ms in (
+        (plain, DAY),
+        (replace(plain, latest_ms=NOW + DAY), 0),  # decided when it came, whatever holds today
+        (replace(plain, time_ms=0, times=np.full(4, NOW), rows=np.arange(4)), DAY),  # by the broker's timestamps
+    ):
+        rows = Decoder("t/0", "t/0", format, 0, jump_max_ms).rows([frame], NO_TIME, SCOPE, 62)
+        assert rows.encoded.timestamps.tolist() == [times[0], times[2], times[3]]
+        assert (rows.newest_ms, rows.backwards) == (NOW + DAY, [])
+        (one,) = rows.malformed
+        assert (one.row, f"its time {times[1]} ms {_AHEAD} {NOW + DAY} ms was believed" in one.reason) == (1, True)
+    for frame in (plain, replace(plain, latest_ms=NO_BOUND)):
+        rows = Decoder("t/0", "t/0", format, 0, 0).rows([frame], NO_TIME, SCOPE, 62)
+        assert (rows.newest_ms, len(rows.malformed), len(rows.backwards)) == (NOW + DAY + 1, 0, 1 + 1)
+
+
+def test_a_broker_without_timestamps_bounds_no_time() -> None:
+    frame = replace(_frame(*['{"v": 1, "t": 1800000000000}'] * 4, _key=["k"] * 4), times=np.zeros(4, np.int64))
+    rows = Decoder("t/0", "t/0", _records(column="t", format="epoch_ms"), 0, DAY).rows([frame], NO_TIME, SCOPE, 62)
+    assert (len(rows.offsets), rows.malformed) == (4, [])
+
+
+def test_a_time_that_is_not_believed_infers_nothing() -> None:
+    """2026-10-25 02:30 in Berlin is the first one, whatever a clock that is wrong has said before."""
+    texts = ["2026-10-25T02:20:00", "2031-01-01T00:00:00", "2026-10-25T02:30:00"]
+    data = [json.dumps({"t": text, "v": 1}).encode() + b"\n" for text in texts]
+    frame = Frame(0, NOW, np.array([len(one) for one in data]), b"".join(data), cells={"_key": ["k"] * 3})
+    format = _records(column="t", zone="Europe/Berlin", ambiguous="infer")
+    rows = Decoder("t/0", "t/0", format, 0, DAY).rows([frame], NO_TIME, SCOPE, 62)
+    assert rows.encoded.timestamps.tolist() == [1_792_887_600_000, 1_792_888_200_000]

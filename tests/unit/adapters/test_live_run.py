@@ -24,9 +24,11 @@ import pytest
 import wukongs
 from tests.processes import child
 from tests.unit.adapters.helpers import PROJECT
+from tests.unit.adapters.spooled import Putter, spooled
 from tests.unit.cluster.test_pipelines import fed_cluster
 from wukongs.adapters.feeds.feed import Inlet, Kind, Waits
 from wukongs.adapters.feeds.kinds import KINDS
+from wukongs.adapters.feeds.spool import NO_BOUND, read_range
 from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import LiveSource, PipelineConfig, load_run_config
@@ -217,6 +219,44 @@ def test_what_is_there_already_is_read_in_the_order_of_its_last_change(tmp_path:
         engine.settle()
         assert windows_of(query) == expected(records)
     assert (report.finished, report.triples, report.set_aside) == (True, 399, 0)
+
+
+def test_silent_for_three_days_and_then_right_times(tmp_path: Path) -> None:
+    """A gap is no reason to doubt a time; being ahead of the wall clock is. What is set aside moves no watermark."""
+    (tmp_path / "in").mkdir()
+    now, day = time.time_ns() // 1_000_000, 86_400_000
+    right = [
+        *((one, now - 3 * day + one) for one in range(5)),
+        *((one, now - 9000 + 1000 * one) for one in range(5, 9)),
+    ]
+    wrong = (99, now + 3 * day)
+    (tmp_path / "in" / "a.jsonl").write_text(text_of([*right[:5], wrong, *right[5:], (10, now + 3_600_000)]))
+    config = config_of(tmp_path, 'kind = "folder"\npath = "in"\nfollow = false', "[pipeline]\nbad_records_max = 1.0\n")
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", timing=True, batch_ms=100)
+        query = engine.register(QUERY.replace(" q AS", " q REPORT NON EMPTY CONTENT AS"))
+        with IngestLink([engine.listen()]) as link:
+            report = replay(config.streams, link, config.pipeline)
+        engine.settle()
+        assert (report.rows, report.malformed, report.backwards) == (11, 1, 0)
+        (aside,) = report.examples
+        assert f"its time {wrong[1]} ms is ahead of the clock" in aside.reason
+        assert windows_of(query) == expected([*right, (10, now + 3_600_000)])
+
+
+def test_what_a_spool_has_decided_stays_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, day = 1_800_000_000_000, 86_400_000
+    clock = [now]
+    monkeypatch.setattr("wukongs.adapters.feeds.spool_feed.time.time_ns", lambda: clock[0] * 1_000_000)
+    with spooled(tmp_path, Putter(["a", "b"]), waits=Waits(jump_max_ms=day)) as one:
+        one.wait_for(2)
+    clock[0] = now + 30 * day
+    with spooled(tmp_path, Putter(["c"]), waits=Waits(jump_max_ms=0)) as one:
+        one.wait_for(3)
+        (rows,) = one.spool.ranges(0, 2, 0)
+        assert {frame.latest_ms for frame in read_range(one.spool.folder, rows)} == {now + day}
+        last = [frame.latest_ms for at in one.spool.ranges(2, 3, 0) for frame in read_range(one.spool.folder, at)]
+        assert last == [NO_BOUND]
 
 
 def test_late_rows_within_the_bound_are_in_their_windows(tmp_path: Path) -> None:
