@@ -5,7 +5,8 @@ ends with arrival e is the same for every query, live, late or replayed.
 
 Invariants:
 
-* stream batches come in order and whole; within one, the owner gives the order (timestamp, source partition, offset);
+* stream batches come in order and whole; within one, the owner gives the order (timestamp, source partition, offset),
+  and behind these the tuples that it carries (store/carried_tuples.py);
 * the arrivals held_after < number <= count are held, in whole stream batches: earlier ones were dropped, or came when
   no window counted;
 * nothing is held unless `is_kept`; `count` goes on all the same.
@@ -49,8 +50,8 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class CountedWindow:
-    """The arrivals after < number <= to; start_ms: the first one's time - 1, end_ms: the last one's (None: there is no
-    arrival in it)."""
+    """The arrivals after < number <= to; start_ms: the earliest one's time - 1, end_ms: the latest one's (None: there
+    is no arrival in it)."""
 
     after: int
     to: int
@@ -182,7 +183,7 @@ class ArrivalSequence:
         subjects, predicates, objects, times = columns
         graphs = np.full(len(subjects), WINDOW_GRAPH, np.int64)
         batch = build_batch(graphs, subjects, predicates, objects, times)
-        return CountedWindow(after, to, BatchSet.of((batch,), disjoint=True), int(times[0]) - 1, int(times[-1]))
+        return CountedWindow(after, to, BatchSet.of((batch,), disjoint=True), int(times.min()) - 1, int(times.max()))
 
     def drop(self, to: int) -> None:
         """Drop the stream batches that have no arrival after number `to`. Cost: that of the dropped arrivals,

@@ -76,7 +76,9 @@ class Membership:
 
     def stand(self, ring: SliceRing, after: int, to: int) -> bool:
         """Know the stream batches after < k <= to of a stream; return whether it does. It goes on from where it stood,
-        or begins anew; it never goes back, since others are ahead."""
+        or begins anew; it never goes back, since others are ahead. A window with carried tuples it does not know."""
+        if ring.holds_carried(after, to):
+            return False
         self._reach = max(self._reach, to - after)
         if self.is_too_large or (self.to is not None and to < self.to):
             return False

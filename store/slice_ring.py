@@ -1,6 +1,6 @@
 """SliceRing: the recent stream batches of one stream, and the stream index over them.
 
-Each stream batch is a slice: its tuples, timing and timeless, as a small batch of their own with the newest time of
+Each stream batch is a slice: its own tuples, timing and timeless, as a small batch of their own with the newest time of
 each. A window of n stream batches is read through O(log n) blocks of slices (store/block_index.py), however large the
 stored graph is.
 
@@ -11,6 +11,8 @@ Invariants:
 * blocks are no longer than the widest indexed window needs;
 * a slice is built when it is read first, or in idle time: until then its tuples wait in columns. Idle time builds the
   next one ahead, before it comes: it serves if no more tuples have come by then;
+* tuples that a stream batch carries (store/carried_tuples.py) are in no slice and no block: each window adds those that
+  it holds as one more batch;
 * the terms that came with a stream batch are held as long as its slice, and as the arrivals of it or of an earlier one.
 """
 
@@ -26,7 +28,8 @@ from wukongs.store.arrival_sequence import ArrivalSequence
 from wukongs.store.batch import Batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.block_index import BlockIndex, Timed, build_slice, bytes_at_most, copy_count
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.carried_tuples import CarriedTuples
+from wukongs.store.dtypes import BoolArray, Int64Array
 
 WINDOWS_REMEMBERED = 64
 
@@ -43,6 +46,8 @@ class SliceRing:
         self.arrivals = ArrivalSequence()
         """The arrivals that counted windows read: add to it before `add`, and drop by `drop_arrivals`."""
         self._blocks = BlockIndex()
+        self._carried: CarriedTuples | None = None
+        """None: no stream batch has carried a tuple so far."""
         self._transient: OrderedDict[int, tuple[Int64Array, int]] = OrderedDict()
         """Stream batch -> the terms that only live as long as it does, and the bytes of their texts."""
         self._transient_bytes = 0
@@ -56,8 +61,10 @@ class SliceRing:
 
     @property
     def oldest(self) -> int | None:
-        """The oldest stream batch with tuples that is held."""
-        return self._blocks.slice_numbers[0] if self.slice_count else None
+        """The oldest stream batch with tuples that is held, also if another one has carried them."""
+        oldest = self._blocks.slice_numbers[0] if self.slice_count else None
+        carried = None if self._carried is None else self._carried.oldest
+        return carried if oldest is None else oldest if carried is None else min(oldest, carried)
 
     @property
     def oldest_held(self) -> int | None:
@@ -69,7 +76,9 @@ class SliceRing:
     def size_bytes(self) -> int:
         """Bytes of slices, blocks and arrivals, of slices that wait and merges under way at most, and of the texts of
         transient terms as given."""
-        return self._blocks.size_bytes + self.arrivals.size_bytes + self._transient_bytes + self._ahead_bytes
+        carried_bytes = 0 if self._carried is None else self._carried.size_bytes
+        held_bytes = self._blocks.size_bytes + self.arrivals.size_bytes + carried_bytes
+        return held_bytes + self._transient_bytes + self._ahead_bytes
 
     @property
     def _ahead_bytes(self) -> int:
@@ -81,10 +90,15 @@ class SliceRing:
         return copy_count(self._blocks.widest)
 
     def extent(self, after: int, to: int) -> tuple[int, int] | None:
-        """Return the first and the last stream batch after < k <= to with tuples; None if there is none."""
+        """Return the first and the last stream batch after < k <= to with tuples; None if there is none. A carried
+        tuple counts in its own stream batch and in the one that carries it: the window changes with both."""
         numbers = self._blocks.slice_numbers
         first, end = bisect_right(numbers, after), bisect_right(numbers, to)
-        return (numbers[first], numbers[end - 1]) if first < end else None
+        found = (numbers[first], numbers[end - 1]) if first < end else None
+        carried = None if self._carried is None else self._carried.extent(after, to)
+        if found is None or carried is None:
+            return carried if found is None else found
+        return min(found[0], carried[0]), max(found[1], carried[1])
 
     def numbers(self, after: int, to: int) -> list[int]:
         """Return the stream batches after < k <= to with tuples that are held."""
@@ -96,13 +110,35 @@ class SliceRing:
         return self._blocks.slice(number)
 
     def next_after(self, number: int) -> int | None:
-        """Return the first stream batch after `number` with tuples that is held; None if there is none."""
+        """Return the first stream batch after `number` that has or carries tuples and is held; None if there is
+        none."""
         numbers = self._blocks.slice_numbers
         place = bisect_right(numbers, number)
-        return numbers[place] if place < len(numbers) else None
+        found = numbers[place] if place < len(numbers) else None
+        carrying = None if self._carried is None else self._carried.next_after(number)
+        return carrying if found is None else found if carrying is None else min(found, carrying)
+
+    def holds_carried(self, after: int, to: int) -> bool:
+        """Tell whether the window of the stream batches after < k <= to holds carried tuples: then its slices are not
+        all that it holds."""
+        return self._carried is not None and self._carried.any_in(after, to)
 
     def __len__(self) -> int:
-        return sum(len(self._blocks.slice(number)) for number in self._blocks.slice_numbers)
+        carried_count = 0 if self._carried is None else len(self._carried)
+        return carried_count + sum(len(self._blocks.slice(number)) for number in self._blocks.slice_numbers)
+
+    def carry(self, number: int, own: Int64Array, tuples: Timed) -> None:
+        """Hold the tuples that stream batch `number` carries: before `add` closes it. own : int64[n], the stream
+        batches of their timestamps, before `number`. No tuple is kept whose own stream batch was dropped."""
+        if self.dropped_to is not None and (is_lost := own <= self.dropped_to).any():
+            self._lose(int(own[is_lost].max()))
+            own, tuples = own[~is_lost], _rows(tuples, ~is_lost)
+        if len(own):
+            self._carried = self._carried or CarriedTuples()
+            self._carried.add(number, own, tuples)
+
+    def _lose(self, number: int) -> None:
+        self.lost_to = number if self.lost_to is None else max(number, self.lost_to)
 
     def add(
         self,
@@ -191,8 +227,10 @@ class SliceRing:
         found = self._windows.get((after, to))
         if found is None:
             before = self._windows.get((after, to - 1))
-            if before is None or before.goes_on is not None:
-                found = BatchSet.of(tuple(self._blocks.cover(after + 1, to + 1)), disjoint=False)
+            carried = None if self._carried is None else self._carried.window(after, to)
+            if before is None or before.goes_on is not None or carried is not None:
+                others = () if carried is None else (carried,)
+                found = BatchSet.of((*self._blocks.cover(after + 1, to + 1), *others), disjoint=False)
             else:
                 last = self._blocks.slice_if_held(to)
                 found = before if last is None else before.and_then(last, disjoint=False)
@@ -213,6 +251,8 @@ class SliceRing:
         self.dropped_to = to
         lost_to = self._blocks.drop(to)
         self.lost_to = self.lost_to if lost_to is None else lost_to
+        if self._carried is not None and (lost_to := self._carried.drop(to)) is not None:
+            self._lose(lost_to)
         for key in [key for key in self._windows if key[0] < to]:
             del self._windows[key]
         return self._take_transient()
@@ -244,6 +284,10 @@ class SliceRing:
                 self._transient_bytes -= size_bytes
                 gone.append(ids)
         return np.concatenate(gone)
+
+
+def _rows(tuples: Timed, mask: BoolArray) -> Timed:
+    return tuples[0][mask], tuples[1][mask], tuples[2][mask], tuples[3][mask]
 
 
 def _own(column: Int64Array) -> Int64Array:
