@@ -27,7 +27,7 @@ from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
-from wukongs.live.lateness import LateTuples, OnLate
+from wukongs.live.lateness import Late, LateTuples, OnLate
 from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
@@ -505,6 +505,7 @@ class Engine:
         on_late: OnLate = None,
         idle_timeout_ms: int | None = None,
         idle_advance: IdleAdvance | None = None,
+        late: Late = "drop",
         *,
         timeout_s: float | None = None,
     ) -> Stream:
@@ -520,9 +521,11 @@ class Engine:
         stream that brings nothing for so long, by the clock of the machine, closes what it has and follows the other
         streams, until it brings something again; what then comes behind them is late. idle_advance: "wall": while it is
         idle it follows the wall clock less lateness_ms instead, so that windows over its silence come; not while its
-        newest tuple differs from the wall clock by more than a day. A stream that was found in the data folder is
-        returned to whoever first declares it with the same options. timeout_s: on a cluster, how long the other nodes
-        may take (default: as long as each step may, 30 s). Raises StreamError (declared already), SettingsError.
+        newest tuple differs from the wall clock by more than a day. late: "open" lets a late tuple join the windows
+        that contain its time and end after the watermark; "drop" leaves it out of all. A stream that was found in the
+        data folder is returned to whoever first declares it with the same options. timeout_s: on a cluster, how long
+        the other nodes may take (default: as long as each step may, 30 s). Raises StreamError (declared already),
+        SettingsError.
         """
         name = plain_iri(stream_iri)
         options = stream_options(
@@ -537,6 +540,7 @@ class Engine:
             on_late,
             idle_timeout_ms,
             idle_advance,
+            late,
         )
         with waiting(timeout_s):
             declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))

@@ -162,10 +162,15 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]
         for what, *rest in events:
             engine.settle(60)
             if what == "streams":
-                timing, lateness_ms = rest
+                timing, lateness_ms, *late = rest
                 for stream in (S, T):
                     streams[stream] = engine.stream(
-                        stream, timing=timing[stream], batch_ms=100, lateness_ms=lateness_ms, on_late="count"
+                        stream,
+                        timing=timing[stream],
+                        batch_ms=100,
+                        lateness_ms=lateness_ms,
+                        on_late="count",
+                        late=late[0] if late else "drop",
                     )
             elif what == "register":
                 query = engine.register(rest[0])

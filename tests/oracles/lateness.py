@@ -74,3 +74,54 @@ class WallArrivals:
         times = [one[-1] for one in self.arrivals.on_time] or [self.promised_ms]
         newest_ms = max(times)  # type: ignore[type-var]
         return newest_ms is not None and abs(newest_ms - self.wall_ms) > 24 * 3_600_000  # type: ignore[operator]
+
+
+@dataclass
+class OpenArrivals(Arrivals):
+    """The same for a stream with late="open": a late tuple is in the windows that end after the last closed stream
+    batch. It is counted as late if its own stream batch is closed.
+
+    Source: DESIGN.md, section 6, first bullet. carried: late tuples, each with the end of the last stream batch that
+    was closed when it arrived."""
+
+    batch_ms: int = 100
+    history_ms: int = 60_000
+    carried: list[tuple[tuple[object, ...], int]] = field(default_factory=list)
+
+    def push(self, tuples: Iterable[tuple[object, ...]]) -> None:
+        for one in tuples:
+            known = len(self.late)
+            before = self.newest_ms
+            super().push([one])
+            if len(self.late) == known:
+                continue
+            stands = [] if before is None else [before - self.lateness_ms - 1]
+            stands += [] if self.closed_ms is None else [self.closed_ms]
+            closed_ms = max(stands) // self.batch_ms * self.batch_ms
+            t = one[-1]
+            assert isinstance(t, int)
+            if t > closed_ms:  # its own stream batch is open
+                self.on_time.append(self.late.pop())
+            elif t >= closed_ms - self.history_ms:
+                self.carried.append((self.late.pop(), closed_ms))
+
+    def window(self, start_ms: int, end_ms: int) -> list[tuple[object, ...]]:
+        carried = [one for one, closed_ms in self.carried if closed_ms < end_ms]
+        return [*super().window(start_ms, end_ms), *(one for one in carried if start_ms < one[-1] <= end_ms)]  # type: ignore[operator]
+
+    def stream_batch_end(self, one: tuple[object, ...], closed_ms: int | None) -> int:
+        """The end of the stream batch that holds a tuple. closed_ms: of a carried one, None: it is on time."""
+        t = one[-1]
+        assert isinstance(t, int)
+        return -(-t // self.batch_ms) * self.batch_ms if closed_ms is None else closed_ms + self.batch_ms
+
+    def newest_end_ms(self) -> int | None:
+        """The end of the last stream batch that holds a tuple."""
+        held = [(one, None) for one in self.on_time] + list(self.carried)
+        return max((self.stream_batch_end(*each) for each in held), default=None)
+
+    def in_order(self) -> list[tuple[object, ...]]:
+        """The tuples as [TRIPLES n] counts them: by stream batch, and in each by time, the carried ones at its end."""
+        held = [(one, None) for one in self.on_time] + list(self.carried)
+        ordered = sorted(held, key=lambda each: (self.stream_batch_end(*each), each[1] is not None, each[0][-1]))
+        return [one for one, _ in ordered]

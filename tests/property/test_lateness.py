@@ -18,7 +18,7 @@ import wukongs
 from tests.engine_helpers import EX, A, B, node, rows
 from tests.fuzz import fuzzed
 from tests.inside import ManualClock, core_of
-from tests.oracles.lateness import Arrivals
+from tests.oracles.lateness import Arrivals, OpenArrivals
 
 TIMING = EX + "seen"
 RANGE_MS = 300
@@ -55,6 +55,8 @@ class Life:
     folder: Path
     lateness_ms: int
     settings: wukongs.Settings
+    late: str = "drop"
+    history_ms: int = 60_000
     lives: int = 0
     now_ms: int = 0
     """About where the stream is: times are drawn around it."""
@@ -64,7 +66,10 @@ class Life:
     is_idle: bool = False
 
     def __post_init__(self) -> None:
-        self.arrivals = Arrivals(self.lateness_ms)
+        is_open = self.late == "open"
+        self.arrivals = (
+            OpenArrivals(self.lateness_ms, history_ms=self.history_ms) if is_open else Arrivals(self.lateness_ms)
+        )
         self.twin = wukongs.Engine(settings=self.settings)
         self.twin_clock = ManualClock(self.twin)
         self.twin_streams, (_, self.twin_query) = self._declare(self.twin, "count")
@@ -82,6 +87,7 @@ class Life:
 
     def _declare(self, engine: wukongs.Engine, on_late: Any) -> tuple[list[Any], list[Any]]:
         options = {"timing": [TIMING], "batch_ms": 100, "lateness_ms": self.lateness_ms, "idle_timeout_ms": 3_600_000}
+        options |= {"late": self.late, "history_ms": self.history_ms}
         stream = engine.stream(A, **options, on_late=on_late)  # type: ignore[arg-type]
         other = engine.stream(B, timing=True, batch_ms=100)
         return [stream, other], [engine.register(text) for text in (TEXT, STORED)]
@@ -109,10 +115,13 @@ class Life:
         self.arrivals.advance(self.now_ms + gap)
 
     def idle(self, _: int) -> None:
-        """Its own newest tuple closes; then it follows the other stream."""
+        """The last stream batch with a tuple closes; then it follows the other stream."""
         for clock in (self.clock, self.twin_clock):
             clock.pass_s(3601)
-        if not self.is_idle and self.arrivals.on_time:
+        if not self.is_idle and isinstance(self.arrivals, OpenArrivals):
+            if (end_ms := self.arrivals.newest_end_ms()) is not None:
+                self.arrivals.advance(end_ms)
+        elif not self.is_idle and self.arrivals.on_time:
             self.arrivals.advance(-(-max(one[-1] for one in self.arrivals.on_time) // 100) * 100)  # type: ignore[type-var, operator]
         self.is_idle = True
 
@@ -157,12 +166,14 @@ class Life:
             assert window == sorted((_bare(one[0]), _bare(one[1])) for one in expected), at_ms
         of_twin = {window.end_ms: rows(window) for window in self.twin_query.results(timeout_s=0)}
         assert {window.end_ms: rows(window) for window in self.stored_query.results(timeout_s=0)} == of_twin
-        timeless = [one for one in (*self.arrivals.on_time, *self.arrivals.late) if one[1] == node("p")]
+        carried = [one for one, _ in self.arrivals.carried] if isinstance(self.arrivals, OpenArrivals) else []
+        timeless = [one for one in (*self.arrivals.on_time, *self.arrivals.late, *carried) if one[1] == node("p")]
         assert rows(self.engine.query("SELECT ?s { ?s ?p ?o }")) == sorted((_bare(one[0]),) for one in timeless)
         stats = self.engine.stats()["streams"][A]
         dropped = sum(one[1] == node("seen") for one in self.arrivals.late)
-        found_counts = stats["tuples"], stats["late"], stats["dropped"]
-        assert found_counts == (len(self.arrivals.on_time), len(self.arrivals.late), dropped)
+        found_counts = stats["tuples"], stats["late"], stats["dropped"], stats["carried"]
+        taken_count, late_count = len(self.arrivals.on_time) + len(carried), len(self.arrivals.late) + len(carried)
+        assert found_counts == (taken_count, late_count, dropped, len(carried))
 
 
 def _bare(term: object) -> str:
@@ -174,11 +185,31 @@ def _bare(term: object) -> str:
 def test_windows_and_stored_triples_are_those_of_a_plain_list(
     drawn: list[tuple[str, Any]], lateness_ms: int, segment_bytes: int
 ) -> None:
+    check(drawn, lateness_ms, segment_bytes)
+
+
+@fuzzed(40)
+@given(
+    steps,
+    st.sampled_from([0, 1, 99, 100, 250]),
+    st.sampled_from([1 << 10, 1 << 12, 1 << 20]),
+    st.sampled_from([0, 100, 250, 60_000]),
+)
+def test_windows_with_carried_tuples_are_those_of_a_plain_list(
+    drawn: list[tuple[str, Any]], lateness_ms: int, segment_bytes: int, history_ms: int
+) -> None:
+    """Of a stream with late="open" (DESIGN.md, section 6)."""
+    check(drawn, lateness_ms, segment_bytes, "open", history_ms)
+
+
+def check(
+    drawn: list[tuple[str, Any]], lateness_ms: int, segment_bytes: int, late: str = "drop", history_ms: int = 60_000
+) -> None:
     folder = Path(tempfile.mkdtemp())
     settings = wukongs.Settings(
         log_segment_bytes=segment_bytes, checkpoint_bytes=4 * segment_bytes, sync_interval_ms=1000
     )
-    life = Life(folder, lateness_ms, settings)
+    life = Life(folder, lateness_ms, settings, late, history_ms)
     try:
         for name, argument in [*drawn, ("crash", 0)]:
             getattr(life, name)(argument)

@@ -13,6 +13,7 @@ from wukongs.cli.parsers import read_iri
 from wukongs.cli.query import parse_seconds
 from wukongs.cli.server import connect_to, elsewhere, parser_of
 from wukongs.errors import StreamError
+from wukongs.live.lateness import DROP, OPEN
 
 if TYPE_CHECKING:
     from wukongs.remote.client import RemoteEngine
@@ -154,7 +155,7 @@ def stream(argv: Sequence[str]) -> int:
     with connect_to(options) as node:
         if action == "add":
             names = ("batch_ms", "into", "history_ms", "slice_bytes_max", "index", "lateness_ms", "on_late")
-            given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms", "idle_advance")}
+            given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms", "idle_advance", "late")}
             timing = options.all_timing or options.timing
             node.stream(options.iri, timing, **given, timeout_s=options.timeout)
             return DONE
@@ -212,6 +213,12 @@ def _add_declaration(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--idle-advance", choices=("wall",), help="what an idle stream follows in place of the others: the wall clock"
+    )
+    parser.add_argument(
+        "--late",
+        choices=(DROP, OPEN),
+        default=DROP,
+        help="open: tuples later than --lateness-ms join the windows that are not closed (default: drop)",
     )
     parser.add_argument(
         "--timeout", type=parse_seconds, metavar="SECONDS", help="how long other nodes may take (default: 30 a step)"

@@ -50,7 +50,8 @@ log = logging.getLogger("wukongs")
 
 @dataclass(frozen=True, slots=True)
 class SegmentMark:
-    """A segment's head: its LSN, and the newest timestamp that each stream (by LSN) had brought before it."""
+    """A segment's head: its LSN, and the newest timestamp that each stream (by LSN) had brought before it, or the end
+    of the last stream batch that carried a late tuple, if that is later."""
 
     lsn: int
     last_ms: dict[int, int | None]
@@ -241,7 +242,8 @@ class DurableJournal:
 
     def add_mark(self, lsn: int, mark: dict[str, Any]) -> None:
         """Note the head of a segment."""
-        self._marks.append(SegmentMark(lsn, {int(key): each["last_ms"] for key, each in mark["streams"].items()}))
+        last_ms = {int(key): _needed_to_ms(progress) for key, progress in mark["streams"].items()}
+        self._marks.append(SegmentMark(lsn, last_ms))
 
     # --- delivery -----------------------------------------------------------------------------------------------------
 
@@ -422,6 +424,13 @@ class DurableJournal:
         finally:
             self.wal.close()
             self.store.close()
+
+
+def _needed_to_ms(progress: dict[str, Any]) -> int | None:
+    """Return the time up to which a stream's tuples before a segment's head may still be needed; None: it has none."""
+    last_ms: int | None = progress["last_ms"]
+    carried_ms: int | None = progress.get("carried_ms")
+    return last_ms if last_ms is None or carried_ms is None else max(last_ms, carried_ms)
 
 
 class ReadOnlyJournal:

@@ -319,6 +319,8 @@ class _Replay:
         state = self._core.streams[message.stream]
         ledger = state.open_partition(message.partition)
         if isinstance(message, Piece):
+            message = state.numbered(message)
+            state.count_carried(message)
             self._take(state, message)
             self._core.note_outcome(message.by, {message.stream: len(message.encoded)})
             if message.partition == PUSH_PARTITION:
@@ -333,20 +335,23 @@ class _Replay:
         self._core.progress.moved(self._core)
 
     def _take(self, state: StreamState, piece: Piece) -> None:
-        times = piece.encoded.timestamps
-        needed = times > self._after_ms.get(state.lsn, times[0] - 1) if len(times) else np.zeros(0, np.bool_)
-        state.begin_with(times)
+        times, needed = piece.encoded.timestamps, np.ones(len(piece.encoded), np.bool_)
+        if state.lsn in self._after_ms:  # a tuple that is carried is needed as long as the stream batch that carries it
+            needed = state.waits_to_ms(times, piece.numbers) > self._after_ms[state.lsn]
+        state.begin_with(times, piece.numbers)
         if needed.all():
             take_piece(self._core, state, piece)
         else:
             goes = signs_of(piece.encoded.goes, len(times))
             state.count(times[~needed], goes[~needed])
             state.ring.arrivals.skip(int((~needed & ~goes).sum()))
-            lost_to = batch_number(int(times[~needed][-1]), state.batch_ms)
+            lost_to = batch_number(int(times[~needed].max()), state.batch_ms)
             state.ring.lost_to = max(lost_to, state.ring.lost_to or lost_to)
             names = ("subjects", "predicates", "objects", "graphs", "timestamps")
             kept = {name: getattr(piece.encoded, name)[needed] for name in names} | {"goes": signs(goes[needed])}
-            rest = replace(piece, encoded=replace(piece.encoded, **kept), timing=piece.timing[needed])
+            numbers = None if piece.numbers is None else piece.numbers[needed]
+            encoded = replace(piece.encoded, **kept)
+            rest = replace(piece, encoded=encoded, timing=piece.timing[needed], numbers=numbers)
             if needed.any():
                 take_piece(self._core, state, rest)
             state.ledgers[piece.partition].taken(piece)
@@ -354,8 +359,9 @@ class _Replay:
     def _take_call(self, pushed: Pushed) -> None:
         state = self._core.streams[pushed.piece.stream]
         state.open_partition(pushed.piece.partition)
-        call = sort_in(pushed, state.lateness_of(pushed.piece.partition))
-        state.count_late(call.is_late, pushed.piece.timing)
+        pushed = replace(pushed, piece=state.numbered(pushed.piece))
+        call = sort_in(pushed, state.lateness_of(pushed.piece.partition), state.carry_rule)
+        state.count_late(call, pushed.piece.timing)
         self._take(state, call.piece)
         taken_count = len(call.is_late) - int(call.is_late.sum())
         self._core.note_outcome(pushed.piece.by, {pushed.piece.stream: taken_count})

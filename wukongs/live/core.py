@@ -654,7 +654,7 @@ def take_piece(core: Core, state: StreamState, piece: Piece) -> None:
     log does both in the order of its records."""
     if len(piece.encoded):
         encoded, transient_ids = core.registry.confirm(piece.encoded, piece.timing)
-        state.take(encoded, piece.timing, transient_ids, piece.partition)
+        state.take(encoded, piece.timing, transient_ids, piece.partition, piece.numbers)
     state.ledgers[piece.partition].taken(piece)
 
 

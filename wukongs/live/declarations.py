@@ -15,7 +15,7 @@ from wukongs.errors import SettingsError, StreamError
 from wukongs.live.continuous import ContinuousQuery, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.injector import Injector
-from wukongs.live.lateness import OnLate, on_late_option
+from wukongs.live.lateness import DROP, OPEN, CarryRule, OnLate, late_option, on_late_option
 from wukongs.live.made_streams import MADE
 from wukongs.live.query_group import check_group
 from wukongs.live.readers import Readers
@@ -46,6 +46,7 @@ def stream_options(
     on_late: OnLate = None,
     idle_timeout_ms: int | None = None,
     idle_advance: IdleAdvance | None = None,
+    late: str = DROP,
 ) -> dict[str, Any]:
     """Return the options of a stream as JSON, checked, with the defaults filled in; those of time that it does not use
     are left out. Raises SettingsError, DataError."""
@@ -67,6 +68,7 @@ def stream_options(
         "on_late": on_late_option(on_late),
         "idle_timeout_ms": None if idle_timeout_ms is None else positive("idle_timeout_ms", idle_timeout_ms, 1),
         "idle_advance": _idle_advance(idle_advance, idle_timeout_ms),
+        "late": OPEN if late_option(late) == OPEN else None,
     }
     return options | {name: value for name, value in of_time.items() if value is not None}
 
@@ -102,7 +104,8 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
         options["slice_bytes_max"],
         SliceFilter() if options["index"] == "matching" else None,
         lateness_ms=min(options.get("lateness_ms", 0), TICK_MAX_MS - TICK_MIN_MS),  # with more, nothing is late either
-        sorts="lateness_ms" in options or "on_late" in options,
+        sorts="lateness_ms" in options or "on_late" in options or "late" in options,
+        carry_rule=CarryRule(options["batch_ms"], options["history_ms"]) if options.get("late") == OPEN else None,
         idle_timeout_ms=options.get("idle_timeout_ms"),
         idle_advance=options.get("idle_advance"),
         active_s=core.now_s(),
@@ -220,7 +223,7 @@ def check_made(core: Core, made_of: MadeOf, query: Query, is_written: Callable[[
     if is_written(state) or state.sorts or state.idle_timeout_ms is not None:
         raise StreamError(
             f"stream {name} is declared, and the query of that name would make it: that goes with a stream that nobody "
-            "has pushed to, without lateness_ms, on_late and idle_timeout_ms. Give the query another name, or "
+            "has pushed to, without lateness_ms, late, on_late and idle_timeout_ms. Give the query another name, or "
             "drop_stream the stream"
         )
     return True

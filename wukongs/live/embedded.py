@@ -297,6 +297,7 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
                     "waiting_bytes": state.waiting_bytes,
                     "late": state.late_count,
                     "dropped": state.dropped_count,
+                    "carried": state.carried_count,
                     "is_idle": state.is_idle,
                     "idle_advance": state.idle_advance,
                     "idle_hold": hold_of(core, state),

@@ -32,8 +32,9 @@ class PartitionLedger:
         self.epoch = epoch
         return self.end_offset
 
-    def admit(self, piece: Piece) -> bool:
+    def admit(self, piece: Piece, *, may_carry: bool = False) -> bool:
         """Tell whether a piece is new; False for a repeat, which is acknowledged and dropped. Changes nothing.
+        may_carry: its stream batch may carry late tuples, so that their times say nothing.
 
         Raises: StreamError (an older writer; a gap; an overlap; a tuple at or before what was closed)."""
         self._fence(piece.epoch)
@@ -45,7 +46,7 @@ class PartitionLedger:
                 f"{piece.first_offset} to {piece.end_offset}. Send again from row {self.end_offset}"
             )
         times = piece.encoded.timestamps
-        if self.complete_ms is not None and len(times) and int(times.min()) <= self.complete_ms:
+        if not may_carry and self.complete_ms is not None and len(times) and int(times.min()) <= self.complete_ms:
             raise StreamError(
                 f"{self._name()}: a tuple at {times.min()} ms came after everything up to {self.complete_ms} ms was "
                 "declared complete. Close a partition only up to a time that all later rows exceed"

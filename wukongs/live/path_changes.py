@@ -43,6 +43,10 @@ class PathWatch:
         mark, self._mark = self._mark, object()
         before, stored = self._held, self._stored(sn)
         now: dict[StreamWindow, dict[int, Batch]] = {}
+        spans = [(state.ring, interval(window, state.batch_ms, at_ms)) for window, state in self._windows]
+        if any(ring.holds_carried(span.after, span.to) for ring, span in spans):
+            self._held = None  # slices are not all that the windows hold
+            return None
         for window, state in self._windows:
             span, known = interval(window, state.batch_ms, at_ms), {} if before is None else before[window]
             numbers = state.ring.numbers(span.after, span.to)

@@ -51,6 +51,8 @@ class Piece:
     cluster's log by which the piece was divided.
     lateness_ms : of a pipeline's source whose rows come out of order: how far a row may lie behind the latest one (ms).
         Its writer never sends what it has declared complete, unless it sends it again. None: the rows are in order.
+    numbers : int64[len(encoded)], of a call that was sorted and has carried tuples: the stream batch of each tuple, not
+        decreasing; it is not written. None: that of its timestamp.
     """
 
     stream: str
@@ -66,6 +68,7 @@ class Piece:
     by: Asked | None = None
     index: int | None = None
     lateness_ms: int | None = None
+    numbers: Int64Array | None = None
 
     def row_places(self) -> Int64Array:
         """Return the place of each row in the whole piece."""
@@ -133,14 +136,15 @@ def timing_mask(encoded: Encoded, timing: bool | Sequence[str]) -> BoolArray:
     return np.isin(encoded.predicates, encoded.codes_of([f"<{iri}>" for iri in timing]))
 
 
-def check_batch_number(piece: Piece, batch_ms: int) -> None:
-    """Check that all tuples of a piece belong to the stream batch that it names.
+def check_batch_number(piece: Piece, batch_ms: int, *, may_carry: bool = False) -> None:
+    """Check that all tuples of a piece belong to the stream batch that it names. may_carry: the stream batch may carry
+    late tuples, whose timestamps lie before it.
 
     Raises: StreamError (a timestamp outside ((k-1) * batch_ms, k * batch_ms], k the piece's batch number).
     """
     times = piece.encoded.timestamps
     low, high = (piece.batch_number - 1) * batch_ms, piece.batch_number * batch_ms
-    if len(times) and not (low < int(times.min()) and int(times.max()) <= high):
+    if len(times) and not ((may_carry or low < int(times.min())) and int(times.max()) <= high):
         raise StreamError(
             f"stream {piece.stream}, partition {piece.partition!r}, rows {piece.first_offset} to {piece.end_offset}: "
             f"timestamps from {times.min()} to {times.max()} ms do not belong to stream batch {piece.batch_number} "
@@ -325,7 +329,7 @@ def _read_piece(frames: Sequence[Frame], header: dict[str, Any], is_trusted: boo
         raise DataError("message 'piece': expected retractions of timeless tuples only, found one of a timing tuple")
     if places is not None and len(places) and (places[0] < 0 or (places[1:] <= places[:-1]).any()):
         raise DataError("message 'piece': expected ascending places in a share, found others")
-    numbers = {name: int_field(header, "piece", name) for name in _PIECE_NUMBERS}
+    numbers: dict[str, Any] = {name: int_field(header, "piece", name) for name in _PIECE_NUMBERS}
     if not 0 <= numbers["first_offset"] < numbers["end_offset"] or numbers["piece"] < 0:
         raise DataError(
             "message 'piece': expected 0 <= first_offset < end_offset and piece >= 0, found first_offset = "

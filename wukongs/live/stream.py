@@ -479,14 +479,14 @@ def take_call(core: Core, injector: Injector, state: StreamState, piece: Callabl
     pushed = _pushed(state, piece())
     partition = pushed.piece.partition
     lateness_ms = state.lateness_of(partition)
-    call = sort_in(pushed, lateness_ms)
+    call = sort_in(pushed, lateness_ms, state.carry_rule)
     if call.late is not None:
         injector.catch_up()  # it lets go of the lock
         pushed = replace(_pushed(state, piece()), sn=core.next_sn)
-        call = sort_in(pushed, lateness_ms)
+        call = sort_in(pushed, lateness_ms, state.carry_rule)
 
     def complete() -> None:
-        state.begin_with(call.piece.encoded.timestamps)
+        state.begin_with(call.piece.encoded.timestamps, call.piece.numbers)
         if partition == PUSH_PARTITION:
             state.complete(partition, call.complete_ms)
         core.progress.moved(core)
@@ -496,7 +496,7 @@ def take_call(core: Core, injector: Injector, state: StreamState, piece: Callabl
         lsn = core.journal.commit(pushed)
     else:
         core.journal.prepare()
-    state.count_late(call.is_late, pushed.piece.timing)
+    state.count_late(call, pushed.piece.timing)
     take_piece(core, state, call.piece)
     if call.late is not None:
         store_late(core, state, pushed, call)

@@ -18,7 +18,9 @@ import numpy as np
 
 from wukongs.errors import StreamError
 from wukongs.live.absorption import Timeless
+from wukongs.live.lateness import CarryRule, Sorted
 from wukongs.live.ledger import PartitionLedger
+from wukongs.live.pieces import Piece
 from wukongs.live.slice_filter import SliceFilter
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.settings import Settings
@@ -38,6 +40,8 @@ _PROGRESS = ("closed_ms", "first_ms", "last_ms", "is_ended", "tuple_count")
 _LATER = {
     "late_count": 0,
     "dropped_count": 0,
+    "carried_count": 0,
+    "carried_ms": None,
     "is_idle": False,
     "idle_ms": None,
     "is_made": False,
@@ -132,6 +136,12 @@ class StreamState:
     """Tuples that have come too late for their windows."""
     dropped_count: int = 0
     """Those of them that are timing, and so are nowhere."""
+    carry_rule: CarryRule | None = None
+    """How stream batches carry late tuples. None: late tuples are in no window."""
+    carried_count: int = 0
+    """Late tuples that stream batches have carried; late_count has them, too."""
+    carried_ms: int | None = None
+    """The end of the last stream batch that carries a late tuple."""
     idle_timeout_ms: int | None = None
     idle_advance: IdleAdvance | None = None
     """Says what it follows while it is idle. "wall": the wall clock; None: the other streams (idleness.py)."""
@@ -229,6 +239,34 @@ class StreamState:
             )
         return self.ledgers[partition]
 
+    def numbered(self, piece: Piece) -> Piece:
+        """Return a piece of a pipeline with the stream batch of each tuple, if that may be another than that of its
+        timestamp: its writer has decided it."""
+        if self.carry_rule is None or piece.partition == PUSH_PARTITION:
+            return piece
+        return replace(piece, numbers=np.full(len(piece.encoded), piece.batch_number, np.int64))
+
+    def check_piece(self, piece: Piece) -> None:
+        """Raise StreamError as check_timestamps, for a piece of a pipeline. Where stream batches carry late tuples, its
+        stream batch has to be open, whatever its timestamps; of a stream that was idle they are judged anew."""
+        times, complete_ms = piece.encoded.timestamps, self.stands_ms(piece.partition)
+        if self.carry_rule is None:
+            self.check_timestamps(times, piece.partition)
+            return
+        self.check_is_open()
+        if len(times) and (np.diff(times) < 0).any():
+            raise StreamError(
+                f"stream {self.iri}, partition {piece.partition!r}, rows {piece.first_offset} to {piece.end_offset}: "
+                "timestamps must not decrease within a piece"
+            )
+        self._check_ranges(*(int(time_ms) for time_ms in (*times[:1], *times[-1:])))
+        is_closed = complete_ms is not None and piece.batch_number * self.batch_ms <= complete_ms
+        if is_closed and complete_ms is not None and self.idle_ms is None:
+            raise StreamError(
+                f"stream {self.iri}, partition {piece.partition!r}: stream batch {piece.batch_number} is closed, since "
+                f"the partition stands at {complete_ms + 1} ms: an open stream batch carries late rows"
+            )
+
     def check_timestamps(self, timestamps: Int64Array, partition: str) -> None:
         """Raise StreamError unless timestamps can be named by SNs, do not decrease and come after what is complete. The
         last two are not asked of a stream that sorts what this partition brings, nor of what comes behind the time up
@@ -266,6 +304,10 @@ class StreamState:
         """Return how far behind the newest tuple of a partition another may come; None: they have to come in order."""
         return self.lateness_ms if self.sorts and partition == PUSH_PARTITION else None
 
+    def carries(self, partition: str) -> bool:
+        """Tell whether stream batches may carry late tuples of a partition."""
+        return self.carry_rule is not None and partition == PUSH_PARTITION
+
     @property
     def may_be_late(self) -> bool:
         """Whether a tuple that comes behind others is late, at least at times, in place of an error."""
@@ -300,20 +342,32 @@ class StreamState:
             )
 
     def take(
-        self, encoded: Encoded, timing: BoolArray, transient_ids: Int64Array, partition: str = PUSH_PARTITION
+        self,
+        encoded: Encoded,
+        timing: BoolArray,
+        transient_ids: Int64Array,
+        partition: str = PUSH_PARTITION,
+        numbers: Int64Array | None = None,
     ) -> None:
-        """Queue tuples, sorted by time, under their stream batches. transient_ids: of the whole call."""
+        """Queue tuples, sorted by stream batch and time, under their stream batches.
+
+        transient_ids: of the whole call.
+        numbers : int64[n]    the stream batch of each tuple; None: that of its timestamp.
+        """
         # A term of several slices counts in each of them; which of the texts are the transient ones is not asked.
         share = len(transient_ids) / max(1, len(encoded.terms))
         transient_bytes = int(len(encoded.terms.text) * share) + _BYTES_PER_TRANSIENT_TERM * len(transient_ids)
         count, goes = len(encoded), encoded.goes
         self.count(encoded.timestamps, goes)
+        ends = encoded.timestamps if numbers is None else numbers * self.batch_ms
+        if numbers is not None:
+            self._note_carried(encoded.timestamps, numbers)
         # The terms of one call live as long as the last of its slices.
         last = int(np.flatnonzero(~goes)[-1]) if len(goes) and not goes.all() else count - 1
         lo = 0
         while lo < count:
-            number = batch_number(int(encoded.timestamps[lo]), self.batch_ms)
-            hi = int(np.searchsorted(encoded.timestamps, number * self.batch_ms, "right"))
+            number = batch_number(int(ends[lo]), self.batch_ms)
+            hi = int(np.searchsorted(ends, number * self.batch_ms, "right"))
             ids = transient_ids if lo <= last < hi else transient_ids[:0]
             fragment = Fragment(
                 encoded.subjects[lo:hi],
@@ -343,14 +397,42 @@ class StreamState:
     def count(self, timestamps: Int64Array, goes: BoolArray = NO_SIGNS) -> None:
         """Note that tuples with these times, in order, and signs have come."""
         if len(timestamps):
-            last = int(timestamps[-1])
+            last = int(timestamps[-1] if self.carry_rule is None else timestamps.max())
             self.last_ms = last if self.last_ms is None else max(last, self.last_ms)
             self.tuple_count += len(timestamps) - int(np.count_nonzero(goes))
 
-    def count_late(self, is_late: BoolArray, timing: BoolArray) -> None:
-        """Note which tuples of a call have come too late, and which of all are timing."""
-        self.late_count += int(is_late.sum())
-        self.dropped_count += int((is_late & timing).sum())
+    def count_late(self, call: Sorted, timing: BoolArray) -> None:
+        """Count the late tuples of a call. timing : bool[all tuples]."""
+        carried_count = int(call.is_carried.sum())
+        self.late_count += int(call.is_late.sum()) + carried_count
+        self.dropped_count += int((call.is_late & timing).sum())
+        self.carried_count += carried_count
+
+    def count_carried(self, piece: Piece) -> None:
+        """Count the tuples of a pipeline's piece that its stream batch carries."""
+        if piece.numbers is not None:
+            carried_count = int(self.is_early(piece.batch_number, piece.encoded.timestamps).sum())
+            self.late_count += carried_count
+            self.carried_count += carried_count
+
+    def is_early(self, number: int, timestamps: Int64Array) -> BoolArray:
+        """Tell which tuples stream batch `number` carries although their timestamps lie before it, bool[n]."""
+        return timestamps <= (number - 1) * self.batch_ms
+
+    def waits_to_ms(self, timestamps: Int64Array, numbers: Int64Array | None) -> Int64Array:
+        """Return for each tuple its timestamp, or the end of the stream batch that carries it, int64[n] in ms. numbers:
+        see take."""
+        if numbers is None:
+            return timestamps
+        is_carried = timestamps <= (numbers - 1) * self.batch_ms
+        return np.where(is_carried, numbers * self.batch_ms, timestamps)
+
+    def _note_carried(self, timestamps: Int64Array, numbers: Int64Array) -> None:
+        """Note up to where stream batches carry tuples. numbers : int64[n], the stream batch of each tuple."""
+        carriers = numbers[timestamps <= (numbers - 1) * self.batch_ms]
+        if len(carriers):
+            end_ms = int(carriers.max()) * self.batch_ms
+            self.carried_ms = end_ms if self.carried_ms is None else max(end_ms, self.carried_ms)
 
     def refuse(self, number: int) -> None:
         """Note that a stream batch is not taken, for want of room."""
@@ -360,8 +442,11 @@ class StreamState:
         first = runs.pop()[0] if follows else number
         self.refused = (*runs, (first, number))
 
-    def begin_with(self, timestamps: Int64Array) -> None:
-        """Note that tuples with these times, in order, are safe: from then on others wait for the stream."""
+    def begin_with(self, timestamps: Int64Array, numbers: Int64Array | None = None) -> None:
+        """Note that tuples with these times, in order, are safe: from then on others wait for the stream. numbers: see
+        take; a stream does not begin with a tuple that is carried."""
+        if numbers is not None:
+            timestamps = timestamps[timestamps > (numbers - 1) * self.batch_ms]
         if len(timestamps):
             time_ms = int(timestamps[0])
             self.first_ms = time_ms if self.first_ms is None else min(time_ms, self.first_ms)
@@ -396,8 +481,11 @@ class StreamState:
 
     @property
     def newest_end_ms(self) -> int | None:
-        """The end of the stream batch of the newest tuple, None if there is no tuple."""
-        return None if self.last_ms is None else batch_number(self.last_ms, self.batch_ms) * self.batch_ms
+        """The end of the last stream batch with a tuple, None if there is no tuple."""
+        if self.last_ms is None:
+            return None
+        end_ms = batch_number(self.last_ms, self.batch_ms) * self.batch_ms
+        return end_ms if self.carried_ms is None else max(end_ms, self.carried_ms)
 
     def close_idle(self, time_ms: int) -> None:
         """Close what ends at or before a time, although nobody has said so: what comes behind it is late."""
@@ -511,7 +599,7 @@ class StreamState:
         self.waiting_bytes += self._size(number)
         tuples = Fragment.join(fragments)
         columns = tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps
-        arrivals = self._in_arrival_order(fragments, columns)
+        arrivals = self._in_arrival_order(number, fragments, columns)
         self.add_slice(number, arrivals, columns, tuples.transient_ids, tuples.transient_bytes)
 
     def prepare_ahead(self) -> bool:
@@ -529,6 +617,8 @@ class StreamState:
         if not is_enough or not self.ring.has_room_ahead(count, self.slice_bytes_max):
             return False
         tuples = Fragment.join(fragments)
+        if self.carry_rule is not None and self.is_early(number, tuples.timestamps).any():
+            return False
         self.ring.build_ahead(number, (tuples.subjects, tuples.predicates, tuples.objects, tuples.timestamps))
         return True
 
@@ -599,20 +689,25 @@ class StreamState:
         order of their arrival."""
         self.ring.arrivals.add(number, *arrivals)
         if self.slice_filter is not None:
-            mask = self.slice_filter.keep(number, columns[1])
-            columns = columns[0][mask], columns[1][mask], columns[2][mask], columns[3][mask]
+            columns = _rows(columns, self.slice_filter.keep(number, columns[1]))
+        if self.carry_rule is not None and (is_early := self.is_early(number, columns[3])).any():
+            early = _rows(columns, is_early)
+            self.ring.carry(number, -(-early[3] // self.batch_ms), early)
+            columns = _rows(columns, ~is_early)
         self.ring.add(number, *columns, transient_ids, transient_bytes)
 
-    def _in_arrival_order(self, fragments: list[Fragment], columns: Columns) -> Columns:
-        """Return the tuples of a stream batch by (timestamp, source partition, offset); each partition comes in order
-        of its offsets."""
+    def _in_arrival_order(self, number: int, fragments: list[Fragment], columns: Columns) -> Columns:
+        """Return the tuples of a stream batch by (timestamp, source partition, offset), behind them those that it
+        carries; each partition comes in order of its offsets."""
         partitions = sorted({fragment.partition for fragment in fragments})
         is_in_order = len(partitions) < 2 and not self.sorts
         if is_in_order or not self.ring.arrivals.is_kept:
             return columns
         places = [partitions.index(fragment.partition) for fragment in fragments]
-        order = np.lexsort((np.repeat(places, [len(f.subjects) for f in fragments]), columns[3]))
-        return columns[0][order], columns[1][order], columns[2][order], columns[3][order]
+        keys = [np.repeat(places, [len(f.subjects) for f in fragments]), columns[3]]
+        if self.carry_rule is not None:
+            keys.append(self.is_early(number, columns[3]))
+        return _rows(columns, np.lexsort(keys))
 
     def waiting_from_ms(self) -> int | None:
         """Return the time after which everything that waits has come, None if nothing waits."""
@@ -680,6 +775,11 @@ class StreamState:
             raise StreamError(f"stream {self.iri} is closed: declare a new one to push more")
         if self.is_made and not is_by_its_query:
             raise StreamError(f"stream {self.iri} is made by the query of that name: nothing else is pushed to it")
+
+
+def _rows(columns: Columns, rows: Int64Array | BoolArray) -> Columns:
+    """Return some rows of columns, by their numbers or by a mask."""
+    return columns[0][rows], columns[1][rows], columns[2][rows], columns[3][rows]
 
 
 def _wait(waiting: dict[int, list[Fragment]], numbers: list[int], number: int, fragment: Fragment) -> None:

@@ -158,6 +158,7 @@ _DECLARED = (
     "on_late",
     "idle_timeout_ms",
     "idle_advance",
+    "late",
 )
 
 

@@ -23,7 +23,7 @@ from wukongs.live.bulk_load import log_malformed
 from wukongs.live.continuous import UNREAD_BYTES_MAX, Unread
 from wukongs.live.export import check_dump_name
 from wukongs.live.injector import not_settled
-from wukongs.live.lateness import OnLate, on_late_option
+from wukongs.live.lateness import DROP, Late, OnLate, on_late_option
 from wukongs.live.prepared_query import PreparedQuery, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.running import RunningQuery
@@ -367,6 +367,7 @@ class RemoteEngine:
         on_late: OnLate = None,
         idle_timeout_ms: int | None = None,
         idle_advance: IdleAdvance | None = None,
+        late: Late = "drop",
         *,
         timeout_s: float | None = None,
     ) -> RemoteStream:
@@ -388,7 +389,7 @@ class RemoteEngine:
             "on_late": on_late_option(on_late),
             "idle_timeout_ms": idle_timeout_ms,
             "idle_advance": idle_advance,
-        }
+        } | ({} if late == DROP else {"late": late})
         stream = RemoteStream(self._connection, options, timeout_s)
         self._use(stream)
         self._streams[stream.iri] = stream

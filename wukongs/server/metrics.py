@@ -40,6 +40,7 @@ _STREAM_GAUGES = {
 _STREAM_COUNTERS = {
     "tuples": ("tuples", "tuples that have come"),
     "late": ("late_tuples", "tuples that came too late for their windows"),
+    "carried": ("carried_tuples", "late tuples that windows that were not closed have got"),
     "dropped": ("dropped_tuples", "tuples of stream batches that were dropped"),
     "slices_evicted": ("evicted_slices", "slices that went for want of room"),
 }

@@ -47,6 +47,7 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "on_late": (str, '"count"'),
     "idle_timeout_ms": (int, "milliseconds"),
     "idle_advance": (str, '"wall"'),
+    "late": (str, '"drop" or "open"'),
 }
 LINES = ("application/n-triples", "application/n-quads", "text/plain")
 

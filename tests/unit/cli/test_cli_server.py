@@ -121,7 +121,13 @@ def test_streams_are_declared_and_dropped(ran: Ran, server: str) -> None:
     given = ("--all-timing", "--lateness-ms", "5", "--on-late", "count", "--slice-bytes-max", "1000000")
     assert ran("streams", "declare", *of, "<http://ex/t>", "--batch-ms", "50", *given) == (0, "", "")
     assert ran("streams", "list", *of) == ran("streams", *of) == (0, "http://ex/s\nhttp://ex/t\n", "")
+    assert ran("stream", "add", *of, "http://ex/open", "--late", "open", "--all-timing") == (0, "", "")
     with wukongs.connect(server) as client:
+        client.declared("http://ex/open").push(
+            [("<http://ex/a>", "<http://ex/p>", "<http://ex/o>", t) for t in (900, 100)]
+        )
+        assert client.stats()["streams"]["http://ex/open"]["carried"] == 1
+        client.drop_stream("http://ex/open")
         query = client.register(register_text("RANGE 100ms STEP 100ms", stream="http://ex/s"))
         first, second = json.loads(ran("streams", *of, "--format", "json")[1])
         assert (first["iri"], first["tuples"], second["slice_bytes_max"]) == ("http://ex/s", 0, 1_000_000)

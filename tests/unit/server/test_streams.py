@@ -59,6 +59,16 @@ def test_a_stream_is_declared_listed_and_dropped(client: Client, engine: wukongs
     assert "Declared: none" in client.ask("GET", PATH).text
 
 
+def test_late_tuples_of_an_open_stream_are_counted(client: Client) -> None:
+    answer = declare(client, timing=True, late="open")
+    assert (answer.status, answer.json["late"]) == (201, "open")
+    lines = "".join(f"<http://ex/a> <http://ex/p> <http://ex/o> . {time_ms}\n" for time_ms in (950, 150))
+    pushed = push(client, lines)
+    assert (pushed.status, pushed.json) == (200, {"pushed": 2})
+    counts = client.ask("GET", PATH).json
+    assert (counts["carried"], counts["dropped"]) == (1, 0)
+
+
 def test_a_name_that_ends_with_a_slash_is_another_one(client: Client, engine: wukongs.Engine) -> None:
     declare(client)
     assert client.ask("DELETE", f"/streams/{S}/").status != 204
