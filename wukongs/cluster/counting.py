@@ -184,7 +184,7 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
         "tuples": int(np.max(counts, axis=0).sum()) if counts else 0,
         **{
             key: max(one[key] for one in of_nodes)
-            for key in ("slices", "arrivals", "tuples_not_indexed", "late", "dropped")
+            for key in ("slices", "arrivals", "tuples_not_indexed", "late", "dropped", "carried")
         },
         **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},
     }

@@ -35,7 +35,7 @@ from wukongs.wire.packets import Packet
 FEED = "feed"
 _Writer: TypeAlias = tuple[str, str, int]
 """Stream, partition and epoch."""
-_LATE = ("late_count", "dropped_count")
+_LATE = ("late_count", "dropped_count", "carried_count")
 _NUMBERS = ("batch_numbers", "first_offsets", "end_offsets")
 
 
@@ -46,8 +46,9 @@ class Fed:
     pieces: their rows tile. complete_ms: all rows before end_offset were sent, and nothing at or before this time comes
     any more; None: it does not say so. is_last: the partition is at its end. is_idle: nothing was brought for so long
     that the writer itself closes it so far (idleness.py). first_ms: the time of its first row, or of an advance; all
-    nodes are to know from when on the stream is there, and few have that row. late_count, dropped_count: how many
-    tuples have come late to the stream so far, and how many of them are nowhere. push: the client's push that it is a
+    nodes are to know from when on the stream is there, and few have that row. late_count, dropped_count,
+    carried_count: how many tuples have come late to the stream so far, how many of them are nowhere, and how many
+    stream batches carry. push: the client's push that it is a
     part of, if its client has numbered it; torn: of a push before it, which some nodes have and others never will."""
 
     stream: str
@@ -61,6 +62,7 @@ class Fed:
     first_ms: int | None = None
     late_count: int = 0
     dropped_count: int = 0
+    carried_count: int = 0
     push: Push | None = None
     torn: Asked | None = None
     divided: object = None
@@ -100,11 +102,11 @@ class Fed:
         """Return the message with these fields and pieces. Raises DataError."""
         said = Packet(FEED, fields)
         is_last, is_idle = (fields.get(name) is True for name in ("is_last", "is_idle"))
-        late, dropped = (count_of(said, name) if name in fields else 0 for name in _LATE)
+        late = [count_of(said, name) if name in fields else 0 for name in _LATE]
         first_ms = time_of(said, "first_ms") if "first_ms" in fields else None
         push = Push.of_json(fields.get("push"))
         torn = None if fields.get("torn") is None else asked_in(fields["torn"])
-        fed = Fed(*_writer_in(said), pieces, 0, None, is_last, is_idle, first_ms, late, dropped, push, torn)
+        fed = Fed(*_writer_in(said), pieces, 0, None, is_last, is_idle, first_ms, late[0], late[1], late[2], push, torn)
         if fields.get("complete_ms") is None:
             return fed
         return replace(fed, end_offset=count_of(said, "end_offset"), complete_ms=time_of(said, "complete_ms"))

@@ -340,7 +340,8 @@ def _stream(store: NodeStore, facts: Mapping[str, Any], taken: StreamTaken, drop
     last = stream.before if taken.inserted_to is None else taken.inserted_to
     for number, partition, rows in taken.waiting:
         if number <= last:
-            stream.state.take(rows, np.zeros(len(rows), np.bool_), _NOTHING, partition)
+            numbers = None if stream.state.carry_rule is None else np.full(len(rows), number, np.int64)
+            stream.state.take(rows, np.zeros(len(rows), np.bool_), _NOTHING, partition, numbers)
     stream.restore({**standing, "inserted_to": taken.inserted_to})
     shares = {
         number: [replace(part, transient_ids=store.terms.borrow(terms)) for part, terms in parts]

@@ -272,7 +272,7 @@ class Intake:
     def _take_piece(self, piece: Piece, view: int, notes: list[Packet] | None = None) -> None:
         """notes: as Host.take_in has them."""
         facts = self._store.stream(piece.stream)
-        check_batch_number(piece, facts.batch_ms)
+        check_batch_number(piece, facts.batch_ms, may_carry=facts.carries(piece.partition))
         self._check_writer(piece)
         if piece.end_offset <= self._partition(piece.stream, piece.partition).offset:
             return
@@ -338,6 +338,7 @@ class Intake:
         state = self._store.stream(fed.stream)
         state.late_count = max(state.late_count, fed.late_count)
         state.dropped_count = max(state.dropped_count, fed.dropped_count)
+        state.carried_count = max(state.carried_count, fed.carried_count)
         state.is_idle = fed.is_idle
         if fed.first_ms is not None:
             is_alone = not self._others(fed.stream, PUSH_PARTITION)

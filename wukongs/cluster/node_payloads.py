@@ -19,7 +19,7 @@ from wukongs.rules.inference import Ruleset
 from wukongs.settings import Settings
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
-_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms", "idle_advance", MADE)
+_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms", "idle_advance", "late", MADE)
 
 
 def _read(payload: str, what: str, names: Sequence[str], if_given: Sequence[str] = ()) -> dict[str, Any]:

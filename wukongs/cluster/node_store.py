@@ -505,9 +505,10 @@ class NodeStore:
 
         Raises DataError (a packet that is no such answer, or of another cluster), StreamError (an unknown stream)."""
         stream, first, last = missing.stream, missing.first, missing.last
-        batch_ms = self._stream(stream).state.batch_ms
+        facts = self._stream(stream).state
+        batch_ms, may_carry = facts.batch_ms, facts.carry_rule is not None
         packets = [self.slice_share(stream, first, last, mine), *answers]
-        read = [read_answer(packet, stream, first, last, batch_ms) for packet in packets]
+        read = [read_answer(packet, stream, first, last, batch_ms, may_carry=may_carry) for packet in packets]
         slices = whole_slices(read, batch_ms, self.terms)
         latest = [answer.before[1] for answer in read if answer.before[1] is not None]
         with self.core.lock:

@@ -70,7 +70,11 @@ _SHOWN = (
     "late_count",
     "dropped_count",
     "followed",
+    "carried_count",
+    "carried_ms",
 )
+_NEWER: Mapping[str, Any] = {"followed": [], "carried_count": 0, "carried_ms": None}
+"""Facts that are told if there is something to tell, with what they are otherwise."""
 _EVERY_BATCH = 1 << 60
 
 
@@ -208,16 +212,17 @@ class NodeStream:
         """Return, as JSON, how far the stream is by the log and by what is exposed: what `restore` takes."""
         own = {name: getattr(self, name) for name in _STANDING}
         shown = {name: getattr(self.state, name) for name in _SHOWN}
-        if not self.state.followed:  # nodes of an earlier release do not know it
-            del shown["followed"]
+        for name in _NEWER:  # nodes of an earlier release do not know them
+            if not shown[name]:
+                del shown[name]
         if self.state.idle_advance is None:  # nor this
             del shown["heard_ms"]
         return {**own, **shown, "opened": sorted(self._opened)}
 
     def restore(self, standing: Mapping[str, Any]) -> None:
         """Stand where the stream stands on another node. Raises DataError (something else than `standing` gave)."""
-        # A folder of before has nothing that is followed, and no stream that follows the wall clock.
-        known = {"followed": [], "heard_ms": None, **standing}
+        # A folder of before has nothing that is followed or carried, and no stream that follows the wall clock.
+        known = {**_NEWER, "heard_ms": None, **standing}
         if set(known) != {*_STANDING, *_SHOWN, "opened"}:
             expected = ", ".join((*_STANDING, *_SHOWN))
             raise DataError(f"stream {self.state.iri}: expected {expected}, found {str(standing)[:200]}")
@@ -244,7 +249,7 @@ class NodeStream:
                 f"stream {self.state.iri}: {count} tuples with {len(times)} timestamps, {len(piece.timing)} timing "
                 f"marks and {len(piece.row_places())} places: expected one of each for every tuple"
             )
-        check_batch_number(piece, self.state.batch_ms)
+        check_batch_number(piece, self.state.batch_ms, may_carry=self.state.carries(piece.partition))
         falls = np.flatnonzero(times[1:] < times[:-1])
         if len(falls):
             at = int(falls[0])
@@ -313,7 +318,8 @@ class NodeStream:
 
     def _insert(self, piece: Piece, registry: NodeRegistry, mine: BoolArray) -> None:
         encoded, transient_ids = registry.confirm(piece.encoded, piece.timing)
-        self.state.take(encoded, piece.timing, _NOTHING, piece.partition)
+        numbers = None if self.state.carry_rule is None else np.full(len(encoded), piece.batch_number, np.int64)
+        self.state.take(encoded, piece.timing, _NOTHING, piece.partition, numbers)
         columns = (encoded.subjects, encoded.predicates, encoded.objects, encoded.timestamps, piece.row_places())
         rows = ShareRows(piece.partition, piece.first_offset, *columns, transient_ids)
         is_shared = mine[shards_of(encoded.subjects)] & ~signs_of(encoded.goes, len(encoded))
@@ -388,8 +394,8 @@ class NodeStream:
         them for want of room."""
         gone, state = self._note_lost(*before), self.state
         for number, whole in slices.items():
-            if self._first_whole_ms is None:
-                self._first_whole_ms = int(whole.columns[3][0])
+            if self._first_whole_ms is None:  # tuples that are carried stand last
+                self._first_whole_ms = max(int(whole.columns[3][0]), (number - 1) * state.batch_ms + 1)
             if state.closed_ms is not None and number * state.batch_ms <= state.closed_ms:
                 state.add_slice(number, whole.columns, whole.columns, whole.transient_ids, whole.transient_bytes)
             else:

@@ -1,6 +1,7 @@
 """Slice shares on their way between nodes: rows with the texts of their terms, and whole slices made of them.
 
-A whole slice stands in the order of its arrival: timestamp, source partition, row of the partition.
+A whole slice stands in the order of its arrival: timestamp, source partition, row of the partition. Tuples that its
+stream batch carries stand last.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows
 from wukongs.errors import DataError
-from wukongs.live.stream_state import Columns, WholeSlice, batch_number
+from wukongs.live.stream_state import Columns, WholeSlice
 from wukongs.store.dtypes import BoolArray, Int32Array, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined
@@ -30,8 +31,9 @@ _BYTES_PER_TERM = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceAnswer:
-    """The answer of a node. Columns : int64[n]; partition: int32[n], by their places in `partitions`; before: rows in
-    stream batches before the first one asked for, and the last of these with one."""
+    """The answer of a node. Columns : int64[n]; partition: int32[n], by their places in `partitions`; numbers :
+    int64[n], their stream batches; before: rows in stream batches before the first one asked for, and the last of these
+    with one."""
 
     partitions: tuple[str, ...]
     partition: Int32Array
@@ -41,19 +43,23 @@ class SliceAnswer:
     timestamps: Int64Array
     offsets: Int64Array
     places: Int64Array
+    numbers: Int64Array
     terms: TermTable
     before: tuple[int, int | None]
 
 
 def slice_packet(stream: NodeStream, registry: NodeRegistry, first: int, last: int, shards: BoolArray) -> Packet:
     """Return the rows of stream batches first <= k <= last of these shards. Called with the lock held."""
-    parts = stream.shares.share(first, last, shards)
+    numbered = stream.shares.share(first, last, shards)
+    parts = [part for _, part in numbered]
     counts = [len(part.subjects) for part in parts]
     partitions = sorted({part.partition for part in parts})
     columns: dict[str, Any] = {name: _joined(parts, name) for name in _ROWS if name != "offsets"}
     columns["offsets"] = np.repeat(np.array([part.first_offset for part in parts], np.int64), counts)
     places = [partitions.index(part.partition) for part in parts]
     columns["partition"] = np.repeat(np.array(places, np.int32), counts)
+    if stream.state.carry_rule is not None:
+        columns["numbers"] = np.repeat(np.array([number for number, _ in numbered], np.int64), counts)
     terms = term_table([columns[name] for name in _ROWS[:3]], registry.snapshot_reader().gather)
     count, latest = stream.shares.before(first, shards)
     fields = {"stream": stream.key, "first": first, "last": last, "partitions": partitions}
@@ -64,8 +70,11 @@ def _joined(parts: Sequence[ShareRows], name: str) -> Int64Array:
     return np.concatenate([np.empty(0, np.int64), *(getattr(part, name) for part in parts)])
 
 
-def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: int) -> SliceAnswer:
-    """Check what another node has answered. Raises DataError."""
+def read_answer(
+    packet: Packet, stream: str, first: int, last: int, batch_ms: int, *, may_carry: bool = False
+) -> SliceAnswer:
+    """Check what another node has answered. may_carry: the stream batches may carry late tuples, so the answer has the
+    number of each row's. Raises DataError."""
 
     def check(is_right: bool, expected: str) -> None:
         if not is_right:
@@ -82,7 +91,8 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
     assert count is not None, fields
     check(type(count) is int and count >= 0, "a number of rows before")
     check(latest is None or type(latest) is int, "the last stream batch before, or null")
-    dtypes = {**dict.fromkeys((*_ROWS, "term_ids", "term_offsets"), np.int64), "partition": np.int32}
+    names = (*_ROWS, *(("numbers",) if may_carry else ()))
+    dtypes = {**dict.fromkeys((*names, "term_ids", "term_offsets"), np.int64), "partition": np.int32}
     for name, dtype in {**dtypes, "term_text": np.uint8}.items():
         check(
             name in arrays and arrays[name].dtype == dtype and arrays[name].ndim == 1, f"{name} as {dtype.__name__}[]"
@@ -90,18 +100,18 @@ def read_answer(packet: Packet, stream: str, first: int, last: int, batch_ms: in
     found: dict[str, Any] = dict(arrays)
     terms = TermTable(found["term_ids"], found["term_offsets"], found["term_text"])
     row_count = len(found["subjects"])
-    check(all(len(found[name]) == row_count for name in (*_ROWS, "partition")), "columns of one length")
+    check(all(len(found[name]) == row_count for name in (*names, "partition")), "columns of one length")
+    numbers = found["numbers"] if may_carry else -(-found["timestamps"] // batch_ms)
     check(_are_terms(terms), "distinct ascending term ids with their texts in UTF-8")
     if row_count:
         check(found["partition"].min() >= 0 and found["partition"].max() < len(partitions), "known partitions")
-        times = found["timestamps"]
-        is_inside = (first - 1) * batch_ms < times.min() and times.max() <= last * batch_ms
-        check(is_inside, "timestamps of these stream batches")
+        is_inside = bool((found["timestamps"] <= numbers * batch_ms).all())
+        check(is_inside and first <= numbers.min() and numbers.max() <= last, "timestamps of these stream batches")
         ids = distinct_terms([found[name] for name in _ROWS[:3]])
         is_sound = min(int(found[name].min()) for name in _ROWS[:3]) >= 0
         check(is_sound and np.array_equal(ids, terms.ids), "the texts of all terms, and no others")
     rows = {name: found[name] for name in (*_ROWS, "partition")}
-    return SliceAnswer(tuple(partitions), terms=terms, before=(count, latest), **rows)
+    return SliceAnswer(tuple(partitions), numbers=numbers, terms=terms, before=(count, latest), **rows)
 
 
 def _are_terms(terms: TermTable) -> bool:
@@ -124,17 +134,20 @@ def whole_slices(answers: Sequence[SliceAnswer], batch_ms: int, registry: NodeRe
     names = sorted({name for answer in answers for name in answer.partitions})
     places = [np.array([names.index(name) for name in answer.partitions], np.int64) for answer in answers]
     partition = np.concatenate([_at(place, answer.partition) for place, answer in zip(places, answers, strict=True)])
-    joined = {name: np.concatenate([getattr(answer, name) for answer in answers]) for name in _ROWS}
-    order = np.lexsort((joined["places"], joined["offsets"], partition, joined["timestamps"]))
+    joined = {name: np.concatenate([getattr(answer, name) for answer in answers]) for name in (*_ROWS, "numbers")}
+    is_carried = joined["timestamps"] <= (joined["numbers"] - 1) * batch_ms
+    keys = joined["places"], joined["offsets"], partition, joined["timestamps"], is_carried, joined["numbers"]
+    order = np.lexsort(keys)
     subjects, predicates, objects, times = (joined[name][order] for name in _ROWS[:4])
+    numbers = joined["numbers"][order]
     terms = _united([answer.terms for answer in answers])
     found: dict[int, WholeSlice] = {}
     lo = 0
-    is_one = len(times) > 0 and batch_number(int(times[0]), batch_ms) == batch_number(int(times[-1]), batch_ms)
+    is_one = len(numbers) > 0 and numbers[0] == numbers[-1]
     try:
         while lo < len(times):
-            number = batch_number(int(times[lo]), batch_ms)
-            hi = int(np.searchsorted(times, number * batch_ms, "right"))
+            number = int(numbers[lo])
+            hi = int(np.searchsorted(numbers, number, "right"))
             columns = subjects[lo:hi], predicates[lo:hi], objects[lo:hi], times[lo:hi]
             used = terms if is_one else terms.take(np.searchsorted(terms.ids, distinct_terms(columns[:3])))
             found[number] = _slice(columns, used, registry)

@@ -75,16 +75,17 @@ class SliceShares:
         """How many rows have come so far, by the shards of their subjects. int64[1024]"""
         return self._counts
 
-    def share(self, first: int, last: int, shards: BoolArray) -> list[ShareRows]:
-        """Return what is held of stream batches first <= k <= last, of subjects in these shards: bool[1024]."""
-        held = [part.take(shards[shards_of(part.subjects)]) for part in self._parts(first, last)]
-        return [part for part in held if len(part.subjects)]
+    def share(self, first: int, last: int, shards: BoolArray) -> list[tuple[int, ShareRows]]:
+        """Return what is held of stream batches first <= k <= last, with k, of subjects in these shards: bool[1024]."""
+        parts = self._parts(first, last)
+        held = [(number, part.take(shards[shards_of(part.subjects)])) for number, part in parts]
+        return [(number, part) for number, part in held if len(part.subjects)]
 
     def before(self, first: int, shards: BoolArray) -> tuple[int, int | None]:
         """Return how many rows of these shards came in stream batches before `first`, and the last one with some.
 
         Those that were dropped count as well, wherever they were: an answer lacks them."""
-        later = sum(int(shards[shards_of(part.subjects)].sum()) for part in self._parts(first, FOREVER))
+        later = sum(int(shards[shards_of(part.subjects)].sum()) for _, part in self._parts(first, FOREVER))
         count = int(self._counts[shards].sum()) - later
         for number, parts in reversed(self._rows.items()):
             if number < first and any(shards[shards_of(part.subjects)].any() for part in parts):
@@ -111,12 +112,12 @@ class SliceShares:
         self._counts, self._dropped_last = counts, dropped_last
         return self.drop(dropped_to)
 
-    def _parts(self, first: int, last: int) -> Iterator[ShareRows]:
+    def _parts(self, first: int, last: int) -> Iterator[tuple[int, ShareRows]]:
         for number, parts in reversed(self._rows.items()):
             if number < first:
                 return
             if number <= last:
-                yield from parts
+                yield from ((number, part) for part in parts)
 
     def shrink(self, bytes_max: int) -> Int64Array:
         """Drop the oldest stream batches for want of room; return as drop."""

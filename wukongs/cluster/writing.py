@@ -26,7 +26,7 @@ from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushes import BOUND, TORN, Push, Pushes
 from wukongs.errors import NodeUnavailable, OutcomeUnknown, StreamError, WukongsError
-from wukongs.live.lateness import late_mask
+from wukongs.live.lateness import judge
 from wukongs.live.pieces import Piece, timing_mask
 from wukongs.live.stream_state import PUSH_PARTITION, batch_number
 from wukongs.outcomes import Asked, Outcomes
@@ -270,8 +270,9 @@ class StreamWriter:
                 f"stream {self._stream}: its writer went in the middle of this push, which was not said again within "
                 f"{AGAIN_S:g} s: some nodes have it, and others do not"
             )
-        lateness_ms = self._store.stream(self._stream).lateness_of(PUSH_PARTITION)
-        return np.flatnonzero(late_mask(encoded.timestamps, found.get(BOUND), lateness_ms))
+        state = self._store.stream(self._stream)
+        lateness_ms = state.lateness_of(PUSH_PARTITION)
+        return np.flatnonzero(judge(encoded.timestamps, found.get(BOUND), lateness_ms, state.carry_rule).is_late)
 
     def _judged_by(self, said: Said, deadline: float) -> int | None:
         """Return by which time a call's tuples are late. A push that some nodes have, and that is said again, is judged
@@ -306,24 +307,31 @@ class StreamWriter:
         state, times = self._store.stream(self._stream), encoded.timestamps
         state.check_timestamps(times, PUSH_PARTITION)
         lateness_ms = state.lateness_of(PUSH_PARTITION)
-        is_late = late_mask(times, bound_ms, lateness_ms)
-        late, places = np.flatnonzero(is_late), np.flatnonzero(~is_late)
-        places = places[np.argsort(times[places], kind="stable")]
-        first_ms = int(times[places[0]]) if len(places) else None
-        if first_ms is not None and self._promised_ms is not None and first_ms <= self._promised_ms:
+        verdict = judge(times, bound_ms, lateness_ms, state.carry_rule)
+        late, places = np.flatnonzero(verdict.is_late), np.flatnonzero(~verdict.is_late)
+        numbers = None if verdict.numbers is None else verdict.numbers[places]
+        order = np.argsort(times[places], kind="stable") if numbers is None else np.lexsort((times[places], numbers))
+        places, numbers = places[order], None if numbers is None else numbers[order]
+        in_time = times[places[~verdict.is_carried[places]]]
+        first_ms = int(in_time[0]) if len(in_time) else None
+        promised_ms = None if numbers is not None else self._promised_ms  # else its stream batch is open
+        if first_ms is not None and promised_ms is not None and first_ms <= promised_ms:
             raise StreamError(
                 f"stream {self._stream}: timestamp {first_ms} ms at tuple {places[0]} of the call, but the stream "
-                f"already stands at {self._promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
+                f"already stands at {promised_ms + 1} ms: timestamps must not decrease. Nothing of this call was "
                 "applied"
             )
         is_as_pushed = np.array_equal(places, np.arange(len(encoded)))
         on_time = encoded if is_as_pushed else TermCutter(encoded).cut(places)
-        newest_ms = int(on_time.timestamps[-1]) - (lateness_ms or 0) - 1 if len(places) else None
+        newest_ms = int(in_time[-1]) - (lateness_ms or 0) - 1 if len(in_time) else None
         promised = (self._promised_ms, newest_ms, advance_ms)
         complete_ms = max((ms for ms in promised if ms is not None), default=None)
         if first_ms is None and advance_ms is not None and advance_ms == complete_ms:
             first_ms = advance_ms
-        told = self._told(self._pieces(on_time), self._offset + len(on_time), complete_ms, first_ms=first_ms)
+        told = self._told(self._pieces(on_time, numbers), self._offset + len(on_time), complete_ms, first_ms=first_ms)
+        if carried_count := int(verdict.is_carried.sum()):
+            counts = told.late_count + carried_count, told.carried_count + carried_count
+            told = replace(told, late_count=counts[0], carried_count=counts[1])
         if len(late):
             dropped_count = told.dropped_count + int(timing_mask(encoded, state.timing)[late].sum())
             told = replace(told, late_count=told.late_count + len(late), dropped_count=dropped_count)
@@ -621,13 +629,15 @@ class StreamWriter:
                 )
             self._standings(deadline)
 
-    def _pieces(self, encoded: Encoded) -> list[Piece]:
-        """Cut tuples, sorted by time, at stream batches."""
+    def _pieces(self, encoded: Encoded, numbers: Int64Array | None = None) -> list[Piece]:
+        """Cut tuples, sorted by stream batch and time, at stream batches. numbers : int64[n], the stream batch of each;
+        None: that of its timestamp."""
         facts = self._store.stream(self._stream)
         cutter, pieces, lo = TermCutter(encoded), list[Piece](), 0
+        ends = encoded.timestamps if numbers is None else numbers * facts.batch_ms
         while lo < len(encoded):
-            number = batch_number(int(encoded.timestamps[lo]), facts.batch_ms)
-            hi = int(np.searchsorted(encoded.timestamps, number * facts.batch_ms, "right"))
+            number = batch_number(int(ends[lo]), facts.batch_ms)
+            hi = int(np.searchsorted(ends, number * facts.batch_ms, "right"))
             part = encoded if hi - lo == len(encoded) else cutter.cut(np.arange(lo, hi))
             rows = self._offset + lo, self._offset + hi
             timing = timing_mask(part, facts.timing)
@@ -645,7 +655,8 @@ class StreamWriter:
     ) -> Fed:
         state = self._store.stream(self._stream)
         fed = Fed(self._stream, PUSH_PARTITION, self._epoch, pieces, end_offset, complete_ms, is_last)
-        return replace(fed, first_ms=first_ms, late_count=state.late_count, dropped_count=state.dropped_count)
+        fed = replace(fed, late_count=state.late_count, dropped_count=state.dropped_count)
+        return replace(fed, first_ms=first_ms, carried_count=state.carried_count)
 
     def _send(self, shares: Shares, deadline: float) -> None:
         (sent,) = self._sender.send([shares], deadline)

@@ -14,7 +14,7 @@ from tests.clusters import PATIENT, cluster, start_again
 from tests.engine_helpers import EX, at, names, register_text, subjects, windows
 from tests.faults.test_lost_nodes import in_time, wait_until_out
 from tests.fuzz import slow
-from tests.oracles.lateness import Arrivals
+from tests.oracles.lateness import Arrivals, OpenArrivals
 from tests.unit.cluster.test_idleness import of_stream, soon
 from tests.unit.cluster.test_pipelines import S, Writer, fed_cluster
 from tests.unit.cluster.wires import STREAM, encoded, wired
@@ -32,10 +32,10 @@ LONG_S = 60.0
 LATENESS_MS = 250
 
 
-def in_windows(arrivals: Arrivals, end_ms: int) -> dict[int, list[str]]:
-    """Return the windows of 100 ms with something in them."""
+def in_windows(arrivals: Arrivals, end_ms: int, range_ms: int = 100) -> dict[int, list[str]]:
+    """Return the windows with something in them."""
     ends = range(100, end_ms + 1, 100)
-    found = {end: sorted({str(name) for name, _ in arrivals.window(end - 100, end)}) for end in ends}
+    found = {end: sorted({str(name) for name, _ in arrivals.window(end - range_ms, end)}) for end in ends}
     return {end: rows for end, rows in found.items() if rows}
 
 
@@ -57,10 +57,10 @@ def calls(draw: random.Random, count: int) -> list[list[tuple[str, int]]]:
 
 
 def pushed(node: ClusterNode, arrivals: Arrivals, call: list[tuple[str, int]]) -> None:
-    before = len(arrivals.on_time)
+    before = len(arrivals.late)
     count = in_time(lambda: node.backend.declared(A).push([at(*one) for one in call]))
     arrivals.push(call)
-    assert count == len(arrivals.on_time) - before
+    assert count == len(call) - (len(arrivals.late) - before)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,20 @@ def test_windows_that_count_have_the_newest_times() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loses_the_writer", [True, False])
-def test_what_waits_survives_the_loss_of_a_node_and_one_that_joins(loses_the_writer: bool) -> None:
-    draw, arrivals = random.Random(7), Arrivals(LATENESS_MS)
+@pytest.mark.parametrize("late", ["drop", "open"])
+def test_what_waits_survives_the_loss_of_a_node_and_one_that_joins(loses_the_writer: bool, late: Any) -> None:
+    draw, lateness_ms, range_ms = random.Random(7), LATENESS_MS, 100
+    arrivals = Arrivals(lateness_ms)
+    if late == "open":
+        lateness_ms, range_ms = 50, 500
+        arrivals = OpenArrivals(lateness_ms)
     all_calls = calls(draw, 30)
     with cluster(3, 2) as nodes:
-        nodes[0].engine.stream(A, batch_ms=100, lateness_ms=LATENESS_MS)
+        nodes[0].engine.stream(A, batch_ms=100, lateness_ms=lateness_ms, late=late)
         writer = writer_of(nodes[0].host.node, A)
         lost = writer if loses_the_writer else (writer + 1) % 3
         left = [node for node in nodes if node.me.node != lost]
-        query = left[0].engine.register(register_text("RANGE 100ms STEP 100ms"))
+        query = left[0].engine.register(register_text(f"RANGE {range_ms}ms STEP 100ms"))
         for call in all_calls[:10]:
             pushed(draw.choice(nodes), arrivals, call)
         nodes[lost].close()
@@ -126,12 +131,16 @@ def test_what_waits_survives_the_loss_of_a_node_and_one_that_joins(loses_the_wri
             pushed(draw.choice(nodes), arrivals, call)
         in_time(lambda: nodes[lost].backend.declared(A).advance(9000))
         left[0].engine.settle(LONG_S)
-        assert filled(query) == in_windows(arrivals, 9000)
+        carried = [one for one, _ in arrivals.carried] if isinstance(arrivals, OpenArrivals) else []
+        assert bool(carried) == (late == "open")
+        assert filled(query) == in_windows(arrivals, 9000, range_ms)
         for node in nodes:
             node.engine.settle(LONG_S)
             stats = of_stream(node, "streamA")
-            assert (stats["late"], stats["tuples"]) == (len(arrivals.late), len(arrivals.on_time))
-            assert subjects(node.engine) == sorted({str(name) for name, _ in (*arrivals.on_time, *arrivals.late)})
+            counts = len(arrivals.late) + len(carried), len(carried), len(arrivals.on_time) + len(carried)
+            assert (stats["late"], stats["carried"], stats["tuples"]) == counts
+            taken = (*arrivals.on_time, *arrivals.late, *carried)
+            assert subjects(node.engine) == sorted({str(name) for name, _ in taken})
 
 
 def test_the_next_writer_knows_where_the_stream_stands() -> None:

@@ -389,5 +389,5 @@ def test_shares_of_two_donors_become_one() -> None:
     assert gone.tolist() == [2]
     assert joined.row_count == whole.row_count
     assert joined.before(3, SHARDS) == whole.before(3, SHARDS) == (2 * SHARD_COUNT, 2)
-    assert sum(len(part.subjects) for part in joined.share(1, 3, SHARDS)) == SHARD_COUNT
+    assert sum(len(part.subjects) for _, part in joined.share(1, 3, SHARDS)) == SHARD_COUNT
     assert held[0][2][1] == NEVER
