@@ -152,7 +152,8 @@ def push_item(
 def pieces_of(
     setup: PartitionSetup, rows: Rows, first_offset: int, end_offset: int, lateness_ms: int | None = None
 ) -> Iterator[Piece]:
-    """Cut read rows into stream batches: number k holds the timestamps in ((k-1) * batch_ms, k * batch_ms].
+    """Cut read rows into stream batches: number k holds the timestamps in ((k-1) * batch_ms, k * batch_ms], unless the
+    rows have the numbers of the stream batches that hold them.
 
     The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece.
     lateness_ms: how far they may lie behind the latest one, None: they are in order. Rows whose times fall make a piece
@@ -160,7 +161,7 @@ def pieces_of(
     encoded, count = rows.encoded, len(rows.encoded)
     if count == 0:
         return
-    numbers = -(-encoded.timestamps // setup.batch_ms)
+    numbers = -(-encoded.timestamps // setup.batch_ms) if rows.numbers is None else rows.numbers
     bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), count]
     timing = timing_mask(encoded, setup.timing)
     order = _order_in_pieces(encoded.timestamps, bounds)

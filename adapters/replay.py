@@ -18,7 +18,7 @@ from wukongs.adapters.push import EXAMPLES_MAX, PushStats, push_item
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig
 from wukongs.adapters.scratch import ScratchFolder
 from wukongs.adapters.source import PreparedSource, SetAside
-from wukongs.errors import DataError
+from wukongs.errors import DataError, SettingsError
 from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
 
@@ -107,6 +107,18 @@ def opened_plan(
     feeds = open_feeds(streams, config, folder, say, stop)
     try:
         opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]
+        for feed, node in zip(feeds, opened, strict=True):
+            rule = feed.waits.carry_rule
+            if node.place is not None and rule is not None:
+                raise SettingsError(
+                    f'stream {feed.stream}: late = "open": expected "drop", since the nodes of a cluster take late '
+                    "rows of a pipeline into no stream batch. Push to the stream instead, or run on one engine"
+                )
+            if rule is not None and rule.batch_ms != node.batch_ms:
+                raise SettingsError(
+                    f"stream {feed.stream}: batch_ms = {rule.batch_ms}: expected {node.batch_ms}, as the stream was "
+                    'declared, since late = "open"'
+                )
         return LivePlanner(feeds, opened, epoch, config, say)
     except BaseException:
         for feed in feeds:

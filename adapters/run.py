@@ -225,6 +225,7 @@ def _declare_stream(engine: Engine | RemoteEngine, stream: StreamConfig) -> None
         history_ms=stream.history_ms,
         slice_bytes_max=stream.slice_bytes_max,
         index=stream.index,
+        late=stream.late,
     )
     if stream.idle_advance is None:
         declare(idle_timeout_ms=stream.idle_timeout_ms)

@@ -28,6 +28,7 @@ from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
+from wukongs.live.lateness import CarryRule, Late
 from wukongs.live.wall_clock import WALL, IdleAdvance
 from wukongs.live.windows import makes_stream
 from wukongs.query.terms.names import graph_term, plain_iri
@@ -141,6 +142,7 @@ class StreamConfig:
     index: Literal["all", "matching"] = "all"
     idle_timeout_ms: int | None = None
     idle_advance: IdleAdvance | None = None
+    late: Late = "drop"
     is_known: bool = False
 
     @property
@@ -280,17 +282,22 @@ def _timing(reader: TableReader) -> bool | tuple[str, ...]:
 
 
 def _stream(reader: TableReader) -> StreamConfig:
+    sources, late = _sources(reader), reader.choice("late", ("drop", "open"), "drop")
+    batch_ms, history_ms = reader.integer("batch_ms", None, low=1), reader.integer("history_ms", None)
+    if late == "open":
+        sources = tuple(_carried(reader, one, batch_ms, history_ms) for one in sources)
     stream = StreamConfig(
         iri=_iri(reader, "iri"),
-        sources=_sources(reader),
-        batch_ms=reader.integer("batch_ms", None, low=1),
+        sources=sources,
+        batch_ms=batch_ms,
         timing=_timing(reader),
         into=_optional_iri(reader, "into"),
-        history_ms=reader.integer("history_ms", None),
+        history_ms=history_ms,
         slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
         index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
         idle_timeout_ms=reader.integer("idle_timeout_ms", None, low=1),
         idle_advance=WALL if reader.choice("idle_advance", ("", WALL), "") else None,
+        late="open" if late == "open" else "drop",
     )
     return stream if stream.idle_advance is None else _on_the_wall_clock(reader, stream)
 
@@ -320,6 +327,20 @@ def _sources(reader: TableReader) -> tuple[SourceConfig, ...]:
     if reader.is_list("source"):
         return reader.tables("source", _source)
     return (_source(reader.table("source")),)
+
+
+def _carried(reader: TableReader, source: SourceConfig, batch_ms: int | None, history_ms: int | None) -> SourceConfig:
+    """Return the source of a stream with late = "open": its workers decide which stream batch holds a late record."""
+    if not isinstance(source, LiveSource):
+        raise reader.error(
+            "late", '"drop", since the source is a recording: its records come in order of time', '"open"'
+        )
+    for name, value in (("batch_ms", batch_ms), ("history_ms", history_ms)):
+        if value is None:
+            raise reader.error(name, 'an integer, in milliseconds, since late = "open"', "nothing")
+    assert batch_ms is not None
+    assert history_ms is not None
+    return replace(source, waits=replace(source.waits, carry_rule=CarryRule(batch_ms, history_ms)))
 
 
 def _source(reader: TableReader) -> SourceConfig:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from wukongs.errors import DataError
+from wukongs.live.lateness import CarryRule
 from wukongs.store.dtypes import Int64Array, UInt8Array
 from wukongs.store.encoded import Encoded, TermCutter
 
@@ -75,6 +76,39 @@ class Rows:
     malformed: list[SetAside]
     backwards: list[SetAside]
     newest_ms: int = NO_TIME
+    numbers: Int64Array | None = None
+    """The stream batch that holds each tuple, int64[len(encoded)]; None: that of its timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How far behind the latest time of its source a row may lie.
+
+    lateness_ms : so far it is on time
+    rule : how stream batches carry rows that are later; None: they are set aside
+    """
+
+    lateness_ms: int = 0
+    rule: CarryRule | None = None
+
+    def earliest_ms(self, latest: Int64Array) -> Int64Array:
+        """Return the earliest time that is not set aside, int64[n] in ms. latest : int64[n], the latest time of the
+        rows up to and with each row."""
+        if self.rule is None:
+            return latest - self.lateness_ms
+        return self.rule.oldest_ms(self._closed(self.rule, latest) * self.rule.batch_ms)
+
+    def numbers(self, times: Int64Array, latest: Int64Array) -> Int64Array | None:
+        """Return the stream batch that holds each row, int64[n]; None: that of its time. times, latest : int64[n] in
+        ms."""
+        return None if self.rule is None else self.rule.numbers(times, self._closed(self.rule, latest))
+
+    def _closed(self, rule: CarryRule, latest: Int64Array) -> Int64Array:
+        """Return the last closed stream batch when each row arrives, int64[n]."""
+        return (latest - (self.lateness_ms + 1)) // rule.batch_ms
+
+
+IN_ORDER = Lateness()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,24 +233,26 @@ def rows_of(
     malformed: list[SetAside],
     floor_ms: int,
     describe: DescribeRow,
-    lateness_ms: int = 0,
+    lateness: Lateness = IN_ORDER,
 ) -> Rows:
-    """Return the rows without the tuples whose time runs backwards, which are set aside: those more than lateness_ms
-    before the latest time so far."""
+    """Return the rows without the tuples whose time runs backwards, which are set aside: those that lie too far before
+    the latest time so far."""
     times = encoded.timestamps
     if not len(times):
         return Rows(encoded, offsets, malformed, [], floor_ms)
     latest = np.maximum(np.maximum.accumulate(times), floor_ms)
     newest = int(latest[-1])
-    late = np.flatnonzero(times < latest - lateness_ms)
+    earliest, numbers = lateness.earliest_ms(latest), lateness.numbers(times, latest)
+    late = np.flatnonzero(times < earliest)
     if not len(late):
-        return Rows(encoded, offsets, malformed, [], newest)
+        return Rows(encoded, offsets, malformed, [], newest, numbers)
     backwards = [
         replace(
-            describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {latest[row] - lateness_ms} ms"),
+            describe(int(offsets[row]), 1, f"its time {times[row]} ms is before {earliest[row]} ms"),
             time_ms=int(times[row]),
         )
         for row in late.tolist()
     ]
-    kept = np.flatnonzero(times >= latest - lateness_ms)
-    return Rows(TermCutter(encoded).cut(kept), offsets[kept], malformed, backwards, newest)
+    kept = np.flatnonzero(times >= earliest)
+    numbers = None if numbers is None else numbers[kept]
+    return Rows(TermCutter(encoded).cut(kept), offsets[kept], malformed, backwards, newest, numbers)

@@ -17,7 +17,7 @@ from wukongs.adapters.mapping.mapping import FILE, MESSAGE_TIME, Csv
 from wukongs.adapters.mapping.tables import Table
 from wukongs.adapters.mapping.triples import Mapper
 from wukongs.adapters.run_config import Format, RdfSource, RecordSource, TimestampedSource
-from wukongs.adapters.source import NO_TIME, Rows, SetAside, ahead_of_clock
+from wukongs.adapters.source import IN_ORDER, NO_TIME, Lateness, Rows, SetAside, ahead_of_clock
 from wukongs.adapters.sources.csv_records import CsvRecords
 from wukongs.adapters.sources.json_records import JsonRecords
 from wukongs.adapters.sources.mapped_rows import Place, Read, make_triples
@@ -32,13 +32,13 @@ from wukongs.store.encoded import TermCutter
 class Decoder:
     """Makes rows of the messages of one source partition.
 
-    name: of the source in reports, where a message names no file; lateness_ms: how far a row may lie behind the latest
+    name: of the source in reports, where a message names no file; lateness: how far a row may lie behind the latest
     time; jump_max_ms: how far it may be ahead of when it came, where its frame does not decide that (0: any time)."""
 
     partition: str
     name: str
     format: Format
-    lateness_ms: int
+    lateness: Lateness = IN_ORDER
     jump_max_ms: int = 0
 
     @property
@@ -67,7 +67,7 @@ class Decoder:
         if isinstance(format, RecordSource):
             read = Read(self._table(block, format), first, block.place_of)
             latest = block.latest(self.jump_max_ms)
-            made = make_triples(self._mapper, read, first, floor_ms, scope, hash_bits, self.lateness_ms, latest)
+            made = make_triples(self._mapper, read, first, floor_ms, scope, hash_bits, self.lateness, latest)
             return made.reported()
         if isinstance(format, RdfSource):
             times = None if format.predicate else block.times()
@@ -79,7 +79,7 @@ class Decoder:
                 block.place_of,
                 scope,
                 hash_bits,
-                self.lateness_ms,
+                self.lateness,
                 block.latest(self.jump_max_ms),
             )
         return self._timestamped(block, format, floor_ms, scope, hash_bits)
@@ -120,7 +120,7 @@ class Decoder:
         if of_others:
             encoded = TermCutter(encoded).cut(np.flatnonzero(kept))
             times[timed[~kept]] = NO_TIME
-        rows = timestamped_rows(encoded, bad_lines, times, 0, floor_ms, describe, self.lateness_ms)
+        rows = timestamped_rows(encoded, bad_lines, times, 0, floor_ms, describe, self.lateness)
         return replace(rows, offsets=block.numbers[of_lines[rows.offsets]], malformed=[*rows.malformed, *of_others])
 
     def _table(self, block: _Block, format: RecordSource) -> Table:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from wukongs.adapters.feeds.spool import Frame
 from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.source import PreparedSource, RowRange, Rows, StreamSource
+from wukongs.live.lateness import CarryRule
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.settings.toml_reader import TableReader
 
@@ -28,7 +29,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; idle_ms: after so long
+    """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; carry_rule: how stream
+    batches carry rows that are later, None: these are set aside; idle_ms: after so long
     without a row it holds nobody back any more (0: it always does); is_last: its end is that of its source partition,
     so nothing of it is waited for any more; idle_advance: "wall": then it follows the wall clock less lateness_ms, and
     not the other feeds; jump_max_ms: how far the time of a row may be ahead of the wall clock when it comes (0: as far
@@ -39,6 +41,7 @@ class Waits:
     is_last: bool = True
     idle_advance: IdleAdvance | None = None
     jump_max_ms: int = 0
+    carry_rule: CarryRule | None = None
 
 
 WAITS = Waits(jump_max_ms=86_400_000)

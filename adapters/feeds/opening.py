@@ -16,6 +16,7 @@ from wukongs.adapters.feeds.spool import Spool
 from wukongs.adapters.feeds.spool_feed import SpoolFeed
 from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.run_config import LiveSource, PipelineConfig, RecordSource, StreamConfig
+from wukongs.adapters.source import Lateness
 from wukongs.adapters.sources import check_names, prepare
 
 UNSYNCED_MS = 3_600_000
@@ -57,7 +58,8 @@ def _live(
     stop: threading.Event,
 ) -> list[Feed]:
     def decoder(partition: str) -> Decoder:
-        return Decoder(partition, partition, source.format, source.waits.lateness_ms, source.waits.jump_max_ms)
+        lateness = Lateness(source.waits.lateness_ms, source.waits.carry_rule)
+        return Decoder(partition, partition, source.format, lateness, source.waits.jump_max_ms)
 
     kind = KINDS[source.kind]
     if isinstance(kind, FeedKind):

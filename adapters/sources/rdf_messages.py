@@ -21,7 +21,9 @@ from wukongs.adapters.mapping.templates import encoded_cell
 from wukongs.adapters.mapping.times import time_of
 from wukongs.adapters.run_config import MessageEnd, RdfSource
 from wukongs.adapters.source import (
+    IN_ORDER,
     NO_TIME,
+    Lateness,
     RowRange,
     Rows,
     SetAside,
@@ -104,34 +106,36 @@ class MessageParser:
         place_of: Callable[[int], Place],
         scope: bytes,
         hash_bits: int,
-        lateness_ms: int = 0,
+        lateness: Lateness = IN_ORDER,
         bounds: Int64Array | None = None,
     ) -> Rows:
         """Parse and encode messages. numbers : int64[n_messages], ascending, the row of each; bounds :
         int64[n_messages], the latest time that each may have.
 
-        times: of the messages, where they do not say it themselves; place_of: of a message by its number; lateness_ms:
-        how far one may lie behind the latest time."""
+        times: of the messages, where they do not say it themselves; place_of: of a message by its number; lateness: how
+        far one may lie behind the latest time."""
         from wukongs.store.encoder import encode_ntriples
 
         lines: list[str] = []
         of_lines: list[int] = []
         known = np.full(len(messages), NO_TIME, np.int64)
         bad: dict[int, _BadMessage] = {}
+        latest = np.full(len(messages), NO_TIME, np.int64)
         newest, late = floor_ms, dict[int, tuple[int, int]]()
         for row, (data, number) in enumerate(zip(messages, numbers.tolist(), strict=True)):
             try:
-                found, time = self.message(
-                    data, number, None if times is None else times[row], floor_ms=newest, lateness_ms=lateness_ms
-                )
+                own = None if times is None else times[row]
+                found, time = self.message(data, number, own, floor_ms=newest, lateness_ms=lateness.lateness_ms)
             except _BadMessage as fault:
                 bad[row] = fault
                 continue
             if bounds is not None and time > bounds[row]:
                 bad[row] = _BadMessage(1, 1, ahead_of_clock(time, int(bounds[row])))
                 continue
-            if time < newest - lateness_ms:
-                late[row] = time, newest - lateness_ms
+            latest[row] = max(newest, time)
+            earliest_ms = int(lateness.earliest_ms(latest[row : row + 1])[0])
+            if time < earliest_ms:
+                late[row] = time, earliest_ms
                 continue
             known[row] = time
             newest = max(newest, time)
@@ -158,7 +162,8 @@ class MessageParser:
             set_aside(row, _BadMessage(1, 1, f"its time {time} ms is before {earliest} ms"), time)
             for row, (time, earliest) in late.items()
         ]
-        return Rows(encoded, numbers[which], malformed, backwards, newest)
+        held_by = lateness.numbers(known[which], latest[which])
+        return Rows(encoded, numbers[which], malformed, backwards, newest, held_by)
 
     def message(
         self, data: bytes, row: int, time: int | None = None, floor_ms: int = NO_TIME, lateness_ms: int = 0

@@ -10,9 +10,11 @@ from typing import Literal
 import numpy as np
 
 from wukongs.adapters.source import (
+    IN_ORDER,
     NO_TIME,
     TEXT_MAX,
     DescribeRow,
+    Lateness,
     RowRange,
     Rows,
     SetAside,
@@ -85,14 +87,14 @@ def timestamped_rows(
     first_offset: int,
     floor_ms: int,
     describe: DescribeRow,
-    lateness_ms: int = 0,
+    lateness: Lateness = IN_ORDER,
 ) -> Rows:
     """Return the rows of encoded lines. times: of each line, as `scan` found them; first_offset: of the first line;
-    lateness_ms: how far a row may lie behind the latest time."""
+    lateness: how far a row may lie behind the latest time."""
     offsets = first_offset + np.flatnonzero(times != NO_TIME)
     assert len(offsets) == len(encoded), "the scan and the encoder agree on what is a row"
     malformed = [describe(first_offset + one.line, one.column, one.reason) for one in bad_lines]
-    return rows_of(encoded, offsets, malformed, floor_ms, describe, lateness_ms)
+    return rows_of(encoded, offsets, malformed, floor_ms, describe, lateness)
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ def test_what_the_broker_has_let_go_of_is_told(broker: Broker, topic: NewTopic, 
     assert line.endswith(" were deleted before they were read")
     options = config.streams[0].source.options  # type: ignore[union-attr]
     nt = RdfSource(paths=(), predicate="", time_format=TimeFormat(), format="nt")
-    source = kafka.KafkaSource(options, 0, Decoder("p/0", "p/0", nt, 0))
+    source = kafka.KafkaSource(options, 0, Decoder("p/0", "p/0", nt))
     rows = source.read(RowRange(1, 5, 0, 0, NO_TIME), SCOPE, 62)
     assert (len(rows.encoded), rows.newest_ms) == (0, NO_TIME)
     assert [(one.file, one.row, one.reason[:22]) for one in rows.malformed] == [
@@ -376,7 +376,7 @@ def test_ranges_are_read_again_and_in_any_order(broker: Broker, topic: NewTopic)
     values = [b"<http://ex/%d> <http://ex/p> <http://ex/o> ." % one for one in range(500)]
     produce(broker.bootstrap, name, [(0, value, {"timestamp": 1 + one}) for one, value in enumerate(values)])
     nt = RdfSource(paths=(), predicate="", time_format=TimeFormat(), format="nt")
-    source = kafka.KafkaSource(kafka.KafkaOptions(broker.bootstrap, name), 0, Decoder("p/0", "p/0", nt, 0))
+    source = kafka.KafkaSource(kafka.KafkaOptions(broker.bootstrap, name), 0, Decoder("p/0", "p/0", nt))
     for first, end in ((0, 10), (10, 20), (10, 20), (100, 500), (5, 7), (7, 8), (300, 301)):
         rows = source.read(RowRange(first, end, 0, 0, NO_TIME), SCOPE, 62)
         assert rows.offsets.tolist() == list(range(first, end))

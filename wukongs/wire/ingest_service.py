@@ -47,9 +47,10 @@ class IngestService:
             self._core.check_is_open()
             state = self._core.stream(piece.stream)
             ledger = state.opened_partition(piece.partition)
-            if ledger.admit(piece):
+            if ledger.admit(piece, may_carry=state.carry_rule is not None):
                 be_active(self._core, state)
-                check_batch_number(piece, state.batch_ms)
+                check_batch_number(piece, state.batch_ms, may_carry=state.carry_rule is not None)
+                piece = state.numbered(piece)
                 timestamps = piece.encoded.timestamps
                 if len(timestamps) != len(piece.encoded) or len(piece.timing) != len(piece.encoded):
                     raise StreamError(
@@ -62,18 +63,19 @@ class IngestService:
                     self._checked(state, piece)
                     self._core.journal.prepare()
                     take_piece(self._core, state, piece)
+                    state.count_carried(piece)
                     lsn = self._core.journal.note(piece, lambda: self._begin(state, piece))
         self._core.journal.wait(lsn)  # also for a repeat: the first one may not be safe yet
 
     def _checked(self, state: StreamState, piece: Piece) -> Piece:
         """Return a piece that may be taken. Raises StreamError."""
         self._core.check_is_open()
-        if not state.opened_partition(piece.partition).admit(piece):
+        if not state.opened_partition(piece.partition).admit(piece, may_carry=state.carry_rule is not None):
             raise StreamError(
                 f"stream {piece.stream}, partition {piece.partition!r}: rows {piece.first_offset} to "
                 f"{piece.end_offset} came twice at the same time: send each piece once"
             )
-        state.check_timestamps(piece.encoded.timestamps, piece.partition)
+        state.check_piece(piece)
         state.check_room(len(piece.encoded))
         return piece
 
@@ -92,7 +94,7 @@ class IngestService:
         self._core.journal.wait(lsn)
 
     def _begin(self, state: StreamState, piece: Piece) -> None:
-        state.begin_with(piece.encoded.timestamps)
+        state.begin_with(piece.encoded.timestamps, piece.numbers)
         self._core.progress.moved(self._core)
 
     def _complete(self, state: StreamState, message: Close) -> None:

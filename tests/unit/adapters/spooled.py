@@ -70,7 +70,7 @@ def spooled(
     """Let a reader read into the spool of a folder until the block ends. begin: up to where the nodes have its rows."""
     spool = Spool(folder, 0, bytes_max, disk)
     said: list[str] = []
-    decoder = Decoder("part", "part", TimestampedSource(paths=()), 0)
+    decoder = Decoder("part", "part", TimestampedSource(paths=()))
     feed = SpoolFeed("http://ex/s", reader, spool, decoder, waits, said.append)
     feed.begin(begin)
     try:

@@ -56,14 +56,14 @@ def frames_of(messages: list[bytes], cuts: list[int], **place: Any) -> list[Fram
 
 
 def decoded(format: Format, frames: list[Frame], partition: str = "in") -> Rows:
-    return Decoder(partition, partition, format, 0).rows(frames, NO_TIME, SCOPE, 62)
+    return Decoder(partition, partition, format).rows(frames, NO_TIME, SCOPE, 62)
 
 
 def in_chunks(format: Format, frames: list[Frame], partition: str) -> Told:
     """Decode frame by frame, as workers do that read a range after the other."""
     floor, found, bad, late = NO_TIME, list[Any](), list[SetAside](), list[SetAside]()
     for frame in frames:
-        rows = Decoder(partition, partition, format, 0).rows([frame], floor, SCOPE, 62)
+        rows = Decoder(partition, partition, format).rows([frame], floor, SCOPE, 62)
         one = told(rows)
         found, bad, late, floor = found + one[0], bad + one[1], late + one[2], one[3]
     return found, bad, late, floor

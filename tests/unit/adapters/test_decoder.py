@@ -39,7 +39,7 @@ def _frame(*messages: str, **cells: list[str | None]) -> Frame:
 
 
 def _rows(format: Format, frame: Frame) -> Rows:
-    return Decoder("t/0", "t/0", format, 0).rows([frame], NO_TIME, SCOPE, 62)
+    return Decoder("t/0", "t/0", format).rows([frame], NO_TIME, SCOPE, 62)
 
 
 def _records(**time: Any) -> RecordSource:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import wukongs
+from tests.oracles.lateness import OpenArrivals
 from tests.processes import child
 from tests.unit.adapters.helpers import PROJECT
 from tests.unit.adapters.spooled import Putter, spooled
@@ -280,6 +281,62 @@ def test_late_rows_within_the_bound_are_in_their_windows(tmp_path: Path) -> None
             assert windows_of(query) == expected(kept)
         assert report.backwards == len(records) - len(kept)
         assert (report.backwards == 0) == (lateness_ms == 300)
+
+
+@pytest.mark.parametrize("lateness_ms", [0, 100])
+def test_late_rows_of_an_open_stream_are_in_the_windows_that_are_not_closed(tmp_path: Path, lateness_ms: int) -> None:
+    """By the rule of DESIGN.md, section 6 (tests/oracles/lateness.py), also after a restart of the engine."""
+    rng = random.Random(4)
+    records = [(number, 5 * number + rng.choice([0, 0, -300, -1500])) for number in range(400, 1400)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "all.jsonl").write_text(text_of(records))
+    arrivals = OpenArrivals(lateness_ms, history_ms=1000)
+    arrivals.push(records)
+    assert arrivals.late
+    assert arrivals.carried
+    options = f'kind = "folder"\npath = "in"\nfollow = false\nlateness_ms = {lateness_ms}'
+    text = (STREAM % options).replace("batch_ms = 100", 'batch_ms = 100\nhistory_ms = 1000\nlate = "open"')
+    (tmp_path / "run.toml").write_text(text)
+    config = load_run_config(tmp_path / "run.toml")
+    query_text = QUERY.replace("RANGE 1s STEP 1s", "RANGE 2s STEP 1s")
+    with wukongs.Engine(tmp_path / "data") as engine, IngestLink([engine.listen()]) as link:
+        engine.stream("http://ex/s", batch_ms=100, history_ms=1000, late="open")
+        report = replay(config.streams, link, PipelineConfig(rows_per_epoch=70, bad_records_max=1))
+        engine.register(query_text)
+    with wukongs.Engine(tmp_path / "data") as engine:
+        found = windows_of(engine.register(query_text))
+        counts = engine.stats()["streams"]["http://ex/s"]
+    with wukongs.Engine() as engine, IngestLink([engine.listen()]) as link:
+        engine.stream("http://ex/s", batch_ms=100, history_ms=1000, late="open")
+        query = engine.register(query_text)
+        replay(config.streams, link, PipelineConfig(rows_per_epoch=70, bad_records_max=1))
+        engine.settle()
+        live = windows_of(query)
+        assert engine.stats()["streams"]["http://ex/s"]["carried"] == len(arrivals.carried)
+    assert counts["late"] == counts["carried"] == len(arrivals.carried)
+    assert report.backwards == len(arrivals.late)
+    ends = range(1000, max(live) + 1, 1000)
+    assert live == {end: names for end in ends if (names := names_of(arrivals.window(end - 2000, end)))}
+    assert found == {end: names for end, names in live.items() if end in found}
+
+
+def names_of(records: list[Any]) -> list[str]:
+    return sorted(f"http://ex/{one}" for one, _ in records)
+
+
+def test_a_recording_carries_no_late_rows(tmp_path: Path) -> None:
+    text = (STREAM % 'kind = "jsonl"\npath = "x.jsonl"').replace('format = "jsonl"\n', "")
+    (tmp_path / "x.jsonl").write_text(text_of([(1, 1)]))
+    (tmp_path / "run.toml").write_text(text.replace("batch_ms = 100", 'batch_ms = 100\nlate = "open"'))
+    with pytest.raises(SettingsError, match="since the source is a recording"):
+        load_run_config(tmp_path / "run.toml")
+
+
+def test_late_rows_need_the_lengths_that_decide_on_them(tmp_path: Path) -> None:
+    text = (STREAM % 'kind = "stdin"').replace("batch_ms = 100", 'batch_ms = 100\nlate = "open"')
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(SettingsError, match=r"history_ms: expected an integer, in milliseconds, since late = .open."):
+        load_run_config(tmp_path / "run.toml")
 
 
 def test_a_silent_source_does_not_hold_the_windows_of_another_one(tmp_path: Path) -> None:
