@@ -72,7 +72,7 @@ class Iterations:
             self._known[name] = self._read(name)
         return self._known[name]
 
-    def made(self, term: TermMap, rows: Rows, wanted: Int64Array) -> Made:
+    def make_texts(self, term: TermMap, rows: Rows, wanted: Int64Array) -> Made:
         """Return the texts that a term makes in wanted iterations."""
         if len(wanted) < len(self):
             return _make(term, self, rows, wanted)
@@ -207,7 +207,7 @@ class Joined:
         for name in join.names_there:
             wanted = wanted[iterations.values(name).counts[wanted] > 0]
         terms = (join.subject, *(theirs for _, theirs in join.conditions))
-        made = [iterations.made(term, rows, wanted) for term in terms]
+        made = [iterations.make_texts(term, rows, wanted) for term in terms]
         texts, _ = _product(made, wanted)
         if table.bad:
             row, (_, reason) = min(table.bad.items())
@@ -220,9 +220,9 @@ class Joined:
         places = pc.index_in(keys, self._keys)
         self._counts = np.bincount(np.asarray(places).astype(np.int64), minlength=len(self._keys)).astype(np.int64)
 
-    def made(self, iterations: Iterations, rows: Rows, wanted: Int64Array) -> Made:
+    def find_subjects(self, iterations: Iterations, rows: Rows, wanted: Int64Array) -> Made:
         """Return the subjects that go with wanted iterations, each once."""
-        own = [iterations.made(ours, rows, wanted) for ours, _ in self._join.conditions]
+        own = [iterations.make_texts(ours, rows, wanted) for ours, _ in self._join.conditions]
         texts, owners = _product(own, wanted)
         found = pc.index_in(_keys(texts), self._keys)
         is_found = np.asarray(pc.is_valid(found))
@@ -268,9 +268,9 @@ def iteration_lines(
         wanted = wanted[iterations.values(name).counts[wanted] > 0]
     joined: Made | None = None
     if isinstance(triple.object, Join):
-        joined = joins[triple.object].made(iterations, rows, wanted)
+        joined = joins[triple.object].find_subjects(iterations, rows, wanted)
         wanted = np.unique(joined.owners)
-    made = [iterations.made(term, rows, wanted) if isinstance(term, TermMap) else joined for term in triple.terms]
+    made = [iterations.make_texts(term, rows, wanted) if isinstance(term, TermMap) else joined for term in triple.terms]
     texts, owners = _product([one for one in made if one is not None], wanted)
     if triple.graph is not None:
         is_default = pc.is_in(texts[-1], pa.array(DEFAULT_GRAPHS, TEXT))

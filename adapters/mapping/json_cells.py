@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from wukongs.adapters.mapping.json_paths import count, parse_json_path, select
+from wukongs.adapters.mapping.json_paths import count_nodes, parse_json_path, select_values
 from wukongs.adapters.mapping.mapping import XSD
 from wukongs.adapters.mapping.tables import Table
 from wukongs.query.terms.arrow_texts import TEXT
@@ -91,11 +91,11 @@ class PathColumns:
             types = None
             if None in path:
                 root = within if path[0] is None else record
-                texts = select(root, path, partial(_texts, name=name))
+                texts = select_values(root, path, partial(_texts, name=name))
                 if name in self._types:
-                    types = select(root, path, _types)
+                    types = select_values(root, path, _types)
             else:  # one node, found once
-                (node,) = select(record, path, _alone)
+                (node,) = select_values(record, path, _alone)
                 texts = _texts(node, name)
                 if name in self._types:
                     types = _types(node)
@@ -105,7 +105,7 @@ class PathColumns:
             if types is not None:
                 self._types[name][row] = types
         for name, path in self._iterators.items():
-            self._counts[name][row] = count(within if path[0] is None else record, path)
+            self._counts[name][row] = count_nodes(within if path[0] is None else record, path)
 
     def fill(self, table: Table) -> None:
         """Give the columns to a table."""

@@ -1,7 +1,7 @@
 """JSON paths of names, places and `[*]`, as RML mappings have them: `$.items[*].sku`, `$['ISO 3166'][0]`.
 
-A path selects the same lists everywhere: each `[*]` makes a list with one entry per element, and at its end stands the
-list of the values there. So the values of `$.items[*].sku` and `$.items[*].price` belong together entry by entry.
+A path always selects lists of one depth: each `[*]` makes a list with one entry per element, and its end makes the list
+of values. So the values of `$.items[*].sku` and `$.items[*].price` belong together, entry by entry.
 
 Source: RFC 9535, of which slices, unions, filters and `..` are not read.
 """
@@ -75,20 +75,20 @@ def _written(step: Step) -> str:
     return "['" + step.replace("\\", "\\\\").replace("'", "\\'") + "']"
 
 
-def select(value: Any, steps: tuple[Step, ...], values_of: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return what a path selects of a parsed document, in lists as the module says. values_of: of a node at its end."""
+def select_values(value: Any, steps: tuple[Step, ...], values_of: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return the values that a path selects of a parsed document, in lists. values_of: makes those of its last nodes."""
     for at, step in enumerate(steps):
         if step is None:
-            return [select(child, steps[at + 1 :], values_of) for child in _children(value)]
+            return [select_values(child, steps[at + 1 :], values_of) for child in _children(value)]
         value = value.get(step) if isinstance(value, dict) else _child(value, step)
     return values_of(value)
 
 
-def count(value: Any, steps: tuple[Step, ...]) -> int:
+def count_nodes(value: Any, steps: tuple[Step, ...]) -> int:
     """Return the number of nodes that a path selects, null ones among them."""
     for at, step in enumerate(steps):
         if step is None:
-            return sum(count(child, steps[at + 1 :]) for child in _children(value))
+            return sum(count_nodes(child, steps[at + 1 :]) for child in _children(value))
         value = _child(value, step)
     return 1
 

@@ -34,7 +34,7 @@ from wukongs.errors import DataError, SettingsError
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _MODERN = "http://w3id.org/rml/"
 _VOCABULARIES = ("http://semweb.mmlab.be/ns/rml#", "http://www.w3.org/ns/r2rml#", _MODERN)
-_RELATIVE = "urn:rml:"
+_RELATIVE = "rml-relative:///"
 """The beginning of relative IRIs of a mapping file once it is parsed."""
 _TERMS = ("template", "reference", "constant")
 _OF_TERM = (*_TERMS, "termType", "datatype", "datatypeMap", "language", "languageMap", "class", "graph", "graphMap")
@@ -283,7 +283,7 @@ class _TriplesMap:
             predicates, objects = self._terms(node, "predicate"), self._objects(node)
             for name, terms in (("predicate", predicates), ("object", objects)):
                 if not terms:
-                    raise graph.error(place, f"expected a {name} in each predicate-object map, found none")
+                    raise graph.error(place, f"expected one {name} or more in each predicate-object map, found none")
             for predicate in predicates:
                 if predicate.kind != "iri":
                     raise graph.error(place, "expected an IRI as predicate")
@@ -337,7 +337,8 @@ class _TriplesMap:
         graph.check(node, ("parentTriplesMap", "joinCondition"), place)
         parent = graph.value(node, "parentTriplesMap", place)
         if not isinstance(parent, Node) or parent not in self._sources:
-            raise graph.error(place, f"expected a triples map of a logical source as parentTriplesMap, found {parent}")
+            shown = _name(parent) if isinstance(parent, ox.NamedNode) else parent
+            raise graph.error(place, f"expected a triples map of a logical source as parentTriplesMap, found {shown}")
         theirs = _TriplesMap(graph, parent, self._sources, self._given_base, self._files)
         conditions = graph.values(node, "joinCondition")
         if not conditions:

@@ -105,14 +105,14 @@ def read_document(data: bytes, path: str, records: str | None) -> tuple[JsonReco
     return JsonRecords(), np.array([first, len(data)], np.int64)
 
 
-def element_starts(data: bytes) -> Int64Array:
+def find_element_starts(data: bytes) -> Int64Array:
     """Return where each of the elements begins that follow each other in a piece of a document, and its end."""
     starts = list(_element_starts(_TOKEN.finditer(data)))
     starts[-1] = len(data)
     return np.array(starts, np.int64)
 
 
-def elements(data: bytes, starts: Int64Array) -> list[bytes]:
+def split_elements(data: bytes, starts: Int64Array) -> list[bytes]:
     """Return the text of each element, without the comma behind it. Line ends are blanks: an element is a line."""
     pieces = (data[begin:end].rstrip().removesuffix(b",") for begin, end in pairwise(starts.tolist()))
     return [piece.replace(b"\n", b" ").replace(b"\r", b" ") for piece in pieces]

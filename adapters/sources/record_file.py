@@ -29,7 +29,7 @@ from wukongs.adapters.source import (
 )
 from wukongs.adapters.sources import rows_kernels
 from wukongs.adapters.sources.csv_records import CsvRecords, read_header
-from wukongs.adapters.sources.json_records import JsonRecords, element_starts, elements, read_document
+from wukongs.adapters.sources.json_records import JsonRecords, find_element_starts, read_document, split_elements
 from wukongs.adapters.sources.line_starts import line_at, line_within, map_file, row_starts
 from wukongs.adapters.sources.mapped_rows import Made, Place, Read, make_triples
 from wukongs.adapters.sources.parquet_records import ParquetRecords
@@ -95,11 +95,11 @@ class RecordFile:
         if isinstance(self.records, CsvRecords):
             table, starts = self.records.table(data, count, names, self.path)
         else:
-            starts = row_starts(data) if self.records.is_lines else element_starts(data)
+            starts = row_starts(data) if self.records.is_lines else find_element_starts(data)
             if len(starts) - 1 != count:
                 raise changed(self.path)
             is_lines = self.records.is_lines
-            texts = [data[a:b] for a, b in pairwise(starts.tolist())] if is_lines else elements(data, starts)
+            texts = [data[a:b] for a, b in pairwise(starts.tolist())] if is_lines else split_elements(data, starts)
             table = self.records.table(texts, names, self.mapping.typed, self.mapping.iterators)
 
         @cache

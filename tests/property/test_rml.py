@@ -16,7 +16,7 @@ from tests.oracles import rml as oracle
 from wukongs.adapters.mapping.rml import load_rml
 from wukongs.adapters.mapping.tables import Table
 from wukongs.adapters.mapping.triples import Mapper
-from wukongs.adapters.sources.json_records import JsonRecords, elements, read_document
+from wukongs.adapters.sources.json_records import JsonRecords, read_document, split_elements
 
 SCALARS = (
     st.none()
@@ -120,7 +120,7 @@ def test_random_records_as_the_oracle_says(
 
     document = json.dumps(records, indent=1).encode()
     reader, starts = read_document(document, "in.json", "$[*]")
-    texts = elements(document, starts)
+    texts = split_elements(document, starts)
     assert len(texts) == len(records)
     found = found_lines(mapper, JsonRecords(is_lines=True).table(texts, *wanted))
     assert found == expected

@@ -345,3 +345,61 @@ def test_a_base_is_for_rml_and_absolute(tmp_path: Path, capsys: pytest.CaptureFi
     assert "IRIs of a TOML mapping are absolute" in capsys.readouterr().err
     assert main(["map", str(tmp_path / "m.ttl"), str(tmp_path / "in.csv"), "--base", "b"]) == 2
     assert "expected an absolute IRI as the base, found 'b'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('rml:path "trips.csv"', 'rml:path "trips.csv" ; rml:encoding rml:UTF-16', "encoding UTF-16 is not read"),
+        ('rml:path "trips.csv"', 'rml:path "trips.csv" ; rml:compression rml:zip', "compression zip is not read"),
+        ("rml:class ex:Trip", 'rml:class "Trip"', "expected an IRI as class"),
+        ("rml:class ex:Trip", 'rml:graph "g"', "as graph, found a literal"),
+        ('rml:object "taxi", 5', "rml:object _:b", "expected an IRI or a literal as constant, found _:"),
+        ('rml:object "taxi", 5', "rml:object <relative>", "expected an absolute IRI, found <relative> and no base"),
+        (' ; rml:object "taxi", 5', "", "expected one object or more in each predicate-object map"),
+        ("rml:predicate ex:kind, ex:sort ;", "", "expected one predicate or more in each predicate-object map"),
+        ('rml:language "en"', 'rml:language "en" ; rml:datatype xsd:string', "a datatype or a language, found both"),
+        ('rml:language "en"', 'rml:language "en_US"', "a language tag of BCP 47 such as en or de-AT, found 'en_US'"),
+        ('rml:language "en"', "rml:datatype ex:a, ex:b", "expected one datatype"),
+        ("<#Trip>", "<#Other> rml:subject ex:s ; rml:predicateObjectMap [ ] . <#Trip>", "expected a logical source"),
+        ("<#Trip> ", '<#Trip> rml:baseIRI "b" ; ', "expected an absolute IRI as the base, found 'b'"),
+    ],
+)
+def test_each_fault_of_a_mapping_has_its_name(old: str, new: str, message: str, tmp_path: Path) -> None:
+    mapping = NEW.replace("rr:", "rml:")
+    assert old in mapping
+    (tmp_path / "m.ttl").write_text(mapping.replace(old, new, 1))
+    with pytest.raises(SettingsError) as raised:
+        load_rml(str(tmp_path / "m.ttl"), ("trips.csv",))
+    assert message in str(raised.value)
+
+
+def test_texts_that_stand_for_null_and_uris(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """RML-IO, rml:null; RML-Core, "IRI encoding" of rml:URI, and its term generation rules for a reference."""
+    rml = (
+        '@prefix rml: <http://w3id.org/rml/> . <#M> rml:logicalSource [ rml:source [ rml:path "in.csv" ; '
+        'rml:null "NULL" ] ] ; rml:subjectMap [ rml:template "http://e/{id}" ; rml:termType rml:URI ] ; '
+        'rml:predicateObjectMap [ rml:predicate <http://e/p> ; rml:objectMap [ rml:reference "v" ; '
+        "rml:termType rml:URI ] ] ."
+    )
+    data = "id,v\nZoë,http://o/a?b#c\nx,NULL\ny,http://o/é\nz,\nw,http://o/%C3%A9\n"
+    assert mapped(tmp_path, rml, capsys, "in.csv", data) == [
+        "<http://e/Zo%C3%AB> <http://e/p> <http://o/a?b#c> .",
+        "<http://e/w> <http://e/p> <http://o/%C3%A9> .",
+    ]
+    assert main(["map", str(tmp_path / "map.rml.ttl"), str(tmp_path / "in.csv")]) == 0
+    assert "in.csv, line 4, column 3: expected a URI in v, found 'http://o/é'" in capsys.readouterr().err
+
+
+def test_constants_may_be_relative_to_the_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mapping file has no place of its own, so that the base of its terms is that of its relative IRIs, too."""
+    (tmp_path / "in.csv").write_text("id\n1\n")
+    (tmp_path / "m.ttl").write_text(
+        '@prefix rml: <http://w3id.org/rml/> . <#M> rml:logicalSource [ rml:source "in.csv" ] ; '
+        'rml:subjectMap [ rml:reference "id" ; rml:class <C> ] .'
+    )
+    assert main(["map", str(tmp_path / "m.ttl"), str(tmp_path / "in.csv"), "--base", "http://b/"]) == 0
+    a = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+    assert capsys.readouterr().out == f"<http://b/1> {a} <http://b/C> .\n"
+    assert main(["map", str(tmp_path / "m.ttl"), str(tmp_path / "in.csv")]) == 2
+    assert "expected an absolute IRI, found <C> and no base" in capsys.readouterr().err
