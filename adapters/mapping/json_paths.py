@@ -76,7 +76,7 @@ def _written(step: Step) -> str:
 
 
 def select_values(value: Any, steps: tuple[Step, ...], values_of: Callable[[Any], list[Any]]) -> list[Any]:
-    """Return the values that a path selects of a parsed document, in lists. values_of: makes those of its last nodes."""
+    """Return the values that a path selects of a parsed document, in lists. values_of: makes those of a last node."""
     for at, step in enumerate(steps):
         if step is None:
             return [select_values(child, steps[at + 1 :], values_of) for child in _children(value)]
