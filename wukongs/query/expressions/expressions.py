@@ -68,13 +68,13 @@ _TRUTH_VALUED = COMPARISONS | _CONNECTIVES | text_expressions.TRUTH_CALLS | {"BO
 
 def evaluate(expression: Expression, table: BindingTable, terms: TermSpace) -> Int64Array:
     """Return the id of the expression's value in each row, UNBOUND where it is an error or unbound."""
-    expression = _folded(expression, terms)
+    expression = _folded(expression, terms) if table.length else expression
     return _ids(expression, Frame(table, terms, _decoded_variables(expression)))
 
 
 def holds(expression: Expression, table: BindingTable, terms: TermSpace) -> BoolArray:
     """Tell for each row whether the expression's effective boolean value is true; an error is not."""
-    expression = _folded(expression, terms)
+    expression = _folded(expression, terms) if table.length else expression
     return _truth(expression, Frame(table, terms, _decoded_variables(expression))).true
 
 
