@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+
+import pytest
 
 import wukongs
 from wukongs.live.core import Core
@@ -42,6 +45,30 @@ class ManualClock:
         self.passed_s += seconds
         assert isinstance(self.engine._backend, EmbeddedBackend)
         self.engine._backend.watch.look()
+
+
+class SteppedInjector:
+    """The injector of an engine without its thread: the test takes its steps one by one.
+
+    Made before the engine declares a stream. `settle` and whatever waits for firings must not be called by the test's
+    own thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, engine: wukongs.Engine) -> None:
+        monkeypatch.setattr(engine._injector, "start", lambda: None)
+        self.engine, self._injector = engine, engine._injector
+
+    def moments(self) -> Iterator[None]:
+        """Yield before each step: before stream batches are sealed or firings are picked, and before these run. Ends
+        when nothing is left to do."""
+        injector, is_done = self._injector, False
+        while not is_done:
+            yield
+            with self.engine._core.lock:
+                firings, is_done = injector._step()
+            if firings:
+                yield
+                injector._fire(firings, time.perf_counter())
+            injector._renew()
 
 
 def ingest_of(engine: wukongs.Engine) -> IngestService:

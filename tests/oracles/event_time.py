@@ -18,7 +18,7 @@ In three places there is more than one answer:
   the record of its own last stream batch, and may or may not see the later ones: `Firing.readings` has each cut.
 * A query may fire at times that its streams had covered when it was registered, if one of them has longer stream
   batches than another. What it would read need not be held: it may also read the snapshot of its registration.
-* `Firing.is_open` marks firings of which the rules do not say whether they come: see `register` and `resume`.
+* `Firing.is_open` marks firings of which the rules do not say whether they come: see `register`.
 """
 
 from __future__ import annotations
@@ -121,8 +121,6 @@ class OracleQuery:
     registered: SN
     reads_default: bool
     firings: list[Firing] = field(default_factory=list)
-    skipped: list[Firing] = field(default_factory=list)
-    """Those that were due while it was paused."""
     last_ms: int = NOWHERE
     """The last firing that was due, reported or not."""
     is_paused: bool = False
@@ -190,16 +188,9 @@ class EventTime:
         self.queries[name].is_paused = True
 
     def resume(self, name: str) -> None:
-        """What was due while the query was paused is skipped. A resumption carries the time from which it counts, as a
-        registration does, above all that has fired: firings between the two readings are open."""
+        """Firings that were due while the query was paused are skipped, later ones come."""
         self.operations += 1
-        query = self.queries[name]
-        query.is_paused = False
-        from_ms, surely_ms = self._from(query)
-        if from_ms is not None:
-            query.surely_ms = max(query.surely_ms, surely_ms, query.last_ms)
-            query.firings += [each._replace(is_open=True) for each in query.skipped if each.t > from_ms]
-        query.skipped = []
+        self.queries[name].is_paused = False
 
     # --- the clock ----------------------------------------------------------------------------------------------------
 
@@ -280,7 +271,8 @@ class EventTime:
                 continue
             t = max(first_ms, query.last_ms + query.step_ms)
             while self.is_due(query, t):
-                (query.skipped if query.is_paused else query.firings).append(self._firing(query, t))
+                if not query.is_paused:
+                    query.firings.append(self._firing(query, t))
                 query.last_ms = t
                 t += query.step_ms
 

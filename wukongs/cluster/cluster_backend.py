@@ -347,7 +347,8 @@ class ClusterBackend:
         return tuple(sorted({control.key_of(window.stream) for window in query.dataset.windows}))
 
     def replace_query(self, name: str, text: str, base: str | None, output: Output | None) -> None:
-        """Each firing that is due when the record is carried out goes by the text before, at the node of the query."""
+        """The record comes after all that is closed by now: the node of the query carries it out when all firings that
+        are due by then have been reported."""
 
         def replaced(before: Registration) -> tuple[Registration, Query]:
             source = before.source._replace(text=text, base=base, output=output)
@@ -369,7 +370,9 @@ class ClusterBackend:
         self._alter(name, lambda before: (before._replace(is_paused=is_paused), parse_continuous(before.source)))
 
     def _alter(self, name: str, altered: Callable[[Registration], tuple[Registration, Query]]) -> None:
-        """Make a change of a query as it is by the log, and anew if another one came first."""
+        """Make a change of a query as it is by the log, and anew if another one came first. Its event time is that of
+        its record, which comes after all that is closed on any node by now."""
+        self.catch_up()
         known = first = self._host.node.control.queries.get(name)
         while known is not None and first is not None and known.since == first.since:
             after, query = altered(read_registration(known.payload, name))

@@ -93,6 +93,9 @@ class Exposure:
                 counts = True
         return FOREVER_MS if counts else None
 
+    def settled_clock_ms(self, core: Core) -> int | None:
+        return self.clock_ms(core)
+
     def exposed_ms(self) -> int:
         return ms_of(self.shown)
 

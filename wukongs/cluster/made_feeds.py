@@ -25,6 +25,7 @@ from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.made_streams import MADE, Producer, encoded_window
 from wukongs.live.stream_state import FOREVER_MS
+from wukongs.live.windows import Watermark
 from wukongs.protocol.control import Control
 from wukongs.protocol.records import Role
 from wukongs.query.output.results import WindowResult
@@ -95,6 +96,10 @@ class MadeFeed:
         """Let the stream begin with the firings after a time."""
         if decided_ms is not None and (to_ms := self.state.floor(decided_ms)) > self.decided_to_ms:
             self._put(Decided(to_ms, is_before=True))
+
+    def settled_watermark(self) -> Watermark:
+        """Return the watermark of the stream at this node: records of the log carry the changes of a cluster."""
+        return Watermark.of_stream(self.state)
 
     def goes_on_from(self, from_ms: int | None, is_stored: bool) -> int | None:
         """Do as MadeStream.goes_on_from."""

@@ -395,6 +395,7 @@ class _Replay:
         registered.is_recovered = True
         registered.restore_cursors(come)
         registered.planned = self._planned.pop(lsn, registered.planned)
+        self._injector.schedule_changes(registered)
         registered.reporter.recorded = self._remembered.pop(lsn, [])
         if progress is not None:
             registered.restore_progress(progress)
@@ -450,12 +451,12 @@ class _Replay:
         if isinstance(query, JoinedQuery):
             query = query.alone()
         if "of" in change:
-            query.apply_planned(lsn)
+            query.reach_record(lsn)
         else:  # the records of older versions do not say from when they count
             query.is_paused = change["is_paused"]
 
     def _change_replace(self, change: dict[str, Any], lsn: int) -> None:
-        self._injector.queries[change["query"]].apply_planned(lsn)
+        self._injector.queries[change["query"]].reach_record(lsn)
 
     def _change_rules(self, change: dict[str, Any], _: int) -> None:
         replay_rules(self._core, Ruleset.of_json(change["rules"]), change["sn"])

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -33,6 +34,7 @@ from wukongs.live.tracing import LISTENING, Fired
 from wukongs.live.unknown_names import unknown_names
 from wukongs.live.window_log import LAST_MS, WINDOW_BYTES, Come, Cursor, WindowLog
 from wukongs.live.windows import (
+    Watermark,
     covered_ms,
     firing_period,
     firing_step,
@@ -72,8 +74,9 @@ log = logging.getLogger("wukongs")
 Unread: TypeAlias = Literal["drop", "end"]
 UNREAD_BYTES_MAX = 64 << 20
 FIRING_POLL_S = 0.002
-CATCH_UPS_MAX = 3
-"""How often another text lets all that is due be picked; after that it counts for what is due by then."""
+CHANGE_POLL_S = 0.05
+CLOSE_S = 10.0
+"""Longest wait of close() for the windows that are due. A query that lags further behind ends without them."""
 
 
 class QuerySource(NamedTuple):
@@ -92,6 +95,21 @@ class QuerySource(NamedTuple):
     def of(fields: Mapping[str, Any]) -> QuerySource:
         """Return the source with these fields; those that are missing have their defaults."""
         return QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
+
+
+@dataclass(slots=True, eq=False)
+class QueryChange:
+    """A change of a query that waits until the firings before it have been reported.
+
+    after_ms: the event time after which it counts; None: no firing of the query is known yet.
+    make: logs the change with the time after which it counts, and makes it. Called with the lock held.
+    is_over: whether make was called.
+    error: raised by make."""
+
+    after_ms: int | None
+    make: Callable[[int | None], object]
+    is_over: bool = False
+    error: BaseException | None = None
 
 
 class Rows(Protocol):
@@ -134,6 +152,9 @@ class Schedule(Protocol):
 
     def catch_up(self) -> None:
         """Wait until all that is due has been picked. Called with the lock held."""
+
+    def schedule_changes(self, query: ContinuousQuery) -> None:
+        """Let a query make its changes between two firings. Called with the lock held."""
 
     def moved(self, query: ContinuousQuery) -> None:
         """Note that a query fires next at another time. Called with the lock held."""
@@ -199,6 +220,10 @@ class ContinuousQuery:
         """The next firing; of a query without step_ms, the earliest time that it may have. None: not known yet."""
         self.planned: list[tuple[int, dict[str, Any]]] = []
         """Texts and pauses to come, by the log that is replayed: (LSN, what it says), in order."""
+        self._record_lsn = 0
+        """Planned changes up to this record count once the firings before them were repeated."""
+        self._changes: list[QueryChange] = []
+        """Changes that wait for the firings before them, in order."""
         self.is_paused = False
         self.is_closed = False
         self.made: Made | None = None
@@ -286,25 +311,34 @@ class ContinuousQuery:
         return self._readers.cursor(group)
 
     def close(self) -> None:
-        """End the query. Reported windows can still be read. Raises StorageError (it cannot be logged)."""
-        if self.made is not None and self._core.query_log is not None and not self.is_closed:
+        """End the query. Windows that are due when it is called are still reported, unless that takes longer than 10 s;
+        reported windows can still be read. Raises StorageError (it cannot be logged)."""
+        if self._core.query_log is not None and not self.is_closed:
             self._core.query_log.catch_up()
         with self._core.lock:
             if self.is_closed:
                 return
-            if (made := self.made) is not None:
-                self._schedule.catch_up()
-                self.wait_for_firing()
-            self._close()
-            if made is not None:
-                made.end()
-            for stream in (self.name, *self._states):
-                self._schedule.made.drop_unread(stream)
+            if self.made is not None and self._core.query_log is not None:
+                self._schedule.catch_up()  # until the other nodes have what it has made
+            if not self.change_after_due(self._close_whole, CLOSE_S):
+                self._close_whole(None)
         if self._core.query_log is not None:
             self._core.query_log.drop_unread((self.name, *self._states))
 
-    def _close(self) -> None:
-        self._core.journal.commit({"op": "close", "query": self.name})
+    def _close_whole(self, after_ms: int | None) -> None:
+        """Close the query, and the stream that it makes. Called with the lock held."""
+        if self.is_closed:
+            return
+        made = self.made
+        self._close(after_ms)
+        if made is not None:
+            made.end()
+        for stream in (self.name, *self._states):
+            self._schedule.made.drop_unread(stream)
+
+    def _close(self, after_ms: int | None = None) -> None:
+        from_ms = self.change_ms(after_ms)
+        self._core.journal.commit({"op": "close", "query": self.name, "from_ms": from_ms})
         if self._core.query_log is not None:
             self._core.query_log.close_query(self.name)
         self.end()
@@ -343,11 +377,12 @@ class ContinuousQuery:
                     self._close()
 
     def pause(self) -> None:
-        """Report nothing until resume; windows that close meanwhile are skipped. Raises StorageError."""
+        """Report nothing until resume; windows that close meanwhile are skipped. Windows that are due when it is called
+        are still reported. Raises StorageError."""
         self._set_paused(True)
 
     def resume(self) -> None:
-        """Report again, from the next window on. Raises StorageError."""
+        """Report again, from the first window on that is not due yet when it is called. Raises StorageError."""
         self._set_paused(False)
 
     def _set_paused(self, is_paused: bool) -> None:
@@ -356,14 +391,11 @@ class ContinuousQuery:
                 self._core.query_log.pause_query(self.name, is_paused)
             return
         with self._core.lock:
-            self.wait_for_firing()
-            if not self.is_closed:
-                self._log_and_apply({"op": "pause", "is_paused": is_paused})
-                self._schedule.wake()
+            self.change_after_due(partial(self._log_and_apply, {"op": "pause", "is_paused": is_paused}, None))
 
     def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
-        """Go on with another text, which has the same name, from the next window end on: every firing up to now goes by
-        the text before, every later one by this one. Readers go on where they are. ISTREAM and DSTREAM begin anew.
+        """Go on with another text, which has the same name: windows that are due when it is called go by the text
+        before, every later one by this one. Readers go on where they are. ISTREAM and DSTREAM begin anew.
 
         Raises as Engine.register; StreamError (another name; closed), StorageError."""
         if self._core.query_log is not None:
@@ -375,16 +407,15 @@ class ContinuousQuery:
         with self._core.lock:
             query = self._parse(source)
             check_name(query, self.name)
-            for _ in range(CATCH_UPS_MAX):
-                self._schedule.catch_up()
-                self.wait_for_firing()
-                if self.is_closed or self.due() is None:
-                    break
-            if self.is_closed:
+            start = counts_from(self._core, query, self._schedule.made.settled_closed_ms)
+            change = {"op": "replace", **source._asdict(), "start": start}
+
+            def make(after_ms: int | None) -> None:
+                self._parse(source)  # a stream may have been dropped meanwhile
+                self._log_and_apply(change, query, after_ms)
+
+            if not self.change_after_due(make):
                 raise is_over(self.name)
-            self._parse(source)  # a stream may have been dropped meanwhile
-            start = counts_from(self._core, query)
-            self._log_and_apply({"op": "replace", **source._asdict(), "start": start}, query)
 
     def alter(self, source: QuerySource, is_paused: bool, start: int | None) -> None:
         """Be what the log of a cluster says from here on. start: the time from which another text counts if nothing has
@@ -396,16 +427,121 @@ class ContinuousQuery:
         if is_paused != self.is_paused:
             self._log_and_apply({"op": "pause", "is_paused": is_paused})
 
+    # --- changes between two firings ----------------------------------------------------------------------------------
+
+    def due_to_ms(self) -> int | None:
+        """Return the end of the last window that is due or was picked, by what its streams have closed so far; None if
+        no firing is known yet. Other threads' progress does not change it. Called with the lock held."""
+        next_ms, step_ms = self.settled_next_ms(), self.step_ms or 1
+        if next_ms is None:
+            return None
+        covered = covered_ms(step_ms, self._settled_watermarks())
+        if covered is not None and self.windows.reads_stored:
+            clock_ms = self._core.progress.settled_clock_ms(self._core)
+            covered = None if clock_ms is None else min(covered, clock_ms)
+        if covered is None or covered < next_ms:
+            return next_ms - step_ms
+        return next_ms + (covered - next_ms) // step_ms * step_ms
+
+    def _settled_watermarks(self) -> list[Watermark]:
+        return [self._schedule.made.settled_watermark(state) for state in self._states.values()]
+
+    def settled_next_ms(self) -> int | None:
+        """Do as Producer.settled_next_ms. Of a query without step_ms: the earliest time that it may have."""
+        self.next_firing()
+        if self._next_ms is not None:
+            return self._next_ms
+        watermarks = self._settled_watermarks()
+        known = [one.first_ms for one in watermarks if one.first_ms is not None]
+        if not known or any(one.first_ms is None and one.cover_ms != FOREVER_MS for one in watermarks):
+            return None
+        return first_multiple(self.step_ms or 1, min(known), is_strict=False)
+
+    def settled_decided_ms(self) -> tuple[int | None, bool]:
+        """Do as Producer.settled_decided_ms."""
+        return self.due_to_ms(), all(one.cover_ms == FOREVER_MS for one in self._settled_watermarks())
+
+    def change_after_due(self, make: Callable[[int | None], object], within_s: float | None = None) -> bool:
+        """Have the injector make a change between two firings: after all firings that are due now, before any later
+        one. Return whether it was made: not if the query or the engine is closed first, or within_s (seconds) pass.
+
+        make: logs the change with the event time after which it counts, and makes it. Called with the lock held, which
+        is released while firings are due. Raises what make raises."""
+        core = self._core
+        if self.is_closed:
+            return False
+        change = QueryChange(self.due_to_ms(), make)
+        self._changes.append(change)
+        self._schedule.schedule_changes(self)
+        deadline_s = None if within_s is None else time.monotonic() + within_s
+        try:
+            while not (change.is_over or self.is_closed or core.is_closed or core.failure is not None):
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    break
+                core.changed.wait(CHANGE_POLL_S)
+        finally:
+            if change in self._changes:
+                self._changes.remove(change)
+        if change.error is not None:
+            raise change.error
+        return change.is_over
+
+    def make_changes(self, *, is_settled: bool = False) -> bool:
+        """Make the changes for which no firing is left that comes before them. Return whether there was one.
+
+        is_settled: nothing is due that can fire. Called with the lock held, by the injector, or by another thread while
+        nothing fires for this query."""
+        is_any = False
+        while self._make_planned(is_settled=is_settled):
+            is_any = True
+        is_settled &= self.made is None or not self.made.is_full
+        while self._changes and not (self._is_firing or self.is_closed):
+            change = self._changes[0]
+            if not (is_settled or self._has_fired_to(change.after_ms)):
+                break
+            self._changes.remove(change)
+            try:
+                change.make(change.after_ms)
+            except BaseException as error:
+                change.error = error
+            change.is_over = is_any = True
+        return is_any
+
+    def _has_fired_to(self, after_ms: int | None) -> bool:
+        """Tell whether all firings up to a time, None: no firing is known yet, were picked."""
+        if after_ms is None:
+            return True
+        next_ms = self.next_firing()
+        if self._next_ms is None or (next_ms is not None and next_ms <= after_ms):
+            return False
+        if self.step_ms is not None:
+            return True
+        waiting = [(state.next_slice(), state.batch_ms) for state in self._states.values()]  # their edges are not known
+        return all(number is None or number * batch_ms > after_ms for number, batch_ms in waiting)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether a change waits for firings before it. Read with the lock held."""
+        return bool(self._changes or self.planned)
+
+    def change_ms(self, after_ms: int | None) -> int | None:
+        """Return the event time after which a change counts that is made now: after_ms, unless firings before it are
+        left; None: no firing is known yet."""
+        next_ms = self.next_firing()
+        if self._next_ms is not None and after_ms is not None and (next_ms is None or after_ms < next_ms):
+            return after_ms
+        return None if next_ms is None else next_ms - (self.step_ms or 1)
+
     def wait_for_firing(self) -> None:
         """Wait until what was picked is reported. Called with the lock held."""
         core = self._core
         while self._is_firing and not self.is_closed and core.failure is None and not core.is_closed:
             core.changed.wait(FIRING_POLL_S)
 
-    def _log_and_apply(self, change: dict[str, Any], query: Query | None = None) -> None:
-        """Log a change together with the time after which it counts, and make it. query: that of another text."""
-        next_ms = self.next_firing()
-        from_ms = None if next_ms is None else next_ms - (self.step_ms or 1)
+    def _log_and_apply(self, change: dict[str, Any], query: Query | None = None, after_ms: int | None = None) -> None:
+        """Log a change together with the time after which it counts, and make it. query: that of another text;
+        after_ms: as in QueryChange."""
+        from_ms = self.change_ms(after_ms)
         if query is not None and reads_stored(query) and from_ms is not None and change["start"] is not None:
             from_ms = max(from_ms, change["start"])  # the snapshots of before may be gone
         change = {**change, "query": self.name, "of": self.lsn, "from_ms": from_ms}
@@ -430,10 +566,11 @@ class ContinuousQuery:
             self.reporter.recorded = [one for one in recorded if one.at_ms > from_ms]
         self._schedule.replaced(self, before)
 
-    def apply_planned(self, lsn: int) -> None:
-        """Make the changes up to a record of the log that is replayed, as far as they are not made yet."""
-        while self.planned and self.planned[0][0] <= lsn:
-            self._apply(self.planned.pop(0)[1])
+    def reach_record(self, lsn: int) -> None:
+        """Make the planned changes up to a record of the log that is replayed. One with firings before it that the
+        replay has not repeated yet is made after these."""
+        self._record_lsn = lsn
+        self._schedule.schedule_changes(self)
 
     # --- over the end of a process ------------------------------------------------------------------------------------
 
@@ -578,19 +715,25 @@ class ContinuousQuery:
 
     def due(self) -> int | None:
         """Return the time of the next firing if it is covered, None if not. Called with the lock held."""
-        while self.take_over():
-            pass
         next_ms, covered = self.next_firing(), self._covered_ms()
         return None if next_ms is None or covered is None or next_ms > covered else next_ms
 
-    def take_over(self) -> bool:
-        """Make the first of the changes to come if the query is due and fires next by it. Return whether it has."""
-        if not self.planned or (from_ms := self.planned[0][1]["from_ms"]) is None:
+    def _make_planned(self, *, is_settled: bool) -> bool:
+        """Make the first of the planned changes if no firing is left that comes before it, and its record was reached
+        or the query is due. Return whether it has. is_settled: as for make_changes."""
+        if not self.planned or self._is_firing:
             return False
-        next_ms, covered = self.next_firing(), self._covered_ms()
-        if next_ms is None or covered is None or not from_ms < next_ms <= covered:
+        lsn, change = self.planned[0]
+        from_ms, next_ms, is_reached = change["from_ms"], self.next_firing(), lsn <= self._record_lsn
+        if not is_reached:  # the replay may have fired further than the engine had when it made the change
+            covered = self._covered_ms()
+            is_due = next_ms is not None and covered is not None and next_ms <= covered
+            if from_ms is None or not is_due:
+                return False
+        if not (is_reached and (from_ms is None or is_settled)) and not self._has_fired_to(from_ms):
             return False
-        self._apply(self.planned.pop(0)[1])
+        self.planned.pop(0)
+        self._apply(change)
         return True
 
     def _covered_ms(self) -> int | None:
@@ -754,10 +897,9 @@ class ContinuousQuery:
         return last_ms
 
     def _before_planned(self, first_ms: int, to_ms: int) -> int:
-        """Return up to when, at most to_ms, firings from the first one on go by this text."""
-        if self.planned and (from_ms := self.planned[0][1]["from_ms"]) is not None:
-            return min(to_ms, max(first_ms, int(from_ms)))
-        return to_ms
+        """Return up to when, at most to_ms, firings from the first one on are before the next change."""
+        bounds = [change.after_ms for change in self._changes[:1]] + [one["from_ms"] for _, one in self.planned[:1]]
+        return min([to_ms, *(max(first_ms, int(ms)) for ms in bounds if ms is not None)])
 
     def _last_of(self, first_ms: int, to_ms: int) -> int:
         """Return the last firing that is due up to a time. first_ms: the first, which is due."""

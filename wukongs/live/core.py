@@ -104,6 +104,9 @@ class Progress(Protocol):
         """Return the event time that the clock of the stored graph has passed: FOREVER_MS if all streams that it waits
         for have ended, None if none has begun."""
 
+    def settled_clock_ms(self, core: Core) -> int | None:
+        """Return what clock_ms will be once all that is closed has been read. Threads that lag do not change it."""
+
     def exposed_ms(self) -> int:
         """Return the event time up to which reads may come. The last firing of streams that have ended may be later."""
 
@@ -167,9 +170,14 @@ class OwnProgress:
         return begun
 
     def clock_ms(self, core: Core) -> int | None:
+        settled_ms = self.settled_clock_ms(core)
+        return None if settled_ms is None else min(settled_ms, self._cap_ms)
+
+    def settled_clock_ms(self, core: Core) -> int | None:
+        """Return the clock without the stops at which it waits for records of late streams."""
         if self.stands_ms is None:
             return None
-        return min(self.stands_ms if self._is_open else FOREVER_MS, self._cap_ms)
+        return self.stands_ms if self._is_open else FOREVER_MS
 
     def exposed_ms(self) -> int:
         return FOREVER_MS if self.stands_ms is None else self.stands_ms

@@ -164,17 +164,15 @@ def check_windows(core: Core, query: Query) -> None:
 
 
 def serve_readers(core: Core, injector: Injector, query: Query) -> None:
-    """Declare the streams that queries make and that a query is the first to read. Each begins with the firings from
-    now on. Called with the lock held, which it lets go of while one of these queries fires. Raises StreamError,
-    StorageError."""
+    """Declare the streams that queries make and that a query is the first to read. Each begins with the firing after
+    those that are due by now. Called with the lock held. Raises StreamError, StorageError."""
     for window in query.dataset.windows:
         name, maker = window.stream, injector.queries.get(window.stream)
         if maker is not None and maker.is_stream and name not in core.streams:
-            maker.wait_for_firing()
             options = options_for_readers(core.settings, maker.period_ms)
             check_window(window, make_stream(core, name, options, 0))
             lsn = core.journal.commit({"op": "stream", "stream": name, "options": options})
-            injector.made.add(declare_stream(core, name, options, lsn)).begin_after(maker.fired_ms())
+            injector.made.add(declare_stream(core, name, options, lsn)).begin_after(maker.due_to_ms())
 
 
 def options_for_readers(settings: Settings, period_ms: int) -> dict[str, Any]:

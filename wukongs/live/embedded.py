@@ -188,7 +188,7 @@ class EmbeddedBackend:
         with core.lock:
             core.check_is_open()
             if any(window.is_counted for window in query.dataset.windows):
-                self._injector.catch_up()  # so that what it counts from does not hang on how far the engine has come
+                self._injector.catch_up(is_ahead=True)  # what it counts from does not depend on the threads
             known = self.joined.get(name)
             if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
@@ -201,7 +201,7 @@ class EmbeddedBackend:
             if self.joined.get(name) is not None:
                 raise StreamError(f"a query named {name} was registered at the same time: close it first")
             check_windows(core, query)
-            from_ms = counts_from(core, query)
+            from_ms = counts_from(core, query, self._injector.made.settled_closed_ms)
             if (made := self._injector.made.get(name)) is not None:
                 from_ms = made.goes_on_from(from_ms, reads_stored(query))
             change = {"op": "register", "query": name, **source._asdict(), "from_ms": from_ms, "makes": makes}

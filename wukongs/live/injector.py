@@ -93,6 +93,8 @@ class Injector:
         self._turns = 0
         self._is_busy = False
         self._news_at_s = 0.0
+        self._changing: dict[ContinuousQuery, None] = {}
+        """Queries with changes that wait for the firings before them."""
         self._stale: list[PlanMemo] = []
         """Plans of queries that have fired by plans for other sizes."""
 
@@ -140,7 +142,27 @@ class Injector:
         """Serve the windows of a query's new text. streams: those of its text before. Called with the lock held."""
         self._beats.moved(query)
         self._serve_windows({*streams, *query.windows.states})
+        self._find_anew()  # it may be due earlier than those that were found
         self.wake()
+
+    def schedule_changes(self, query: ContinuousQuery) -> None:
+        """Let a query make its changes between two firings: now, if none is left that comes before them. Called with
+        the lock held."""
+        self._changing[query] = None
+        self._make_changes([query])
+        self.wake()
+
+    def _make_changes(self, queries: Iterable[ContinuousQuery], *, is_settled: bool = False) -> bool:
+        """Let queries make the changes for which no firing is left that comes before them. Return whether there was
+        one. is_settled: as for ContinuousQuery.make_changes."""
+        is_any = False
+        for query in list(queries):
+            is_any |= query.make_changes(is_settled=is_settled)
+            if query.is_closed or not query.has_changes:
+                self._changing.pop(query, None)
+        if is_any:
+            self._core.changed.notify_all()
+        return is_any
 
     def moved(self, query: ContinuousQuery) -> None:
         """Note that a query fires next at another time. Called with the lock held."""
@@ -208,9 +230,9 @@ class Injector:
     def _is_unsettled(self) -> bool:
         return self._has_news or self._is_busy or self.callbacks.is_busy or self.made.is_sending
 
-    def catch_up(self) -> None:
+    def catch_up(self, *, is_ahead: bool = False) -> None:
         """Wait until everything that is stable now is sealed, and until the firings due by then have picked their
-        batches.
+        batches. is_ahead: also until stream batches ahead of the clock are slices that queries over windows alone need.
 
         So no earlier firing sees a load that comes after an advance. Nor does one of those that may come before the
         tuples of their time, which join the stored graph now. Called with the lock held."""
@@ -220,7 +242,8 @@ class Injector:
         target_ms = core.clock_ms()
         if target_ms is None:
             return
-        self._wait_while(lambda: self._is_behind(target_ms))
+        to_ms = max([target_ms, *self._ahead_ms().values()]) if is_ahead else target_ms
+        self._wait_while(lambda: self._is_behind(to_ms))
         core.check_is_open()
         core.move_to(target_ms)
         core.finish_tick()  # a later moment may have begun meanwhile: the SN of what comes next is behind it
@@ -328,6 +351,7 @@ class Injector:
         time. Return the firings, and whether nothing is left that moves the stored graph to at most `upper`.
 
         Called with the lock held. Between two steps others get the lock, however long the backlog is."""
+        self._make_changes(self._changing)
         core, clock_ms, ahead_ms = self._core, self._core.clock_ms(), self._ahead_ms()
         end_ms = core.next_end(ahead_ms)
         query = self._next_due(upper)
@@ -339,6 +363,7 @@ class Injector:
                 return (), True
             core.slice(end_ms, ahead_ms)
             if self._counts_only:
+                self._make_changes(self._changing)
                 self._find_anew()  # what has come may have made one of them due before those
             self._keep_budgets()
             if is_ticked and (first := self._due_first(end_ms, upper)) is not None:
@@ -364,7 +389,9 @@ class Injector:
                 core.move_to(time_ms)
         self._drop_slices()
         self._keep_budgets()  # what counting windows have read takes room, too
-        return (), not (core.progress.go_on(core) or self.made.go_on())
+        is_more = core.progress.go_on(core) or self.made.go_on()
+        is_whole = core.replayed_to is None or upper == UPPER_MAX
+        return (), not (is_more or (is_whole and self._make_changes(self._changing, is_settled=True)))
 
     def _ahead_ms(self) -> dict[str, int]:
         """Return, per stream, the time up to which queries over windows alone can fire, and need slices."""
@@ -433,8 +460,7 @@ class Injector:
     def _is_due(self, query: ContinuousQuery) -> bool:
         if self._queries.get(query.name) is not query:
             return False
-        is_sure = query.step_ms is not None and not query.planned
-        return (query.next_ms if is_sure else query.due()) == self._ready_ms
+        return (query.due() if query.step_ms is None else query.next_ms) == self._ready_ms
 
     def _keep_budgets(self) -> None:
         """Make room in the streams whose slices take more than they may."""
@@ -466,8 +492,6 @@ class Injector:
             self._ready_clock_ms = clock_ms
         if (query := self._ready.next(self._is_due)) is not None:
             return query
-        while sum(query.take_over() for query in self._beats.earliest() if query.planned):
-            pass
         due: dict[int, list[Beat]] = defaultdict(list)
         for beat in self._beats:
             if (at_ms := beat.due()) is not None and (upper == UPPER_MAX or beat.reads_sn(at_ms) < upper):

@@ -19,11 +19,13 @@ of the window logs.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -32,7 +34,7 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import replaced
 from wukongs.errors import BudgetExceeded, WukongsError
-from wukongs.live.continuous import ContinuousQuery, QuerySource, is_over
+from wukongs.live.continuous import CLOSE_S, ContinuousQuery, QuerySource, is_over
 from wukongs.live.core import Core, QueryLog
 from wukongs.live.declarations import parse_continuous, register_query
 from wukongs.live.injector import Injector
@@ -715,20 +717,34 @@ class JoinedQuery:
 
     def close(self) -> None:
         """Do as ContinuousQuery.close."""
-        core = self._joined.core
+        core, query_log, deadline_s = self._joined.core, self._query_log(), time.monotonic() + CLOSE_S
+        if query_log is not None and not self.is_closed:
+            query_log.catch_up()
         with core.lock:
-            alone, group = self._alone, self._group
-            if alone is None and not self._is_closed and group is not None:
-                core.journal.commit({"op": "close", "query": self.name})
-                if (query_log := self._query_log()) is not None:
-                    query_log.close_query(self.name)
-                self.end()
-                for stream in group.streams:
-                    self._joined.injector.made.drop_unread(stream)
+            group = self._group
+            while (own := self._group) is not None and self._alone is None and not (self._is_closed or core.is_closed):
+                left_s = deadline_s - time.monotonic()  # the lead of a group ends when the group is divided
+                if left_s <= 0 or core.failure is not None:
+                    self._close(own, None)
+                else:
+                    own.lead.change_after_due(partial(self._close, own), left_s)
+            alone = self._alone
         if alone is not None:
             alone.close()
-        elif group is not None and (query_log := self._query_log()) is not None:
+        elif group is not None and query_log is not None:
             query_log.drop_unread([*group.streams])
+
+    def _close(self, group: JoinedGroup, after_ms: int | None) -> None:
+        """Leave a group and end. after_ms: as in QueryChange. Called with the engine's lock held."""
+        if self._group is not group or self._is_closed:
+            return
+        core, from_ms = self._joined.core, group.lead.change_ms(after_ms)
+        core.journal.commit({"op": "close", "query": self.name, "from_ms": from_ms})
+        if (query_log := self._query_log()) is not None:
+            query_log.close_query(self.name)
+        self.end()
+        for stream in group.streams:
+            self._joined.injector.made.drop_unread(stream)
 
     def end(self) -> None:
         """Do as ContinuousQuery.end. Called with the engine's lock held, while it is in a group."""

@@ -28,6 +28,7 @@ from wukongs.errors import StorageError, StreamError
 from wukongs.live.core import NOT_YET_MS, Core, take_piece
 from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import FOREVER_MS, StreamState
+from wukongs.live.windows import Watermark
 from wukongs.query.output.results import WindowResult
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.encoded import Encoded, TermCutter
@@ -59,6 +60,14 @@ class Producer(Protocol):
         """Return the time up to which all firings are decided when nothing is due: FOREVER_MS if none comes any more,
         None if that cannot be told. Called with the lock held."""
 
+    def settled_decided_ms(self) -> tuple[int | None, bool]:
+        """Return the time up to which all firings will be decided once those that are due have been reported, None if
+        that cannot be told, and whether none follows. Called with the lock held."""
+
+    def settled_next_ms(self) -> int | None:
+        """Return the time of the next firing, also if it will only be known once firings of other queries have been
+        reported that are due; None if it depends on what follows. Called with the lock held."""
+
 
 class Made(Protocol):
     """One stream that a query makes, as the query and its readers see it: a MadeStream, or on a cluster what brings it
@@ -76,6 +85,8 @@ class Made(Protocol):
 
     @property
     def decided_to_ms(self) -> int: ...
+
+    def settled_watermark(self) -> Watermark: ...
 
     def decide(self, at_ms: int, window: WindowResult | None) -> None: ...
 
@@ -160,6 +171,26 @@ class MadeStream:
         """The time up to which readers have what firings have brought, or never get it."""
         known = (self.state.last_ms, self.state.stands_ms(PRODUCER), self._join_ms)
         return max((ms for ms in known if ms is not None), default=NOT_YET_MS) if self._is_open else FOREVER_MS
+
+    def settled_watermark(self) -> Watermark:
+        """Return the watermark of the stream once all firings that are due by now are decided."""
+        state, producer = self.state, self.producer
+        if not self._is_open:
+            return Watermark.of_stream(state)
+        first_ms, to_ms, is_over = state.first_ms, self.decided_to_ms, False
+        if self._undecided:
+            to_ms = max(to_ms, self._undecided[-1][0])
+        if producer is not None and not producer.is_paused:
+            decided_ms, is_over = producer.settled_decided_ms()
+            first_due_ms = producer.settled_next_ms()
+            if decided_ms is not None and first_ms is None and first_due_ms is not None:
+                first_ms = first_due_ms if first_due_ms <= decided_ms else None
+            if decided_ms is not None and first_ms is not None:
+                to_ms = max(to_ms, state.floor(decided_ms))
+        closed_ms = None if to_ms == NOT_YET_MS else to_ms
+        if is_over:
+            return Watermark(FOREVER_MS, closed_ms, first_ms)
+        return Watermark(None if closed_ms is None else closed_ms + state.batch_ms - 1, closed_ms, first_ms)
 
     def _is_decided(self, at_ms: int) -> bool:
         return at_ms <= self.decided_to_ms
@@ -323,6 +354,7 @@ class MadeStream:
         state = self.state
         if not self._is_open:
             return
+        self.log_undecided()
         self._join(self._join_ms)
         if state.closed_ms is not None and self._is_late(state.closed_ms):
             self._join(FOREVER_MS)
@@ -348,6 +380,15 @@ class MadeStreams:
 
     def get(self, stream_iri: str) -> Made | None:
         return self._made.get(stream_iri)
+
+    def settled_watermark(self, state: StreamState) -> Watermark:
+        """Return the watermark that a stream has once all firings that are due by now have been reported."""
+        made = self._made.get(state.iri) if state.is_made else None
+        return Watermark.of_stream(state) if made is None else made.settled_watermark()
+
+    def settled_closed_ms(self, state: StreamState) -> int | None:
+        """Return up to where a stream is closed then, None if nothing of it is."""
+        return self.settled_watermark(state).closed_ms
 
     def add(self, state: StreamState) -> Made:
         """Let a stream that is declared be made by the query of its name, once that is there."""

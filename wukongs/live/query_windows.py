@@ -516,13 +516,13 @@ def counts_from(
     its streams is there: then it goes back to what has not joined the stored graph yet, since the snapshots at which
     the rest has joined may be gone.
 
-    closed_ms: how far a stream is closed. Called with the lock held."""
+    closed_ms: how far a stream is closed, once all that is due has been reported. Called with the lock held."""
     states = [core.stream(window.stream) for window in query.dataset.windows]
     begun = [(ms, state) for state in states if (ms := closed_ms(state)) is not None]
     running = [(ms, state) for ms, state in begun if not state.is_ended]
     if not running:
         return max((ms for ms, _ in begun), default=None)
-    clock_ms, is_stored = core.clock_ms(), reads_stored(query)
+    clock_ms, is_stored = core.progress.settled_clock_ms(core), reads_stored(query)
     late = [state for _, state in running if not (state.counts or state.is_made)]
     if is_stored and not late and clock_ms is not None and clock_ms != FOREVER_MS:
         return max(min(ms for ms, _ in running), clock_ms)

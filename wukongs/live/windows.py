@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple
 
 from wukongs.csparql.algebra import DefaultGraph, PathPattern, Query, StreamWindow, Timestamp, TriplePattern
 from wukongs.csparql.automaton import automaton_of
@@ -23,6 +23,21 @@ class Interval:
     end_ms: int
     after: int
     to: int
+
+
+class Watermark(NamedTuple):
+    """The progress of a stream. The fields are those of StreamState.
+
+    first_ms: None also while an earlier tuple may still come."""
+
+    cover_ms: int | None
+    closed_ms: int | None
+    first_ms: int | None
+
+    @staticmethod
+    def of_stream(state: StreamState) -> Watermark:
+        """Return the progress of a stream by now."""
+        return Watermark(state.cover_ms, state.closed_ms, None if state.may_begin_earlier else state.first_ms)
 
 
 def interval(window: StreamWindow, batch_ms: int, at_ms: int) -> Interval:
@@ -79,9 +94,9 @@ def first_firing(step_ms: int, states: Collection[StreamState], from_ms: int | N
     return None if first_ms is None else first_multiple(step_ms, first_ms, is_strict=False)
 
 
-def covered_ms(step_ms: int, states: Collection[StreamState]) -> int | None:
+def covered_ms(step_ms: int, states: Collection[StreamState] | Collection[Watermark]) -> int | None:
     """Return the time up to which a query's own streams have closed all stream batches that its windows hold. None: one
-    has not begun."""
+    has not begun. states: its streams, or their watermarks."""
     covers = [state.cover_ms for state in states]
     known = [ms for ms in covers if ms is not None]
     if len(known) < len(covers):

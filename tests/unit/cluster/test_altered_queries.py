@@ -93,6 +93,23 @@ def test_all_nodes_agree_on_the_text_and_a_query_is_altered_from_each() -> None:
             distant.replace(register_text(STEP))
 
 
+def test_a_change_counts_after_what_was_closed_at_another_node() -> None:
+    """A stream comes by one node, the query runs at a second one, and a third one pauses it: nobody settles."""
+    with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
+        stream = nodes[0].engine.stream(A, batch_ms=100)
+        query = nodes[2].engine.register(register_text(STEP))
+        (distant,) = nodes[1].engine.queries()
+        expected = []
+        for number in range(1, 121, 6):
+            fill(stream, number, number + 2)
+            expected += [number * 100, (number + 1) * 100, (number + 2) * 100]
+            distant.pause()
+            fill(stream, number + 3, number + 5)
+            distant.resume()
+        nodes[0].engine.settle(SETTLE_S)
+        assert [*windows(query)] == expected
+
+
 @pytest.mark.slow
 def test_changes_from_all_nodes_at_once_all_count_and_no_window_is_lost() -> None:
     with cluster(3, 2, silence_pulses_max=PATIENT) as nodes:
