@@ -20,7 +20,7 @@ import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text
 from tests.inside import SteppedInjector
 from tests.lives import crash_and_open
-from wukongs.live import joined_queries
+from wukongs.live import continuous, joined_queries
 from wukongs.live.joined_queries import JoinedQuery
 
 P = EX + "made"
@@ -258,3 +258,58 @@ def test_a_replay_gives_the_same_windows(
                 assert reader not in found
             else:
                 assert read(found[reader]) == expected(case, change), f"moment {moment}"
+
+
+def begun(monkeypatch: pytest.MonkeyPatch) -> Story:
+    """A query with five windows that are due, none of them reported."""
+    story = Story(monkeypatch, CASES["windows alone"])
+    story.query = story.engine.register(single(1))
+    feed(story.engine, story.case, 0)
+    return story
+
+
+def test_a_close_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continuous, "CLOSE_S", 0.02)
+    story = begun(monkeypatch)
+    with story.engine:
+        moments = story.injector.moments()
+        while story.query.stats()["windows"] < 2:
+            next(moments)
+        commit, logged = story.engine._core.journal.commit, list[Any]()
+        monkeypatch.setattr(
+            story.engine._core.journal, "commit", lambda change: logged.append(change) or commit(change)
+        )
+        story.query.close()
+        assert logged == [{"op": "close", "query": "q", "from_ms": 200}], "it names the last window that was reported"
+        assert read(story.query) == {100: ["s1"], 200: ["s2"]}
+
+
+def test_a_change_that_cannot_be_logged_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = begun(monkeypatch)
+    errors = list[str]()
+
+    def fail(_: Any) -> int:
+        raise wukongs.StorageError("the disk is full")
+
+    def change() -> None:
+        for make in (story.query.pause, story.query.close, lambda: story.query.replace(single(2))):
+            try:
+                make()
+            except wukongs.StorageError as error:
+                errors.append(str(error))
+
+    with story.engine:
+        changing = threading.Thread(target=change, daemon=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(story.engine._core.journal, "commit", fail)
+            changing.start()
+            while changing.is_alive():
+                for _ in story.injector.moments():
+                    pass
+        assert errors == ["the disk is full"] * 3
+        assert not story.query.is_paused
+        assert not story.query.is_closed
+        feed(story.engine, story.case, 1)
+        for _ in story.injector.moments():
+            pass
+        assert read(story.query) == {end_ms: held(end_ms, 1) for end_ms in (*FIRST, *SECOND)}
