@@ -78,9 +78,10 @@ class IdleWatch:
                 calls += self._call_of(stream, wall_ms)
             except WukongsError as error:
                 failed[stream.state.iri] = error
-        if grid and is_round:
+        told = let_idle_together(calls, TELL_S)
+        if grid and is_round and any(stream.state.iri in told for stream in following):
             self._rounds.begin(grid, wall_ms)
-        failed |= let_idle_together(calls, TELL_S)
+        failed |= {name: failure for name, failure in told.items() if failure is not None}
         for name, failure in failed.items():
             log.warning("stream %s brings nothing, and cannot be made idle: %s", name, failure)
         if failed:

@@ -711,12 +711,12 @@ def take_together(calls: Sequence[tuple[StreamWriter, Said]], timeout_s: float) 
 
 def let_idle_together(
     calls: Sequence[tuple[StreamWriter, int | None, float]], timeout_s: float
-) -> dict[str, WukongsError]:
+) -> dict[str, WukongsError | None]:
     """Close streams that bring nothing, each of another writer of this node: one message to each node has all of them.
-    calls: time_ms and silent_s as of StreamWriter.let_idle; a stream with a call under way is left out. Return what has
-    failed, by stream."""
+    calls: time_ms and silent_s as of StreamWriter.let_idle; a stream with a call under way is left out. Return the
+    streams that all nodes were told of, with None, and those of which that has failed, with the error."""
     deadline = time.monotonic() + timeout_s
-    failed, deliveries = dict[str, WukongsError](), list[Delivery]()
+    found, deliveries = dict[str, WukongsError | None](), list[Delivery]()
     with ExitStack() as turns:
         for writer, time_ms, silent_s in sorted(calls, key=lambda call: call[0].stream):
             with ExitStack() as turn:
@@ -725,15 +725,14 @@ def let_idle_together(
                 try:
                     delivery = writer.let_idle(time_ms, silent_s, deadline)
                 except WukongsError as error:
-                    failed[writer.stream] = error
+                    found[writer.stream] = error
                     continue
                 if delivery is not None:  # else pushes to the stream do not wait for what is told of others
                     deliveries.append(delivery)
                     turns.push(turn.pop_all())
         for delivery, failure in zip(deliveries, deliver(deliveries, deadline), strict=True):
-            if failure is not None:
-                failed[delivery.writer.stream] = failure
-    return failed
+            found[delivery.writer.stream] = failure
+    return found
 
 
 def deliver(deliveries: Sequence[Delivery], deadline: float) -> list[WukongsError | None]:

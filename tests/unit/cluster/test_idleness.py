@@ -343,3 +343,19 @@ def test_an_idle_stream_goes_on_when_the_node_of_its_writer_is_lost() -> None:
         busy.advance(3000)
         left[0].engine.settle(LONG_S)
         assert subjects(left[0].engine) == ["a", "b", "late"]
+
+
+@pytest.mark.slow
+def test_the_next_writer_follows_the_wall_clock_of_its_own_machine() -> None:
+    with cluster(3, 2) as nodes:
+        wall = Wall(nodes, 10_050)
+        with no_longer_idle():
+            nodes[0].engine.stream(EX + "s", timing=True, **WALL).push([at("a", 9_150)])
+        soon(lambda: closed(nodes, "s") == [10_000] * 3)
+        lost = writer_of(nodes[0].host.node, EX + "s")
+        left = [node for node in nodes if node.me.node != lost]
+        nodes[lost].close()
+        wall.ms = 11_010
+        soon(lambda: closed(left, "s") == [11_000] * 2)
+        stream = left[1].backend.declared(EX + "s")
+        assert stream.push([at("late", 11_000), at("b", 11_001)]) == 1
