@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-_NEWER = ("idle_advance",)
+_NEWER = ("idle_advance", "late")
 """Options that nodes of earlier releases leave out; a node names those that it knows."""
 
 
