@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from xml.parsers import expat
 
 import pyoxigraph
 import pytest
 
 import wukongs
-from tests.unit.server.asking import Client
+from tests.unit.server.asking import Client, served
 from wukongs.server.media import JSON_LD, RDF_XML, converted
 from wukongs.server.rdf_xml import NotWritable
 
@@ -123,3 +124,19 @@ def test_terms_that_the_library_would_not_read_are_written(client: Client, engin
     engine.load(io.BytesIO("<http://e/a\x7f> <http://e/p> <x:\u00a0> .\n".encode()), format="nt", strict=True)
     for kind in FORMATS:
         assert client.store("GET", "", accept=kind).status == 200, kind
+
+
+def test_contexts_of_json_ld_are_those_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "c.jsonld").write_text('{"@context": {"@version": 1.1, "p": "http://e/p"}}')
+    settings = wukongs.Settings(contexts={"http://e/c": str(tmp_path / "c.jsonld")})  # type: ignore[arg-type]
+    kind = "application/ld+json"
+    with wukongs.Engine(settings=settings) as engine, served(engine) as client:
+        for method in ("PUT", "POST"):
+            body = f'{{"@context": "http://e/c", "@id": "http://e/{method}", "p": 123456789012345678901}}'
+            assert client.store(method, "http://e/g", body, kind).status in (201, 204)
+            answer = client.store(method, "http://e/g", body.replace("e/c", "e/d"), kind)
+            assert (answer.status, "the @context <http://e/d> is a remote document" in answer.text) == (400, True)
+        found = client.store("GET", "http://e/g", accept="application/n-triples").text
+        assert sorted(found.splitlines()) == [
+            f'<http://e/{one}> <http://e/p> "123456789012345678901"^^<{XSD}integer> .' for one in ("POST", "PUT")
+        ]
