@@ -30,7 +30,8 @@ _KEY = re.compile(r'"@context"\s*:\s*')
 _KEY_AT_END = re.compile(r'"@context"\s*:?\s*\Z')
 _MAY_BE_LARGE = re.compile(rb"[0-9]{21}|[0-9][eE]\+?[0-9]")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_UP_TO_OPEN = re.compile(rb'(?:[^"]++|"(?:[^"\\]|\\.)*+")*+"', re.DOTALL)
+"""All up to the quote that begins a string without an end."""
 _STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*+"|-?[0-9][0-9.eE+-]*', re.DOTALL)
 _STAND_IN = re.compile(rb"[0-9]{15}|[0-9]\.[0-9]{1,14}E14")
 _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"(?:\^\^<([^>]*)>)?', re.DOTALL)
@@ -43,6 +44,7 @@ DEPTH_MAX = 256
 CHAIN_MAX = 64
 """How many contexts may lead to each other."""
 READ_BYTES = 1 << 18
+KNOWN_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,14 @@ class JsonLdText:
         self._numbers: dict[int, bytes] = {}
         """Stand-ins, positive, and the digits that they stand for."""
         self._stand_ins: dict[bytes, int] = {}
+        self._known: dict[str, str] = {}
+        """Contexts of the document, and what they become: many objects share one."""
 
     def read(self, size: int = -1) -> bytes:
         while not self._ready or size < 0:
-            data = self._file.read(size if size < 0 else max(size, len(self._held), READ_BYTES))
+            data = self._file.read(size if size < 0 else max(size, READ_BYTES))
+            while data and len(data) < len(self._held) and (more := self._file.read(len(self._held))):
+                data += more  # else a long string that comes in small pieces is looked through with each of them
             text = self._held + data
             stop = self._whole(text) if data else len(text)
             out, place = self._taken(text[:stop], is_last=not data)
@@ -179,13 +185,8 @@ class JsonLdText:
 
     def _whole(self, text: bytes) -> int:
         """Return up to where the strings and numbers of the text are whole. It begins outside of them."""
-        quotes = _ESCAPE.sub(b"", text) if b"\\" in text else text
-        if not quotes.count(b'"') % 2:
-            return len(text.rstrip(_TAIL))
-        stop = text.rfind(b'"')
-        while (stop - len(text[:stop].rstrip(b"\\"))) % 2:
-            stop = text.rfind(b'"', 0, stop)
-        return stop
+        begun = _UP_TO_OPEN.match(text)
+        return len(text.rstrip(_TAIL)) if begun is None else begun.end() - 1
 
     def _taken(self, data: bytes, *, is_last: bool) -> tuple[bytes, int]:
         """Return the text, rewritten, up to a context that is not whole; and how much of it that is."""
@@ -197,7 +198,7 @@ class JsonLdText:
         if not is_last and (last := text.rfind('"@context"')) >= 0 and _KEY_AT_END.match(text, last):
             end = last
         out: list[str] = []
-        place = 0
+        place, line, counted = 0, self._line, 0
         for key in _KEY.finditer(text, 0, end):
             if key.start() < place:
                 continue  # inside of a context that was rewritten
@@ -211,19 +212,29 @@ class JsonLdText:
             except RecursionError:
                 continue
             if _leads_elsewhere(value):
-                line = self._line + text.count("\n", 0, key.start())
-                try:
-                    local = self._localised(value, self._base, ())
-                except DataError as error:
-                    raise DataError(error.message, error.file or self._name, error.line or line) from None
+                line, counted = line + text.count("\n", counted, key.start()), key.start()
                 lines = "\n" * text.count("\n", key.end(), stop)
-                out += (text[place : key.end()], json.dumps(local, ensure_ascii=False), lines)
+                out += (text[place : key.end()], self._local_text(value, text[key.end() : stop], line), lines)
                 place = stop
         out.append(text[place:end])
         rest = text[end:].encode("utf-8", "surrogateescape")
         stop_byte = len(data) - len(rest)
         self._line += data.count(b"\n", 0, stop_byte)
         return self._without_large("".join(out).encode("utf-8", "surrogateescape")), stop_byte
+
+    def _local_text(self, context: Any, text: str, line: int) -> str:
+        """Return a context as JSON, with the content of files. text: as the document has it, at this line of it. Raises
+        DataError."""
+        found = self._known.get(text)
+        if found is None:
+            try:
+                local = self._localised(context, self._base, ())
+            except DataError as error:
+                raise DataError(error.message, error.file or self._name, error.line or line) from None
+            found = json.dumps(local, ensure_ascii=False)
+            if len(self._known) < KNOWN_MAX:
+                self._known[text] = found
+        return found
 
     def _localised(self, context: Any, base: str | None, chain: tuple[str, ...]) -> Any:
         """Return a context with the content of files in place of IRIs. base: of relative ones; chain: the IRIs that

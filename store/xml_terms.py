@@ -196,7 +196,9 @@ class RdfXmlText:
                 tag = _TAG.match(text, begin)
                 if tag is None or tag.end() > mark.start():
                     return begin
-            behind = mark.end()  # in the text of an element
+            behind = text.find(b"<", mark.end())  # all that comes before it is the text of an element
+            if behind < 0:
+                break
         return -1
 
     def _end_of_tags(self, text: bytes, place: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -206,3 +207,26 @@ def test_contexts_that_are_not_at_hand_are_named(contexts: Contexts, document: s
 def test_a_broken_context_is_the_parsers_to_name() -> None:
     with pytest.raises(SyntaxError, match="Trailing commas"):
         terms('{"@context":{"a":"http://e/a",},"a":1}', "jsonld")
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        ("[" + '{"@context":"http://x/d","@id":"http://e/a","d":"1"},\n' * 5000 + "{}]", "jsonld"),
+        ('{"@id":"http://e/a","http://e/p":"' + '\\"' * 400_000 + '"}', "jsonld"),
+        (
+            xml("", '<rdf:Description rdf:about="http://e/a"><t>' + "xml:base=" * 200_000 + "</t></rdf:Description>"),
+            "rdf",
+        ),
+        (
+            xml("", '<rdf:Description rdf:about="http://e/a"><t>' + "a<!-- -->" * 50_000 + "</t></rdf:Description>"),
+            "rdf",
+        ),
+    ],
+    ids=["contexts", "escapes", "marks", "comments"],
+)
+def test_the_work_grows_with_the_text_only(contexts: Contexts, text: str, format: str) -> None:
+    began = time.process_time()
+    file: io.BytesIO = Slow(text.encode(), 1 << 16)  # type: ignore[assignment]
+    assert b"".join(parse_to_nquads(file, format, BASE, contexts))
+    assert time.process_time() - began < 10.0
