@@ -23,6 +23,7 @@ from wukongs.store.jit import njit, njit_uncounted
 from wukongs.store.ntriples_kernels import (
     BLANK,
     E_AFTER_TERM,
+    E_LANGUAGE_TYPE,
     E_NULL,
     F_ESCAPED,
     F_KIND,
@@ -42,6 +43,7 @@ from wukongs.store.ntriples_kernels import (
     TAIL_DATATYPE,
     TAIL_NONE,
     find_line_end,
+    has_language_type,
     read_statement,
     read_term,
 )
@@ -295,6 +297,8 @@ def encode_terms(
                 after, at = read_term(data, starts[i], stops[i], role, classes, fields, j, memo, offsets, text)
                 if after >= 0 and after < stops[i]:
                     after, at = -E_AFTER_TERM, after
+                if after >= 0 and has_language_type(data, classes, fields, j):
+                    after, at = -E_LANGUAGE_TYPE, fields[j, F_TAIL_START] - 1
             if after < 0:
                 state[S_POSITION] = i
                 state[S_ERROR] = -after

@@ -58,6 +58,8 @@ F_MEMO = 3
 TAIL_NONE = 0
 TAIL_LANGUAGE = 1
 TAIL_DATATYPE = 2
+TAIL_UNCHECKED = 3
+"""A long datatype, until `has_language_type` has looked at it. A call within `_read_literal` would slow literals."""
 
 E_SUBJECT = 1
 E_SUBJECT_LITERAL = 2
@@ -310,10 +312,8 @@ def _read_literal(data, p, end, classes, fields, row):
         fields[row, F_TAIL] = TAIL_DATATYPE
         fields[row, F_TAIL_START] = start + 1
         fields[row, F_TAIL_STOP] = after - 1
-        if after - start - 2 + 64 * escaped_iri >= _LANGUAGE_TYPE_SIZE and _is_language_type(
-            data, start + 1, after - 1, classes
-        ):
-            return -E_LANGUAGE_TYPE, start
+        if after - start - 2 + 64 * escaped_iri >= _LANGUAGE_TYPE_SIZE:
+            fields[row, F_TAIL] = TAIL_UNCHECKED
         escaped |= escaped_iri
         i = after
     fields[row, F_ESCAPED] = escaped
@@ -321,10 +321,21 @@ def _read_literal(data, p, end, classes, fields, row):
 
 
 @njit_inline
+def has_language_type(data, classes, fields, row):
+    """Tell whether a term that was read is a literal without a tag whose datatype asks for one."""
+    if fields[row, F_KIND] != LITERAL or fields[row, F_TAIL] != TAIL_UNCHECKED:
+        return False
+    fields[row, F_TAIL] = TAIL_DATATYPE
+    return _is_language_type(data, fields[row, F_TAIL_START], fields[row, F_TAIL_STOP], classes)
+
+
+@njit_inline
 def read_term(data, p, end, role, classes, fields, row, memo, offsets, text):
     """Read one term of a role at data[p:end] into fields[row], fields : int64[n, FIELDS].
 
-    memo (may be empty), offsets, text: as for find_known. Returns (position behind it or -error, error position)."""
+    memo (may be empty), offsets, text: as for find_known. Ask has_language_type about an object afterwards.
+
+    Returns (position behind it or -error, error position)."""
     byte = data[p] if p < end else 0
     fields[row, F_START] = p
     fields[row, F_ESCAPED] = 0
@@ -471,6 +482,8 @@ def read_statement(data, p, end, times, terms_max, classes, fields, row, memo, o
         p = _skip_space(data, after, end)
     if p >= end or data[p] != 46:
         return -E_DOT, p, 0, time
+    if has_language_type(data, classes, fields, row + ROLE_OBJECT):
+        return -E_LANGUAGE_TYPE, fields[row + ROLE_OBJECT, F_TAIL_START] - 1, 0, time
     p = _skip_space(data, p + 1, end)
     if times == TIME_SUFFIX:
         after, time = _read_time(data, p, end)
