@@ -24,14 +24,14 @@ class Feed:
 
     def __init__(self, engine: Any) -> None:
         self.engine, self.last = engine, 0
-        self._stream = engine.stream(A, batch_ms=100)
+        self.stream = engine.stream(A, batch_ms=100)
 
     def close(self, count: int) -> list[int]:
         """Bring and close some stream batches; return their ends."""
         numbers = range(self.last + 1, self.last + count + 1)
-        self._stream.push([at(f"s{number}", number * 100 - 50) for number in numbers])
+        self.stream.push([at(f"s{number}", number * 100 - 50) for number in numbers])
         self.last += count
-        self._stream.advance(self.last * 100)
+        self.stream.advance(self.last * 100)
         return [number * 100 for number in numbers]
 
 
