@@ -506,6 +506,7 @@ class Engine:
         idle_timeout_ms: int | None = None,
         idle_advance: IdleAdvance | None = None,
         late: Late = "drop",
+        retractions: Literal["event_time"] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> Stream:
@@ -522,9 +523,10 @@ class Engine:
         streams, until it brings something again; what then comes behind them is late. idle_advance: "wall": while it is
         idle it follows the wall clock less lateness_ms instead, so that windows over its silence come; not while its
         newest tuple differs from the wall clock by more than a day. late: "open" lets a late tuple join the windows
-        that contain its time and end after the watermark; "drop" leaves it out of all. A stream that was found in the
-        data folder is returned to whoever first declares it with the same options. timeout_s: on a cluster, how long
-        the other nodes may take (default: as long as each step may, 30 s). Raises StreamError (declared already),
+        that contain its time and end after the watermark; "drop" leaves it out of all. retractions: "event_time"
+        lets the newest tuple of each triple count in the stored graph, whenever it comes. A stream that was found in
+        the data folder is returned to whoever first declares it with the same options. timeout_s: on a cluster, how
+        long the other nodes may take (default: as long as each step may, 30 s). Raises StreamError (declared already),
         SettingsError.
         """
         name = plain_iri(stream_iri)
@@ -541,6 +543,7 @@ class Engine:
             idle_timeout_ms,
             idle_advance,
             late,
+            retractions,
         )
         with waiting(timeout_s):
             declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))

@@ -155,7 +155,8 @@ def stream(argv: Sequence[str]) -> int:
     with connect_to(options) as node:
         if action == "add":
             names = ("batch_ms", "into", "history_ms", "slice_bytes_max", "index", "lateness_ms", "on_late")
-            given = {name: getattr(options, name) for name in (*names, "idle_timeout_ms", "idle_advance", "late")}
+            options_of = ("idle_timeout_ms", "idle_advance", "late", "retractions")
+            given = {name: getattr(options, name) for name in (*names, *options_of)}
             timing = options.all_timing or options.timing
             node.stream(options.iri, timing, **given, timeout_s=options.timeout)
             return DONE
@@ -219,6 +220,11 @@ def _add_declaration(parser: argparse.ArgumentParser) -> None:
         choices=(DROP, OPEN),
         default=DROP,
         help="open: tuples later than --lateness-ms join the windows that are not closed (default: drop)",
+    )
+    parser.add_argument(
+        "--retractions",
+        choices=("event_time",),
+        help="event_time: the newest tuple of each triple counts in the stored graph, whenever it comes",
     )
     parser.add_argument(
         "--timeout", type=parse_seconds, metavar="SECONDS", help="how long other nodes may take (default: 30 a step)"

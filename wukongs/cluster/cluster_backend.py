@@ -34,6 +34,7 @@ from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import (
     NodeUnavailable,
+    SettingsError,
     StreamError,
 )
 from wukongs.live.backend import OnResult, RegisteredQuery
@@ -209,6 +210,11 @@ class ClusterBackend:
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         self._core.check_is_open()
+        if options.get("retractions") is not None:
+            raise SettingsError(
+                f'stream {name}: retractions = "event_time": nodes of a cluster do not keep event times of triples. '
+                "Leave the option out, so that a late sign acts when it comes, or use an engine of one process"
+            )
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         control = self._host.node.control

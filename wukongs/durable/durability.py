@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 from wukongs.durable.backup import copy_folder
 from wukongs.durable.catalogue import ABOUT_KEY, Definition, definitions_at, remove_old
 from wukongs.durable.delivery import Delivery, Fired
+from wukongs.durable.entries import written_entries
 from wukongs.durable.loaded_files import FileState, LoadedFiles
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_payload
 from wukongs.errors import StorageError
@@ -59,10 +60,12 @@ class SegmentMark:
 
 @dataclass(slots=True)
 class LoggedLoad:
-    """A load or update, or late tuples, whose first record is lsn; stored at sn (None: not committed yet)."""
+    """A load or update, or late tuples, whose first record is lsn; stored at sn (None: not committed yet). last_lsn:
+    the record that has committed it."""
 
     lsn: int
     sn: int | None = None
+    last_lsn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +188,8 @@ class DurableJournal:
         elif change["op"] == "cursor":
             self.delivery.restore({change["of"]: {change["group"]: change["come"]}})
         elif change["op"] in ("load", "update"):
-            self._loads.setdefault(change["number"], LoggedLoad(lsn)).sn = change["sn"]
+            load = self._loads.setdefault(change["number"], LoggedLoad(lsn))
+            load.sn, load.last_lsn = change["sn"], lsn
             if change.get("file") is not None:
                 files = LoadedFiles(self.about)
                 files.add(FileState(**change["file"]))
@@ -230,6 +234,7 @@ class DurableJournal:
             "query_count": core.query_count,
             "outcomes": core.outcomes.as_json(),
             "rules": core.inference.ruleset.as_json(),
+            "event_times": written_entries(core),
             "streams": {state.lsn: state.progress() for state in core.streams.values()},
             "queries": {
                 query.lsn: query.progress()
@@ -365,6 +370,8 @@ class DurableJournal:
         if oldest is not None:
             limits.append(oldest.lsn)
         limit = min(limits, default=self._marks[-1].lsn + 1)
+        # A load erases the event times of its triples, so replay needs all of its records or none.
+        erasing = () if self._core.event_times is None else tuple(self._loads.values())
 
         def is_enough(mark: SegmentMark) -> bool:
             for lsn, last_ms in mark.last_ms.items():
@@ -373,15 +380,18 @@ class DurableJournal:
                         return False
                 elif last_ms is not None and ((after_ms := needed[lsn]) is None or last_ms > after_ms):
                     return False
-            return mark.lsn < limit
+            return mark.lsn < limit and not any(load.lsn < mark.lsn < (load.last_lsn or 0) for load in erasing)
 
         return max((mark.lsn for mark in self._marks if is_enough(mark)), default=self._marks[0].lsn)
 
     def _forget(self, plan: CheckpointPlan) -> None:
         while self._marks[0].lsn < plan.start:
             self._marks.popleft()
-        for number in [n for n, load in self._loads.items() if load.sn is not None and load.sn <= plan.sn]:
-            del self._loads[number]
+        is_over = {
+            number: load.sn is not None and load.sn <= plan.sn and (load.last_lsn or 0) < plan.start
+            for number, load in self._loads.items()
+        }
+        self._loads = {number: load for number, load in self._loads.items() if not is_over[number]}
         while self._sealed and (self._sealed[0].sn or 0) <= plan.sn:
             self._sealed.popleft()
         for each in list(self.definitions.values()):

@@ -21,10 +21,11 @@ from wukongs.csparql.terms import Term
 from wukongs.durable.backup import LOG_FOLDER, NODE_FILE
 from wukongs.durable.catalogue import Definition, read_definitions
 from wukongs.durable.durability import DurableJournal, ReadOnlyJournal
+from wukongs.durable.entries import restore_entries
 from wukongs.durable.log_records import ACKNOWLEDGED, CHANGE, MARK, MESSAGE, message_in
 from wukongs.errors import CorruptionError, SettingsError, StorageError
 from wukongs.live.continuous import QuerySource
-from wukongs.live.core import Core, take_piece
+from wukongs.live.core import Core, columns_of, take_piece
 from wukongs.live.declarations import declare_stream, parse_continuous, register_query
 from wukongs.live.idleness import apply as apply_idleness
 from wukongs.live.idleness import apply_wall
@@ -272,6 +273,8 @@ class _Replay:
             # Closed or dropped further on in the log, which will say so.
             self._journal.definitions[definition.lsn] = replace(definition, until=None)
             self._restore(definition, mark)
+        if mark.get("event_times") is not None:
+            restore_entries(core, mark["event_times"])
         core.sealed_ms = mark["sealed_ms"]
         core.progress.stands_ms = mark.get("clock_ms", core.sealed_ms)  # logs of before do not say it
         core.progress.moved(core)
@@ -336,7 +339,9 @@ class _Replay:
 
     def _take(self, state: StreamState, piece: Piece) -> None:
         times, needed = piece.encoded.timestamps, np.ones(len(piece.encoded), np.bool_)
-        if state.lsn in self._after_ms:  # a tuple that is carried is needed as long as the stream batch that carries it
+        # Event times are those of the head, and of all that has come since. A tuple that is carried is needed as long
+        # as the stream batch that carries it.
+        if state.lsn in self._after_ms and state.event_times is None:
             needed = state.waits_to_ms(times, piece.numbers) > self._after_ms[state.lsn]
         state.begin_with(times, piece.numbers)
         if needed.all():
@@ -469,18 +474,25 @@ class _Replay:
         gone, come = (self._chunks.pop((number, goes), []) for goes in (True, False))
         if change["op"] == "load" and not come:
             return  # either stored, or without triples: then it has no SN of its own
-        if sn < core.arrangement.trace.upper:
+        is_stored = sn < core.arrangement.trace.upper
+        if is_stored and core.event_times is None:
             core.pass_to(sn + 1)
             return
 
         def confirmed(chunks: Iterable[Encoded]) -> list[Encoded]:
             return [core.registry.confirm(chunk)[0] for chunk in chunks]
 
-        if change["op"] == "load":
+        is_load = change["op"] == "load"
+        into = core.default_graph
+        if is_load:
             into = core.graph_id(None if change["graph"] is None else graph_term(change["graph"]))
+        cleared = [core.graph_id(None if name is None else Term(name)) for name in change.get("cleared", ())]
+        if is_stored:
+            core.erase_event_times(columns_of(confirmed([*gone, *come]), into), cleared)
+            core.pass_to(sn + 1)
+        elif is_load:
             core.absorb(sn, confirmed(come), into)
         else:
-            cleared = [core.graph_id(None if name is None else Term(name)) for name in change["cleared"]]
             core.apply(sn, confirmed(gone), confirmed(come), core.default_graph, cleared)
 
 

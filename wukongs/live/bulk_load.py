@@ -23,7 +23,7 @@ from wukongs.outcomes import asked
 from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.json_ld_text import Contexts
-from wukongs.store.quads import without_held
+from wukongs.store.quads import NO_QUADS, without_held
 from wukongs.store.rdf_files import RdfReader
 
 log = logging.getLogger("wukongs")
@@ -116,6 +116,7 @@ def load(
             core.journal.commit({**change, "sn": sn, "by": asked()})
             with core.storing(sn):
                 core.revoke_old_handles()
+                core.erase_event_times(whole.triples() if core.event_times is not None else NO_QUADS)
                 batch = core.arrangement.absorb_batch(sn, batch, known, whole, fuel=0)
             core.note_outcome(asked(), {"": sn})
             core.note_pauses()

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -27,7 +27,7 @@ import numpy as np
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
-from wukongs.live.absorption import Timeless, settled
+from wukongs.live.absorption import Timeless, settled, settled_by_event_time
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
 from wukongs.live.merger import Merger
@@ -45,8 +45,9 @@ from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
 from wukongs.store.encoded import Encoded
-from wukongs.store.quads import Quads
-from wukongs.store.snapshot import tick_of, tick_sn
+from wukongs.store.event_times import EventTimes
+from wukongs.store.quads import Quads, joined
+from wukongs.store.snapshot import TICK_MIN_MS, tick_of, tick_sn
 from wukongs.store.term_registry import TermRegistry
 from wukongs.store.tombstones import Difference
 from wukongs.store.trace import Handle
@@ -270,6 +271,8 @@ class Core:
         self.reserved = {iri(DEFAULT_GRAPH_IRI): self.default_graph}
         """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
+        self.event_times: EventTimes | None = None
+        """Of triples that streams with retractions="event_time" have brought; None: there was no such stream."""
         self.sealed_ms: int | None = None
         self.open_ms: int | None = None
         """The time of firings that may have been reported before the tuples that join the stored graph then, as they
@@ -500,7 +503,8 @@ class Core:
         state.joins.append((to, sn))
         if found:
             self.late_sn = max(sn, self.late_sn)
-        self._absorb(sn, found)
+        clock_ms = self._clock_at(sn)
+        self._absorb(sn, [part if part.clock_ms is None else replace(part, clock_ms=clock_ms) for part in found])
         self.pass_to(sn + 1)
         self._hold(sn)
 
@@ -562,11 +566,34 @@ class Core:
         if not timeless:
             return
         self.revoke_old_handles()
-        if self.replayed_to is None or sn >= self.arrangement.trace.upper:
+        is_stored = self.replayed_to is not None and sn < self.arrangement.trace.upper
+        if self.event_times is not None:
+            gone, come = self._settled_by_event_time(sn, timeless, self.event_times)
+        elif not is_stored:
             gone, come = settled(timeless)
+        if not is_stored:
             self.arrangement.absorb(sn, *come, gone=gone, first_sn=first_sn)
         self.pass_to(sn + 1)
         self.note_pauses()
+
+    def _settled_by_event_time(self, sn: int, timeless: Sequence[Timeless], entries: EventTimes) -> tuple[Quads, Quads]:
+        """Return the quads that go and those that come; count what has changed nothing."""
+        streams = [state for state in self.streams.values() if state.event_times is not None]
+        history_ms = max((state.history_ms for state in streams), default=0)
+        gone, come, told = settled_by_event_time(timeless, entries, history_ms)
+        for name, late in told.items():
+            if name in self.streams:
+                self.streams[name].count_late_signs(late)
+        if (time_ms := tick_of(sn)) is not None:
+            longest_ms = max((state.batch_ms for state in streams), default=0)
+            entries.forget(time_ms - history_ms - longest_ms, history_ms // 8 + 1)
+        return gone, come
+
+    def erase_event_times(self, quads: Quads, graphs: Iterable[int] = ()) -> None:
+        """Note that a load or an update has changed triples, or emptied graphs: it has no event time."""
+        if self.event_times is not None:
+            self.event_times.erase_graphs(list(graphs))
+            self.event_times.erase(quads)
 
     def note_pauses(self) -> None:
         """Log the rules that were paused by the change before, or by a replay before it. Called with the lock held."""
@@ -591,13 +618,23 @@ class Core:
         """Let late timeless tuples of a call, in the order of their arrival, join the stored graph at a new snapshot
         number."""
         quads, places = columns_of([late], state.into), np.zeros(len(late), np.int64)
-        self._absorb(sn, [Timeless(quads, late.goes, state.iri, 0, late.timestamps, places)])
+        part = Timeless(quads, late.goes, state.iri, 0, late.timestamps, places)
+        if state.event_times is not None:
+            part = replace(part, clock_ms=self._clock_at(sn), counted_ms=FOREVER_MS)
+        self._absorb(sn, [part])
         self.arrangement.trace.pay()
+
+    def _clock_at(self, sn: int) -> int:
+        """Return the time that the clock of the stored graph has passed at a snapshot number."""
+        time_ms = tick_of(sn)
+        return TICK_MIN_MS if time_ms is None else time_ms
 
     def absorb(self, sn: int, chunks: Iterable[Encoded], graph: int) -> None:
         """Add the triples of a load, their terms confirmed, at a new snapshot number. graph: of triples without one."""
         self.revoke_old_handles()
-        self.arrangement.absorb(sn, *columns_of(chunks, graph))
+        quads = columns_of(chunks, graph)
+        self.erase_event_times(quads)
+        self.arrangement.absorb(sn, *quads)
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
         self.note_pauses()
@@ -615,7 +652,8 @@ class Core:
 
         Streams and windows are not touched. read, and what is returned: as in Arrangement.apply."""
         self.revoke_old_handles()
-        gone, come = columns_of(deletes, graph), columns_of(inserts, graph)
+        gone, come, cleared = columns_of(deletes, graph), columns_of(inserts, graph), list(cleared)
+        self.erase_event_times(joined([gone, come]), cleared)
         difference = self.arrangement.apply(sn, gone, come, cleared, read)
         self.arrangement.trace.pay()
         self.pass_to(sn + 1)
@@ -651,8 +689,8 @@ def columns_of(chunks: Iterable[Encoded], graph: int) -> Quads:
     for encoded in chunks:
         graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
         columns.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))
-    joined = [np.concatenate(column) for column in zip(*columns, strict=True)]
-    return joined[0], joined[1], joined[2], joined[3]
+    whole = [np.concatenate(column) for column in zip(*columns, strict=True)]
+    return whole[0], whole[1], whole[2], whole[3]
 
 
 def take_piece(core: Core, state: StreamState, piece: Piece) -> None:

@@ -27,9 +27,12 @@ from wukongs.live.windows import check_clause, check_window, firing_period, firi
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import graph_term, positive, written_graph
 from wukongs.settings import Settings
+from wukongs.store.event_times import EventTimes
 from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 
 log = logging.getLogger("wukongs")
+EVENT_TIME = "event_time"
+"""The `retractions` of a stream whose signs go by event time."""
 BATCH_MS_MAX = 1 << 38
 """Some eight years. SNs name times of less than two hundred, and all of a stream batch has to be within."""
 
@@ -47,6 +50,7 @@ def stream_options(
     idle_timeout_ms: int | None = None,
     idle_advance: IdleAdvance | None = None,
     late: str = DROP,
+    retractions: str | None = None,
 ) -> dict[str, Any]:
     """Return the options of a stream as JSON, checked, with the defaults filled in; those of time that it does not use
     are left out. Raises SettingsError, DataError."""
@@ -69,6 +73,7 @@ def stream_options(
         "idle_timeout_ms": None if idle_timeout_ms is None else positive("idle_timeout_ms", idle_timeout_ms, 1),
         "idle_advance": _idle_advance(idle_advance, idle_timeout_ms),
         "late": OPEN if late_option(late) == OPEN else None,
+        "retractions": _retractions_option(retractions),
     }
     return options | {name: value for name, value in of_time.items() if value is not None}
 
@@ -84,6 +89,12 @@ def _idle_advance(idle_advance: str | None, idle_timeout_ms: int | None) -> str 
     return idle_advance
 
 
+def _retractions_option(retractions: object) -> str | None:
+    if retractions not in (None, EVENT_TIME):
+        raise SettingsError(f'retractions = {retractions!r}: expected "{EVENT_TIME}", or None')
+    return None if retractions is None else EVENT_TIME
+
+
 def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
     """Declare a stream. Called with the lock held."""
     state = core.streams[stream_iri] = make_stream(core, stream_iri, options, lsn)
@@ -93,6 +104,8 @@ def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: in
 def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
     """Return the state of a stream with these options, not declared yet. Called with the lock held."""
     timing, into = options["timing"], options["into"]
+    if options.get("retractions") == EVENT_TIME and core.event_times is None:
+        core.event_times = EventTimes()
     return StreamState(
         stream_iri,
         options["batch_ms"],
@@ -108,6 +121,7 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
         carry_rule=CarryRule(options["batch_ms"], options["history_ms"]) if options.get("late") == OPEN else None,
         idle_timeout_ms=options.get("idle_timeout_ms"),
         idle_advance=options.get("idle_advance"),
+        event_times=core.event_times if options.get("retractions") == EVENT_TIME else None,
         active_s=core.now_s(),
         options=options,
         lsn=lsn,
@@ -218,11 +232,12 @@ def check_made(core: Core, made_of: MadeOf, query: Query, is_written: Callable[[
         )
     if state.is_made:
         return False
-    if is_written(state) or state.sorts or state.idle_timeout_ms is not None:
+    is_special = state.sorts or state.idle_timeout_ms is not None or state.event_times is not None
+    if is_written(state) or is_special:
         raise StreamError(
             f"stream {name} is declared, and the query of that name would make it: that goes with a stream that nobody "
-            "has pushed to, without lateness_ms, late, on_late and idle_timeout_ms. Give the query another name, or "
-            "drop_stream the stream"
+            "has pushed to, without lateness_ms, late, retractions, on_late and idle_timeout_ms. Give the query "
+            "another name, or drop_stream the stream"
         )
     return True
 

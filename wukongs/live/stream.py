@@ -518,6 +518,8 @@ def store_late(core: Core, state: StreamState, pushed: Pushed, call: Sorted) -> 
     if call.late is None or pushed.sn is None:
         return
     if pushed.sn < core.arrangement.trace.upper:
+        if core.event_times is not None:
+            core.absorb_late(state, pushed.sn, core.registry.confirm(call.late)[0])
         core.pass_to(pushed.sn + 1)
     else:
         with core.storing(pushed.sn):

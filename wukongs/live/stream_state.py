@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from wukongs.errors import StreamError
-from wukongs.live.absorption import Timeless
+from wukongs.live.absorption import LateSigns, Timeless
 from wukongs.live.lateness import CarryRule, Sorted
 from wukongs.live.ledger import PartitionLedger
 from wukongs.live.pieces import Piece
@@ -27,6 +27,7 @@ from wukongs.settings import Settings
 from wukongs.store.batch import distinct_predicates
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 from wukongs.store.encoded import NO_SIGNS, Encoded, signs, signs_of
+from wukongs.store.event_times import ENTRY_BYTES, EventTimes
 from wukongs.store.slice_ring import SliceRing
 from wukongs.store.snapshot import TICK_MAX_MS, TICK_MIN_MS
 
@@ -138,6 +139,8 @@ class StreamState:
     """Those of them that are timing, and so are nowhere."""
     carry_rule: CarryRule | None = None
     """How stream batches carry late tuples. None: late tuples are in no window."""
+    event_times: EventTimes | None = None
+    """Those of the engine's stored graph, if signs of this stream go by event time."""
     carried_count: int = 0
     """Late tuples that stream batches have carried; late_count has them, too."""
     carried_ms: int | None = None
@@ -332,7 +335,17 @@ class StreamState:
         return max(0, self.settings.queued_bytes_max - self.waiting_bytes) // FRAGMENT_BYTES_PER_TUPLE
 
     def check_room(self, tuple_count: int) -> None:
-        """Raise StreamError if this many more tuples would exceed what may wait for other streams."""
+        """Raise StreamError if this many more tuples would exceed what may wait for other streams, or what event times
+        of triples may take."""
+        if self.event_times is not None:
+            waiting_count = self.waiting_bytes // FRAGMENT_BYTES_PER_TUPLE
+            entries_bytes = self.event_times.size_bytes + ENTRY_BYTES * (waiting_count + tuple_count)
+            if entries_bytes > self.settings.retraction_bytes_max:
+                raise StreamError(
+                    f"stream {self.iri}: {entries_bytes} bytes of event times of triples would exceed "
+                    f"retraction_bytes_max = {self.settings.retraction_bytes_max}: raise it, or declare the streams "
+                    'with retractions = "event_time" with a shorter history_ms'
+                )
         size = tuple_count * FRAGMENT_BYTES_PER_TUPLE
         if self.waiting_bytes + size > self.settings.queued_bytes_max:
             raise StreamError(
@@ -407,6 +420,11 @@ class StreamState:
         self.late_count += int(call.is_late.sum()) + carried_count
         self.dropped_count += int((call.is_late & timing).sum())
         self.carried_count += carried_count
+
+    def count_late_signs(self, found: LateSigns) -> None:
+        """Count tuples that changed nothing in the stored graph, since their event time is older."""
+        self.late_count += found.late_count
+        self.dropped_count += found.dropped_count
 
     def count_carried(self, piece: Piece) -> None:
         """Count the tuples of a pipeline's piece that its stream batch carries."""
@@ -679,6 +697,7 @@ class StreamState:
             number * self.batch_ms,
             tuples.timestamps,
             places,
+            *((None,) * 2 if self.event_times is None else ((number - 1) * self.batch_ms,) * 2),
         )
         return timeless if not tuples.timing.any() else timeless.take(np.flatnonzero(~tuples.timing))
 
@@ -750,6 +769,12 @@ class StreamState:
     def waiting(self) -> list[tuple[int, Fragment]]:
         """Return the tuples whose stream batches wait for the stored graph, with these stream batches."""
         return [(number, part) for number, parts in sorted(self._to_join.items()) for part in parts]
+
+    def wait_to_join(self, number: int, fragment: Fragment) -> None:
+        """Let tuples wait for the stored graph that are counted already, and that no slice needs."""
+        size_before = self._size(number)
+        _wait(self._to_join, self._join_numbers, number, fragment)
+        self.waiting_bytes += self._size(number) - size_before
 
     def waiting_ids(self) -> Int64Array:
         """Return the transient ids of everything that waits, repeats kept (for dropping the stream)."""

@@ -24,7 +24,7 @@ from wukongs.query.limits import Limits
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.graph_change import GraphChange
-from wukongs.store.quads import Quads
+from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import encode_quads
 
 
@@ -119,6 +119,7 @@ def _store(core: Core, injector: Injector, request: Evaluated, operation_count: 
             core.journal.commit({"op": "update", "number": number, "sn": sn, "cleared": cleared, "by": asked()})
             with core.storing(sn):
                 core.revoke_old_handles()
+                core.erase_event_times(joined([change.gone, change.come, unseen]), change.cleared.tolist())
                 deleted, inserted = core.arrangement.apply_difference(sn, difference, change.come, fuel=0)
             core.note_outcome(asked(), {"": sn})
             core.note_pauses()

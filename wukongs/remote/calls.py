@@ -159,6 +159,7 @@ _DECLARED = (
     "idle_timeout_ms",
     "idle_advance",
     "late",
+    "retractions",
 )
 
 

@@ -368,6 +368,7 @@ class RemoteEngine:
         idle_timeout_ms: int | None = None,
         idle_advance: IdleAdvance | None = None,
         late: Late = "drop",
+        retractions: Literal["event_time"] | None = None,
         *,
         timeout_s: float | None = None,
     ) -> RemoteStream:
@@ -390,6 +391,7 @@ class RemoteEngine:
             "idle_timeout_ms": idle_timeout_ms,
             "idle_advance": idle_advance,
         } | ({} if late == DROP else {"late": late})
+        options |= {} if retractions is None else {"retractions": retractions}
         stream = RemoteStream(self._connection, options, timeout_s)
         self._use(stream)
         self._streams[stream.iri] = stream

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-_NEWER = ("idle_advance", "late")
+_NEWER = ("idle_advance", "late", "retractions")
 """Options that nodes of earlier releases leave out; a node names those that it knows."""
 
 

@@ -48,6 +48,7 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "idle_timeout_ms": (int, "milliseconds"),
     "idle_advance": (str, '"wall"'),
     "late": (str, '"drop" or "open"'),
+    "retractions": (str, '"event_time"'),
 }
 LINES = ("application/n-triples", "application/n-quads", "text/plain")
 

@@ -58,6 +58,13 @@ class Settings:
     queued_bytes_max: int = _option(
         1 << 30, 1 << 10, 1 << 50, "bytes", "what one stream may hold in stream batches that cannot be sealed yet"
     )
+    retraction_bytes_max: int = _option(
+        1 << 28,
+        1 << 10,
+        1 << 50,
+        "bytes",
+        'what an engine may hold in event times of triples, 40 bytes each, for streams with retractions = "event_time"',
+    )
     rows_max: int = _option(50_000_000, 1, 1 << 40, "rows", "the longest binding table that one query may make")
     query_bytes_max: int = _option(
         1 << 32, 1 << 20, 1 << 50, "bytes", "what one execution of a query may hold: tables, work space, texts it makes"
