@@ -1,7 +1,7 @@
 """A writer of RDF/XML that every parser of XML reads. It names the triples that the format cannot hold.
 
 A predicate is the name of an element, so it has to end in a name of XML. Some terms of the RDF vocabulary are syntax
-and no predicates (RDF/XML 1.1, 5.1). A text may hold the characters of XML 1.0 only. What does not fit is named.
+and no predicates (RDF/XML 1.1, 5.1). A text may hold the characters of XML 1.0 only. An error names each misfit.
 """
 
 from __future__ import annotations
