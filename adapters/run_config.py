@@ -282,23 +282,21 @@ def _timing(reader: TableReader) -> bool | tuple[str, ...]:
 
 
 def _stream(reader: TableReader) -> StreamConfig:
-    sources, late = _sources(reader), reader.choice("late", ("drop", "open"), "drop")
-    batch_ms, history_ms = reader.integer("batch_ms", None, low=1), reader.integer("history_ms", None)
-    if late == "open":
-        sources = tuple(_carried(reader, one, batch_ms, history_ms) for one in sources)
     stream = StreamConfig(
         iri=_iri(reader, "iri"),
-        sources=sources,
-        batch_ms=batch_ms,
+        sources=_sources(reader),
+        batch_ms=reader.integer("batch_ms", None, low=1),
         timing=_timing(reader),
         into=_optional_iri(reader, "into"),
-        history_ms=history_ms,
+        history_ms=reader.integer("history_ms", None),
         slice_bytes_max=reader.integer("slice_bytes_max", None, low=1),
         index="matching" if reader.choice("index", ("all", "matching"), "all") == "matching" else "all",
         idle_timeout_ms=reader.integer("idle_timeout_ms", None, low=1),
         idle_advance=WALL if reader.choice("idle_advance", ("", WALL), "") else None,
-        late="open" if late == "open" else "drop",
+        late="open" if reader.choice("late", ("drop", "open"), "drop") == "open" else "drop",
     )
+    if stream.late == "open":
+        stream = _with_carry_rule(reader, stream)
     return stream if stream.idle_advance is None else _on_the_wall_clock(reader, stream)
 
 
@@ -329,18 +327,18 @@ def _sources(reader: TableReader) -> tuple[SourceConfig, ...]:
     return (_source(reader.table("source")),)
 
 
-def _carried(reader: TableReader, source: SourceConfig, batch_ms: int | None, history_ms: int | None) -> SourceConfig:
-    """Return the source of a stream with late = "open": its workers decide which stream batch holds a late record."""
-    if not isinstance(source, LiveSource):
+def _with_carry_rule(reader: TableReader, stream: StreamConfig) -> StreamConfig:
+    """Return a stream with late = "open": workers of its sources decide which stream batch holds a late record."""
+    if len(stream.live_sources) < len(stream.sources):
         raise reader.error(
             "late", '"drop", since the source is a recording: its records come in order of time', '"open"'
         )
-    for name, value in (("batch_ms", batch_ms), ("history_ms", history_ms)):
-        if value is None:
-            raise reader.error(name, 'an integer, in milliseconds, since late = "open"', "nothing")
-    assert batch_ms is not None
-    assert history_ms is not None
-    return replace(source, waits=replace(source.waits, carry_rule=CarryRule(batch_ms, history_ms)))
+    if stream.batch_ms is None or stream.history_ms is None:
+        name = "batch_ms" if stream.batch_ms is None else "history_ms"
+        raise reader.error(name, 'an integer, in milliseconds, since late = "open"', "nothing")
+    rule = CarryRule(stream.batch_ms, stream.history_ms)
+    sources = (replace(one, waits=replace(one.waits, carry_rule=rule)) for one in stream.live_sources)
+    return replace(stream, sources=tuple(sources))
 
 
 def _source(reader: TableReader) -> SourceConfig:

@@ -45,7 +45,7 @@ class Waits:
 
 
 WAITS = Waits(jump_max_ms=86_400_000)
-"""Of a source that goes on, if the run file says nothing else."""
+"""Defaults of a source that goes on."""
 NO_WAITS = Waits(idle_ms=0)
 """The waits of a source whose silence says nothing: a file, or one that knows itself up to when it is complete."""
 

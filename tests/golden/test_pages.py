@@ -55,7 +55,7 @@ def test_the_run_file_of_the_page_about_kafka_is_one(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "trips.toml").write_text(file.text)
     config = load_run_config(tmp_path / "trips.toml")
-    assert [stream.source.kind for stream in config.streams] == ["kafka"]
+    assert [source.kind for stream in config.streams for source in stream.live_sources] == ["kafka"]
     assert [query.name for query in config.queries] == ["fares"]
 
 

@@ -17,7 +17,7 @@ def _options(folder: Path, text: str, **environment: str) -> Any:
     """The options of a source of messages in Turtle."""
     source = f'kind = "kafka"\nformat = "ttl"\ntime = {{ column = "_time" }}\n{text}'
     (folder / "run.toml").write_text(f'[[stream]]\niri = "http://ex/s"\n[stream.source]\n{source}')
-    return load_run_config(folder / "run.toml", environment).streams[0].source.options  # type: ignore[union-attr]
+    return load_run_config(folder / "run.toml", environment).streams[0].sources[0].options  # type: ignore[union-attr]
 
 
 def test_the_defaults(tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_what_the_broker_has_let_go_of_is_told(broker: Broker, topic: NewTopic, 
     (line,) = said
     assert line.startswith(f"http://ex/s, {name}/0: offsets 3 to ")
     assert line.endswith(" were deleted before they were read")
-    options = config.streams[0].source.options  # type: ignore[union-attr]
+    options = config.streams[0].sources[0].options  # type: ignore[union-attr]
     nt = RdfSource(paths=(), predicate="", time_format=TimeFormat(), format="nt")
     source = kafka.KafkaSource(options, 0, Decoder("p/0", "p/0", nt))
     rows = source.read(RowRange(1, 5, 0, 0, NO_TIME), SCOPE, 62)

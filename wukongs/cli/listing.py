@@ -13,7 +13,6 @@ from wukongs.cli.parsers import read_iri
 from wukongs.cli.query import parse_seconds
 from wukongs.cli.server import connect_to, elsewhere, parser_of
 from wukongs.errors import StreamError
-from wukongs.live.lateness import DROP, OPEN
 
 if TYPE_CHECKING:
     from wukongs.remote.client import RemoteEngine
@@ -217,8 +216,8 @@ def _add_declaration(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--late",
-        choices=(DROP, OPEN),
-        default=DROP,
+        choices=("drop", "open"),
+        default="drop",
         help="open: tuples later than --lateness-ms join the windows that are not closed (default: drop)",
     )
     parser.add_argument(

@@ -31,8 +31,7 @@ class Timeless:
     times: Int64Array
     places: Int64Array
     clock_ms: int | None = None
-    """Of a stream with retractions="event_time": the clock has passed this time when they join. None: of another
-    one."""
+    """The clock has passed this time when they join a stream with retractions="event_time". None: another stream."""
     counted_ms: int | None = None
     """Those up to this time were counted as late when they came."""
 

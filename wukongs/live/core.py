@@ -272,7 +272,7 @@ class Core:
         """Constants of every query, with their ids."""
         self.streams: dict[str, StreamState] = {}
         self.event_times: EventTimes | None = None
-        """Of triples that streams with retractions="event_time" have brought; None: there was no such stream."""
+        """Those of the triples of streams with retractions="event_time"; None: there was no such stream."""
         self.sealed_ms: int | None = None
         self.open_ms: int | None = None
         """The time of firings that may have been reported before the tuples that join the stored graph then, as they

@@ -41,7 +41,7 @@ COUNT = "count"
 """The on_late of a stream whose late tuples are only counted."""
 LOGGED_EVERY_S = 1.0
 DROP, OPEN = "drop", "open"
-"""What becomes of a late tuple: it is in no window, or it joins the windows that end after the watermark."""
+"""The two ways with a late tuple: it is in no window, or it joins the windows that end after the watermark."""
 _NOWHERE_MS = -(1 << 61)
 _HISTORY_MS_MAX = 1 << 60
 log = logging.getLogger("wukongs")

@@ -145,7 +145,6 @@ def converted(text: bytes, media: Media) -> bytes:
 
 
 _TAGS = {
-    "rdf": re.compile(rb'( xml:lang=")([^"]+)'),
     "jsonld": re.compile(rb'("@language":")([^"]+)'),
 }
 _TAGS_OF_STRINGS = re.compile(rb'''("(?:[^"\\]|\\.)*+"@)([A-Za-z0-9-]+)|"(?:[^"\\]|\\.)*+"''')

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 
 import pyoxigraph
 
+from wukongs.store.canonical import shown_tag
+
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _ITS = "http://www.w3.org/2005/11/its"
 _NO_PREDICATES = frozenset(("RDF", "ID", "about", "parseType", "resource", "nodeID", "datatype", "Description", "li"))
@@ -66,7 +68,7 @@ def _property(triple: pyoxigraph.Triple) -> str:
     if not isinstance(value, pyoxigraph.Literal):
         return f"{begin}{_node(value, 'resource')}/>\n"
     if value.language is not None:
-        begin += f' xml:lang="{value.language}"'
+        begin += f' xml:lang="{shown_tag(value.language)}"'
         if value.direction is not None:
             begin += f' rdf:version="1.2-basic" its:version="2.0" its:dir="{value.direction.value}"'
     elif value.datatype.value != "http://www.w3.org/2001/XMLSchema#string":

@@ -163,19 +163,21 @@ def test_times_that_are_ahead_of_the_clock_are_set_aside_and_move_no_watermark(f
         (replace(plain, latest_ms=NOW + DAY), 0),  # decided when it came, whatever holds today
         (replace(plain, time_ms=0, times=np.full(4, NOW), rows=np.arange(4)), DAY),  # by the broker's timestamps
     ):
-        rows = Decoder("t/0", "t/0", format, 0, jump_max_ms).rows([frame], NO_TIME, SCOPE, 62)
+        rows = Decoder("t/0", "t/0", format, jump_max_ms=jump_max_ms).rows([frame], NO_TIME, SCOPE, 62)
         assert rows.encoded.timestamps.tolist() == [times[0], times[2], times[3]]
         assert (rows.newest_ms, rows.backwards) == (NOW + DAY, [])
         (one,) = rows.malformed
         assert (one.row, f"its time {times[1]} ms {_AHEAD} {NOW + DAY} ms was believed" in one.reason) == (1, True)
     for frame in (plain, replace(plain, latest_ms=NO_BOUND)):
-        rows = Decoder("t/0", "t/0", format, 0, 0).rows([frame], NO_TIME, SCOPE, 62)
+        rows = Decoder("t/0", "t/0", format).rows([frame], NO_TIME, SCOPE, 62)
         assert (rows.newest_ms, len(rows.malformed), len(rows.backwards)) == (NOW + DAY + 1, 0, 1 + 1)
 
 
 def test_a_broker_without_timestamps_bounds_no_time() -> None:
     frame = replace(_frame(*['{"v": 1, "t": 1800000000000}'] * 4, _key=["k"] * 4), times=np.zeros(4, np.int64))
-    rows = Decoder("t/0", "t/0", _records(column="t", format="epoch_ms"), 0, DAY).rows([frame], NO_TIME, SCOPE, 62)
+    rows = Decoder("t/0", "t/0", _records(column="t", format="epoch_ms"), jump_max_ms=DAY).rows(
+        [frame], NO_TIME, SCOPE, 62
+    )
     assert (len(rows.offsets), rows.malformed) == (4, [])
 
 
@@ -185,5 +187,5 @@ def test_a_time_that_is_not_believed_infers_nothing() -> None:
     data = [json.dumps({"t": text, "v": 1}).encode() + b"\n" for text in texts]
     frame = Frame(0, NOW, np.array([len(one) for one in data]), b"".join(data), cells={"_key": ["k"] * 3})
     format = _records(column="t", zone="Europe/Berlin", ambiguous="infer")
-    rows = Decoder("t/0", "t/0", format, 0, DAY).rows([frame], NO_TIME, SCOPE, 62)
+    rows = Decoder("t/0", "t/0", format, jump_max_ms=DAY).rows([frame], NO_TIME, SCOPE, 62)
     assert rows.encoded.timestamps.tolist() == [1_792_887_600_000, 1_792_888_200_000]

@@ -105,7 +105,7 @@ def test_a_run_file_says_the_time(tmp_path: Path) -> None:
         f'[[stream]]\niri = "http://e/s"\n[stream.source]\n{source}time = {{ every_ms = 5 }}\n'
     )
     (stream,) = load_run_config(tmp_path / "run.toml").streams
-    assert stream.source.mapping.time.every_ms == 5  # type: ignore[union-attr]
+    assert stream.sources[0].mapping.time.every_ms == 5  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

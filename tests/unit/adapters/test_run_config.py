@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from wukongs.adapters.feeds.clock import ClockOptions
-from wukongs.adapters.feeds.feed import Waits
+from wukongs.adapters.feeds.feed import WAITS
 from wukongs.adapters.mapping.mapping import TimeMap
 from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.adapters.run_config import (
@@ -143,11 +144,11 @@ source = { kind = "stdin", format = "timestamped", lateness_ms = 500 }
 def test_a_stream_that_follows_the_wall_clock_says_so_to_its_source(folder: Path) -> None:
     [stream] = load_text(folder, LIVE % "").streams
     assert (stream.idle_timeout_ms, stream.idle_advance) == (60_000, "wall")
-    assert isinstance(stream.source, LiveSource)
-    assert stream.source.waits == Waits(lateness_ms=500, idle_ms=60_000, idle_advance="wall")
+    assert isinstance(stream.sources[0], LiveSource)
+    assert stream.sources[0].waits == replace(WAITS, lateness_ms=500, idle_ms=60_000, idle_advance="wall")
     [plain] = load_text(folder, (LIVE % "").replace('idle_advance = "wall"', "")).streams
-    assert isinstance(plain.source, LiveSource)
-    assert (plain.idle_advance, plain.source.waits) == (None, Waits(lateness_ms=500))
+    assert isinstance(plain.sources[0], LiveSource)
+    assert (plain.idle_advance, plain.sources[0].waits) == (None, replace(WAITS, lateness_ms=500))
 
 
 @pytest.mark.parametrize(
@@ -187,13 +188,13 @@ def test_a_stream_that_follows_the_wall_clock_has_no_pace_of_its_own(folder: Pat
 def test_a_clock_is_a_source(folder: Path) -> None:
     text = '[[stream]]\niri = "http://ex/s"\n[stream.source]\nkind = "clock"\n'
     [stream] = load_text(folder, text).streams
-    assert isinstance(stream.source, LiveSource)
-    assert stream.source.options == ClockOptions(1000, None, "<urn:x-wukongs:tick>")
+    assert isinstance(stream.sources[0], LiveSource)
+    assert stream.sources[0].options == ClockOptions(1000, None, "<urn:x-wukongs:tick>")
     more = 'every_ms = 250\nsubject = "http://ex/clock"\npredicate = "<http://ex/now>"\nname = "four"\n'
     [stream] = load_text(folder, text + more).streams
-    assert isinstance(stream.source, LiveSource)
-    assert stream.source.options == ClockOptions(250, "<http://ex/clock>", "<http://ex/now>")
-    assert stream.source.name == "four"
+    assert isinstance(stream.sources[0], LiveSource)
+    assert stream.sources[0].options == ClockOptions(250, "<http://ex/clock>", "<http://ex/now>")
+    assert stream.sources[0].name == "four"
 
 
 def load_text(folder: Path, text: str) -> RunConfig:
@@ -291,7 +292,7 @@ def test_idle_ms_is_the_older_name_of_idle_timeout_ms(tmp_path: Path) -> None:
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='a.nt', times='a.nt'}",
             r"stream\[0\].source.times",
-            "one of the keys kind, path, timestamps, found the unknown key 'times'",
+            "one of the keys kind, path, timestamps, sort, found the unknown key 'times'",
         ),
         (
             "[[stream]]\niri='x'\nsource={kind='timestamped', path='no.nt'}",

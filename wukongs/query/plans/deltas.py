@@ -145,7 +145,7 @@ class Moves:
 
     came, went : int64[n, width]
     is_anew: all rows that are held are inserted, and no row of before is held
-    number: of the move. What is made of the rows has to take over all moves, one after the other"""
+    number: of the move. All that is made of the rows has to take over all moves, one after the other"""
 
     came: Int64Array
     went: Int64Array
@@ -186,7 +186,7 @@ class Deltas:
             (number, self._compiled(found.clause, wanted, windows, workspace)) for number, wanted in found.plans
         ]
         self._anew = whole
-        """What finds all matches."""
+        """The query that finds all matches."""
         if whole.wanted.filters:
             self._anew = self._compiled(whole.clause, whole.wanted, whole.windows, workspace)
         rows = [_row(member, variables, whole.resolve) for member in found.members]
