@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from wukongs.store.dictionary import Dictionary, DictionaryView
-from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, REFUSED
+from wukongs.store.dictionary_write_kernels import ADDED, EQUAL, REFUSED, REFUSED_BY_DEAD
 from wukongs.store.dtypes import (
     CLASH_FIRST,
     HASH_SEED,
@@ -325,8 +325,18 @@ class TermRegistry:
         if exception is not None:
             return exception, True
         if same is None:
-            return NO_MATCH if self.transient.text_equals(term, canonical) is False else term, False
+            return NO_MATCH if self._has_another(term, canonical) else term, False
         return (term, True) if same else (NO_MATCH, False)
+
+    def _has_another(self, term: int, text: str) -> bool:
+        """Tell whether the transient dictionary has another text than this one under an id. The lock is free.
+
+        It is waited for only where a term may be on its way between two generations."""
+        status = self.transient.glance(term, text)
+        if status == REFUSED_BY_DEAD:
+            with self._lock:
+                status = self.transient.glance(term, text)
+        return status == REFUSED
 
     def resolve_all(self, texts: Sequence[str]) -> Int64Array:
         """Do the same as resolve, for many terms at once."""
@@ -334,11 +344,11 @@ class TermRegistry:
         hashed = np.flatnonzero(ids & INLINE_MARK == 0)
         asked = TermTable.of(ids[hashed], [texts[row].encode() for row in hashed.tolist()])
         doubtful = self.persistent.view().compare(asked) != EQUAL
-        doubtful &= self.persistent.contains(asked.ids) | self.transient.contains(asked.ids)
+        doubtful &= self.persistent.contains(asked.ids) | self.transient.view().contains(asked.ids)
         if self.exceptions:
             doubtful |= np.isin(asked.ids, self._exception_hashes)
         for row in hashed[doubtful].tolist():
-            ids[row] = self._known_id(int(ids[row]), texts[row])
+            ids[row], _ = self._resolve(texts[row])
         return ids
 
     def texts(self, ids: Int64Array) -> list[str]:

@@ -10,6 +10,7 @@ there in steps, dead entries stay behind, and then the old one is dropped.
   half as many references as it has entries, so the young one is not full before.
 * All entries held are at most about four times the entries that are referred to.
 * One writer, many readers. Views never change, like those of a Dictionary: they keep entries that have died since.
+  References do change: while a term is moved, all views have it dead. So a reader that finds it dead cannot be sure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from wukongs.store import dictionary_kernels as kernels
 from wukongs.store import dictionary_write_kernels as write_kernels
 from wukongs.store.dictionary import DictionaryTables, DictionaryView, StatusArray
 from wukongs.store.dictionary_kernels import CHUNK_ENTRIES
-from wukongs.store.dictionary_write_kernels import ADDED, N_BYTES, N_DEAD, N_DEAD_BYTES, REFUSED, REFUSED_BY_DEAD
+from wukongs.store.dictionary_write_kernels import (
+    ADDED,
+    EQUAL,
+    N_BYTES,
+    N_DEAD,
+    N_DEAD_BYTES,
+    REFUSED,
+    REFUSED_BY_DEAD,
+)
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import TermTable
 from wukongs.store.term_ids import is_inlined
@@ -141,10 +150,25 @@ class TransientDictionary:
         return found
 
     def text_equals(self, term: int, text: str) -> bool | None:
-        """Tell whether an id has this text; None if no text with this id is referred to."""
-        if len(self) == 0 or not self.contains(np.array([term], np.int64))[0]:
-            return None
-        return self.view().text_equals(term, text)
+        """Tell whether an id has this text; None if no text with this id is referred to. Only while nobody writes."""
+        status = self.glance(term, text)
+        return None if status in (ADDED, REFUSED_BY_DEAD) else status == EQUAL
+
+    def glance(self, term: int, text: str) -> int:
+        """Say of one id what can be known while the writer is at work. EQUAL, REFUSED: this text, or another one, has
+        it; ADDED: none has; REFUSED_BY_DEAD: none that is referred to, unless the writer is just moving it."""
+        terms = TermTable.of(np.array([term], np.int64), [text.encode()])
+        seen = ADDED
+        view: DictionaryView | None = self._published
+        while view is not None:
+            if len(view) and view.find(terms.ids)[0] >= 0:
+                # References change under a reader, so one look has to decide.
+                status = int(view.compare(terms)[0])
+                if status in (EQUAL, REFUSED):
+                    return status
+                seen = REFUSED_BY_DEAD
+            view = view.older
+        return seen
 
     @property
     def size_bytes(self) -> int:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from tests.oracles.ntriples import XSD
+from wukongs.store import dictionary_kernels, dictionary_write_kernels
 from wukongs.store.dtypes import NO_MATCH, UNBOUND
 from wukongs.store.encoded import Encoded
 from wukongs.store.encoder import encode_columns
@@ -220,6 +225,130 @@ def test_readers_go_on_while_a_writer_adds() -> None:
     for reader in readers:
         reader.join()
     assert failures == []
+
+
+@contextmanager
+def meanwhile(at: int, action: Callable[[], object]) -> Iterator[list[int]]:
+    """Do something else once, before or after a kernel of the dictionaries that this thread calls: at the place `at`
+    among all these. Yields a list that has as many elements as there were places."""
+    places: list[int] = []
+    thread, is_at_it = threading.current_thread(), False
+
+    def pass_place() -> None:
+        nonlocal is_at_it
+        if threading.current_thread() is not thread or is_at_it:
+            return
+        places.append(len(places))
+        if places[-1] == at:
+            is_at_it = True
+            action()
+            is_at_it = False
+
+    def watched(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            pass_place()
+            found = kernel(*arguments)
+            pass_place()
+            return found
+
+        return call
+
+    reading = ("find_entries", "flag_live")
+    writing = ("compare_terms", "compare_text", "add_terms", "take_over", "release_terms", "take_live")
+    names = [(dictionary_kernels, name) for name in reading] + [(dictionary_write_kernels, name) for name in writing]
+    with ExitStack() as stack:
+        for module, name in names:
+            stack.enter_context(mock.patch.object(module, name, watched(getattr(module, name))))
+        yield places
+
+
+BITS = 24
+FIRST, SECOND = twins(BITS, 2)
+MOVES = ("all move", "one moves", "it goes")
+
+
+class Moving:
+    """A registry with a constant of a query, FIRST, in a dictionary that is about to get a new generation. SECOND has
+    its hash.
+
+    expected: the ids that the two may have at any moment."""
+
+    def __init__(self, how: str) -> None:
+        self.how, self.registry = how, TermRegistry(BITS)
+        _, self.taken = self.registry.reserve([FIRST])
+        self.come(0, 790)
+        self.expected = [(FIRST, {term_id(FIRST, BITS)}), (SECOND, {NO_MATCH})]
+        if how == "it goes":
+            self.expected[1] = SECOND, {NO_MATCH, term_id(SECOND, BITS)}
+
+    def come(self, start: int, stop: int, *others: str) -> None:
+        texts = [*others, *(f"<http://example.org/{number}>" for number in range(start, stop))]
+        self.registry.confirm(encode([(text, text) for text in texts], BITS), np.ones(len(texts), np.bool_))
+
+    def move(self) -> None:
+        """Make terms move to the new generation, all or one of them, or release the constant."""
+        if self.how == "it goes":
+            self.registry.release(self.taken)
+        elif self.how == "all move":
+            self.come(1000, 1900)
+        else:
+            self.come(1000, 1030, FIRST)
+
+    def wrong(self, found: list[int]) -> list[tuple[str, int]]:
+        """Return the texts whose ids, in the order of `expected`, are not theirs."""
+        return [(text, term) for (text, allowed), term in zip(self.expected, found, strict=True) if term not in allowed]
+
+
+@pytest.mark.parametrize("how", MOVES)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_term_that_moves_while_it_is_resolved_keeps_its_id(how: str, together: bool) -> None:
+    at, places = 0, [0]
+    while at < len(places):
+        moving = Moving(how)
+        registry = moving.registry
+
+        def resolve(registry: TermRegistry = registry) -> list[int]:
+            if together:
+                return list(map(int, registry.resolve_all([FIRST, SECOND])))
+            return [registry.resolve(FIRST), registry.resolve(SECOND)]
+
+        def move(moving: Moving = moving) -> None:
+            if not moving.registry._lock.locked():  # else another thread would wait
+                moving.move()
+
+        with meanwhile(at, move) as places:
+            found = resolve()
+        assert moving.wrong(found) == [], f"moved at place {at}"
+        at += 1
+    assert at > 1
+
+
+@pytest.mark.parametrize("how", MOVES)
+@pytest.mark.parametrize("together", [False, True])
+def test_a_term_that_is_resolved_while_it_moves_keeps_its_id(how: str, together: bool) -> None:
+    at, places = 0, [0]
+    while at < len(places):
+        moving, found = Moving(how), list[int]()
+
+        def resolve(moving: Moving = moving, found: list[int] = found) -> None:
+            if together:
+                found += moving.registry.resolve_all([FIRST, SECOND]).tolist()
+            else:
+                found += [moving.registry.resolve(FIRST), moving.registry.resolve(SECOND)]
+
+        reader = threading.Thread(target=resolve)
+
+        def read(reader: threading.Thread = reader) -> None:
+            reader.start()
+            reader.join(0.05)
+
+        with meanwhile(at, read) as places:
+            moving.move()
+        reader.join(30)
+        assert not reader.is_alive()
+        assert moving.wrong(found) == [], f"resolved at place {at}"
+        at += 1
+    assert at > 1
 
 
 @pytest.mark.parametrize("hash_bits", [62, 12, 4])
