@@ -177,11 +177,16 @@ def test_rows_are_those_of_the_definitions(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(2 if TIER == "fast" else scaled(15)))
 def test_rows_with_carried_tuples_are_those_of_the_definitions(number: int) -> None:
-    """Of a stream with late="open" (DESIGN.md, section 6): a late tuple joins the windows that are not closed."""
-    life = Life(random.Random(f"carried {'tests' if SEED is None else SEED}/{number}"), late="open")
-    for _ in range(FIRINGS):
-        life.tick()
-    life.close()
+    """Of a stream with late="open" (DESIGN.md, section 6): a late tuple joins the windows that are not closed.
+
+    While a window has such tuples its paths are searched anew. So some lives move none: then another one is tried."""
+    for attempt in ("", "/1", "/2", "/3"):
+        life = Life(random.Random(f"carried {'tests' if SEED is None else SEED}/{number}{attempt}"), late="open")
+        for _ in range(FIRINGS):
+            life.tick()
+        life.close()
+        if life.moved > 0:
+            break
     assert life.moved > 0
 
 
