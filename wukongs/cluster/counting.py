@@ -182,8 +182,8 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
     return {
         **facts[me]["streams"][name],
         "tuples": int(np.max(counts, axis=0).sum()) if counts else 0,
-        **{
-            key: max(one[key] for one in of_nodes)
+        **{  # nodes of an earlier release do not count what is carried
+            key: max(one.get(key, 0) for one in of_nodes)
             for key in ("slices", "arrivals", "tuples_not_indexed", "late", "dropped", "carried")
         },
         **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},

@@ -8,7 +8,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -153,8 +153,8 @@ def test_the_counts_stay_exact_when_a_worker_is_killed(
     (tmp_path / "reads").mkdir()
     prepare = sources.prepare
 
-    def deadly(streams: list[StreamConfig], folder: Path) -> list[PreparedSource]:
-        first, second = prepare(streams, folder)
+    def deadly(streams: list[StreamConfig], folder: Path, *say: Any) -> list[PreparedSource]:
+        first, second = prepare(streams, folder, *say)
         return [first, replace(second, source=Deadly(second.source, tmp_path / "reads"))]
 
     monkeypatch.setattr(sources, "prepare", deadly)
