@@ -563,6 +563,30 @@ def make_silence(rng: random.Random) -> Plan:
     return plan
 
 
+def make_begun(rng: random.Random) -> Plan:
+    """The stored graph loses triples at every other firing or so: matches of before are of no use then."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        variables, where = rng.choice([pairs, singles])(rng, clause)
+        return Asked(f"q{number}", replace(clause, reads_stored=True), " ".join(variables), f"{where} ?s :in ?lives .")
+
+    sensors = 60
+    clauses = [clause_of(rng, (3, 5, 8), 1.0) for _ in range(2)]
+    queries = [make(rng.choice(clauses), number) for number in range(3)]
+    plan = life(
+        rng, Plan(queries, readings(rng, 30, rng.choice([10, 20]), sensors, "integer"), forced=forced(rng, 0.9))
+    )
+    known = stored_facts(rng, sensors)
+    plan.updates = {0: ([], known)}
+    for tick in range(1, 30):
+        if rng.random() < 0.4:
+            out = rng.sample(known, 2)
+            known = [triple for triple in known if triple not in out]
+            plan.updates[tick] = out, []
+    plan.settles |= {tick - 1 for tick in plan.updates}
+    return plan
+
+
 MIXES: dict[str, Mix] = {
     "bindings": Mix(make_bindings, (M.BINDINGS,), 4),
     "changes": Mix(make_changes, (M.CHANGES, M.BINDINGS), 3),
@@ -576,7 +600,8 @@ MIXES: dict[str, Mix] = {
     "joined": Mix(make_joined, (M.JOINED,), 1),
     "arguments": Mix(make_arguments, (M.ROWS_FIRST, M.ROWS_PROBED), 2),
     "twins": Mix(make_twins, (M.TWIN,), 1),
-    "silence": Mix(make_silence, (M.STRETCH, M.NOTHING, M.BINDINGS_ANEW), 1),
+    "silence": Mix(make_silence, (M.STRETCH, M.NOTHING), 1),
+    "begun": Mix(make_begun, (M.BINDINGS_ANEW,), 1),
 }
 
 
