@@ -67,7 +67,10 @@ class EventTimes:
         if not len(entries):
             return
         run = np.concatenate([_keys(quads), entries[None, :]])
-        self._runs.append(run[:, np.lexsort(run[_KEYS - 1 :: -1])])
+        self._add(run[:, np.lexsort(run[_KEYS - 1 :: -1])])
+
+    def _add(self, run: Int64Array) -> None:
+        self._runs.append(run)
         while len(self._runs) > 1 and self._runs[-2].shape[1] <= 2 * self._runs[-1].shape[1]:
             newer, older = self._runs.pop(), self._runs.pop()
             self._runs.append(_merged(older, newer))
@@ -89,13 +92,22 @@ class EventTimes:
 
     def forget(self, before_ms: int, step_ms: int) -> None:
         """Forget the entries of before a time, if at least step_ms have passed since that was done last."""
-        if before_ms - self._compacted_ms < step_ms:
-            return
+        if before_ms - self._compacted_ms >= step_ms:
+            self.forget_now(before_ms)
+
+    def forget_now(self, before_ms: int) -> None:
+        """Forget the entries of before a time."""
         self._compacted_ms = before_ms
         while len(self._runs) > 1:
             newer, older = self._runs.pop(), self._runs.pop()
             self._runs.append(_merged(older, newer))
         self._runs = [run[:, run[_KEYS] >= 2 * before_ms] for run in self._runs]
+
+    def copy(self) -> EventTimes:
+        """Return the same entries, which stay as they are. The runs are shared: they never change."""
+        other = EventTimes()
+        other._runs, other._compacted_ms = list(self._runs), self._compacted_ms
+        return other
 
     def entries(self) -> Int64Array:
         """Return all entries as one run: what `restore` takes. int64[5, n]"""
@@ -104,13 +116,23 @@ class EventTimes:
             whole = _merged(whole, run)
         return whole[:, whole[_KEYS] != ERASED]
 
-    def restore(self, entries: Int64Array) -> None:
-        """Hold the entries that another one has given."""
-        self._runs = [entries] if entries.shape[1] else []
+    def restore(self, *parts: Int64Array) -> None:
+        """Hold the entries that others have given, of distinct triples: each part as `entries` has returned it, or
+        some of its columns."""
+        self._runs = []
+        for part in sorted((part for part in parts if part.shape[1]), key=lambda part: -part.shape[1]):
+            self._add(part)
 
     def _tidy(self) -> None:
         if len(self._runs) == 1:
             self._runs[0] = self._runs[0][:, self._runs[0][_KEYS] != ERASED]
+
+
+def is_in_order(entries: Int64Array) -> bool:
+    """Tell whether entries have each triple once, in order. entries : int64[5, n]"""
+    order = np.lexsort(entries[_KEYS - 1 :: -1])
+    keys = entries[:_KEYS]
+    return bool((order[1:] > order[:-1]).all() and (keys[:, 1:] != keys[:, :-1]).any(axis=0).all())
 
 
 def _keys(quads: Quads) -> Int64Array:

@@ -43,7 +43,7 @@ log = logging.getLogger("wukongs")
 STAGE = "stage"
 TIMEOUT_S = 60.0
 """How long the other nodes may take for one step of a change, unless its deadline comes first."""
-IS_WHOLE = "is_whole"
+IS_WHOLE, LATE = "is_whole", "late"
 LIFE = "life"
 """The field of an answer to STAGE that says which life of the node has given it: its disk, its boot."""
 LOG_S = 10.0
@@ -77,6 +77,14 @@ class Changes:
             for chunk in chunks:
                 staged.send(chunk, into=() if gone else (graph,))
         return self._submit(staged, {"graph": graph, "cleared": [], "operations": 0}, None)
+
+    def add_late(self, late: Encoded, graph: str | None, stream: str) -> Sn:
+        """Let late tuples of a stream, in the order of their arrival, join the stored graph by their event times, those
+        without a graph of their own in `graph`. Return, and raise, as add; StreamError also if a node has no room for
+        their event times."""
+        with self._staged() as staged:
+            staged.send(late, late_of=stream)
+        return self._submit(staged, {"graph": graph, "cleared": [], "operations": 0, LATE: stream}, None)
 
     def change(
         self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int, read_sn: int, operations: int
@@ -137,6 +145,7 @@ class Changes:
         if not packet.fields.get("is_abandoned"):
             self._host.wait_for_record(index_of(packet), LOG_S)
             check_joined(self._host.node, index_of(packet))
+            self._check_entries(packet)
         stage(self._store, packet, self._hold, builds=self._host.is_installed)
         is_last = bool(packet.fields.get("is_last"))
         self._host.disk.add(packet, is_awaited=is_last)
@@ -145,6 +154,12 @@ class Changes:
             self._store.wait_for_built(packet.fields["change"], BUILD_S)
         me = self._host.me
         return Packet(STAGE, {VIEW: self._host.node.control.view, LIFE: [me.disk, me.boot]})
+
+    def _check_entries(self, packet: Packet) -> None:
+        """Raise StreamError if there is no room here for the event times of late tuples."""
+        stream, subjects = packet.fields.get(LATE), packet.arrays.get("subjects")
+        if isinstance(stream, str) and subjects is not None and self._store.has_stream(stream):
+            self._store.stream(stream).check_entries(len(subjects))
 
     def pulse(self) -> None:
         """Let what is staged here grow older. In the protocol's thread."""
@@ -264,10 +279,15 @@ class Staged:
         not seen to the disk."""
 
     def send(
-        self, encoded: Encoded, goes: bool = False, into: Sequence[str | None] = (), is_whole: bool = False
+        self,
+        encoded: Encoded,
+        goes: bool = False,
+        into: Sequence[str | None] = (),
+        is_whole: bool = False,
+        late_of: str | None = None,
     ) -> None:
         """Claim the terms of some tuples, and stage them. into: its graph, if it may be built ahead; is_whole: they are
-        of a change with what follows by rules."""
+        of a change with what follows by rules; late_of: they are late tuples of this stream, and go by event time."""
         if not len(encoded):
             return
         self._claims.settle([self._store.new_terms(encoded)], TIMEOUT_S)
@@ -277,8 +297,9 @@ class Staged:
             divided = split(encoded, self._store.map_of(control.shards, len(control.members)))
             return {node: cutter.cut(rows) for node, rows in divided if len(rows)}
 
-        fields = {"goes": goes, "into": list(into)} if into else {"goes": goes}
-        self._send(shares, {**fields, IS_WHOLE: True} if is_whole else fields)
+        fields: dict[str, Any] = {"goes": goes, "into": list(into)} if into else {"goes": goes}
+        fields |= {IS_WHOLE: True} if is_whole else {}
+        self._send(shares, fields | ({} if late_of is None else {LATE: late_of}))
 
     def finish(self) -> None:
         """Say that nothing more comes."""

@@ -26,7 +26,7 @@ from wukongs.cluster.made_feeds import is_declared_for_readers
 from wukongs.cluster.members import is_silent
 from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
 from wukongs.cluster.node_store import NodeStore
-from wukongs.cluster.pushing import ClusterSink, Writers
+from wukongs.cluster.pushing import ClusterSink, Writers, come_and_gone
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.cluster.turns import Turns
@@ -162,11 +162,14 @@ class ClusterBackend:
         except Dropped as error:
             raise StreamError("nothing was loaded: rules were added meanwhile. Load it again") from error
 
-    def _store_late(self, come: Encoded, gone: Encoded, graph: str | None) -> int:
-        """Let late tuples of a stream join the stored graph, and others go."""
-        core = self._core
+    def _store_late(self, state: StreamState, late: Encoded) -> int:
+        """Let late tuples of a stream join the stored graph."""
+        core, graph = self._core, state.into_iri
         if (known := self._changes.known()) is not None:
             return self._shown(known)
+        if state.event_times is not None:
+            return self._shown(self._changes.add_late(late, graph, state.iri))
+        come, gone = come_and_gone(late, graph)
         if self.following.has_rules:
             into = core.default_graph if graph is None else ids_of(core).keep(iri(graph).text)
             return self._shown(self.following.store_late(come, gone, into, current()))

@@ -32,6 +32,7 @@ from wukongs.protocol.records import Sn
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import BoolArray, Int64Array
 from wukongs.store.encoded import Encoded, TermCutter, signs_of
+from wukongs.store.event_times import EventTimes
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import TermReader, term_table, with_texts
 from wukongs.store.trace import TraceEntry
@@ -41,7 +42,7 @@ from wukongs.wire.packets import Array, Packet
 from wukongs.wire.sharding import ShardMap, ends_of
 
 STATE = "state"
-HEAD, TRIPLES, AGREED, STAGED, END = "head", "triples", "agreed", "staged", "end"
+HEAD, TRIPLES, AGREED, EVENT_TIMES, STAGED, END = "head", "triples", "agreed", "event_times", "staged", "end"
 WAITING, PIECES, COUNTS, SHARES = "waiting", "pieces", "counts", "shares"
 """The parts: those of the store, and those of each stream."""
 ROWS_MAX = 1 << 18
@@ -49,6 +50,10 @@ ROWS_MAX = 1 << 18
 SHARE_COLUMNS = ("subjects", "predicates", "objects", "timestamps", "places")
 FRAGMENT_COLUMNS = ("graphs", "subjects", "predicates", "objects", "timestamps", "goes")
 """goes : 0 or 1."""
+ENTRY_COLUMNS = ("subjects", "objects", "predicates", "graphs", "entries")
+"""The rows of EventTimes.entries."""
+LATE_COLUMNS = ("late_signs", "dropped_signs")
+"""The rows of NodeStream.late_signs."""
 QUAD_COLUMNS = ("graphs", "subjects", "predicates", "objects")
 
 
@@ -92,7 +97,8 @@ NO_BASE = Base(-1, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamPart:
-    """The data of one stream. facts: as JSON; dropped: per shard, the last stream batch with rows that was dropped."""
+    """The data of one stream. facts: as JSON; dropped: per shard, the last stream batch with rows that was dropped;
+    late_signs: as in NodeStream."""
 
     facts: Mapping[str, Any]
     waiting: Sequence[tuple[int, Fragment]]
@@ -100,6 +106,7 @@ class StreamPart:
     shares: Sequence[tuple[int, ShareRows]]
     counts: Int64Array
     dropped: Int64Array
+    late_signs: Int64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +124,8 @@ class Collected:
     agreed_count: int
     streams: Sequence[StreamPart]
     staged: Mapping[str, StagedCopy]
+    event_times: EventTimes | None = None
+    """Those of triples, if there is or was a stream whose signs go by them."""
 
     def packets(self) -> Iterator[Packet]:
         """Return everything, in packets of bounded size; the last one says so."""
@@ -128,6 +137,8 @@ class Collected:
 
     def waiting(self) -> Iterator[Packet]:
         """Return what is neither in the stored graph nor among the agreed terms."""
+        if self.event_times is not None:
+            yield from self._of_event_times(self.event_times.entries())
         for stream in self.streams:
             yield from self._of_stream(stream)
         for change, staged in self.staged.items():
@@ -178,9 +189,19 @@ class Collected:
         table = term_table([joined[name] for name in names[:terms]], self.reader.gather)
         return Packet(STATE, fields, {**joined, **term_arrays(table)})
 
+    def _of_event_times(self, entries: Int64Array) -> Iterator[Packet]:
+        """Ids of terms are the same on all nodes, so their texts are not needed."""
+        subjects, objects, predicates = entries[:3]
+        entries = entries[:, self.wanted.of_rows(subjects, predicates, objects)]
+        for first in range(0, max(1, entries.shape[1]), ROWS_MAX):
+            columns = zip(ENTRY_COLUMNS, entries[:, first : first + ROWS_MAX], strict=True)
+            yield Packet(STATE, {"part": EVENT_TIMES}, {name: np.ascontiguousarray(one) for name, one in columns})
+
     def _of_stream(self, stream: StreamPart) -> Iterator[Packet]:
         key = stream.facts["standing"]["key"]
         counts: dict[str, Array] = {"counts": stream.counts, "dropped": stream.dropped}
+        if stream.late_signs.any():
+            counts |= dict(zip(LATE_COLUMNS, stream.late_signs, strict=True))
         yield Packet(STATE, {"part": COUNTS, "stream": key}, counts)
         for parts in _bounded(stream.shares, lambda part: len(part[1].subjects)):
             rows = [tuple(getattr(part, name) for name in SHARE_COLUMNS) for _, part in parts]
@@ -291,7 +312,8 @@ def collect(store: NodeStore, wanted: Wanted, sn: Sn, head: Mapping[str, Any], b
             "homes": {name: [*found.told(), nodes] for name, (found, nodes) in records.homes.items()},
         }
         stored = collect_stored(store, wanted, base, packed(sn), facts)
-        return replace(stored, streams=streams, staged=store.staged())
+        event_times = None if core.event_times is None else core.event_times.copy()
+        return replace(stored, streams=streams, staged=store.staged(), event_times=event_times)
 
 
 def _part(wanted: Wanted, name: str, stream: NodeStream) -> StreamPart:
@@ -306,4 +328,5 @@ def _part(wanted: Wanted, name: str, stream: NodeStream) -> StreamPart:
         "shares_dropped_to": stream.shares.dropped_to,
         "standing": stream.standing(),
     }
-    return StreamPart(facts, state.waiting(), stream.kept_pieces(), shares, counts, dropped)
+    late_signs = np.where(wanted.asked, stream.late_signs, 0)
+    return StreamPart(facts, state.waiting(), stream.kept_pieces(), shares, counts, dropped, late_signs)

@@ -30,6 +30,8 @@ ROUND_S = 0.6
 ALONE_S = 0.5
 """How long each node may take once one has not answered in time."""
 Facts = dict[str, Any]
+TUPLES, LATE_SIGNS, DROPPED_SIGNS = _OF_STREAMS = ("tuples", "late", "dropped")
+"""What is counted by shards of each stream: the arrays of an answer, with the stream's place."""
 _OF_A_DISK = ("folder_bytes", "log_bytes", "disk_free_bytes", "failure")
 
 
@@ -59,7 +61,7 @@ class Counting:
         with store.core.lock:
             entries = [(entry.batch, entry.tombstones) for entry in store.core.arrangement.trace.entries()]
             streams = {
-                one.state.iri: one.counts_by_shard()
+                one.state.iri: (one.counts_by_shard(), *one.late_signs.copy())
                 for one in store.exposure.streams.values()
                 if not one.state.is_dropped
             }
@@ -83,8 +85,10 @@ class Counting:
         }
         with self._counting:
             arrays["terms"] = store.claims.counts_by_shard() * mine
-        for place, counts in enumerate(streams.values()):
-            arrays[f"tuples {place}"] = counts * mine
+        for place, of_stream in enumerate(streams.values()):
+            for name, counts in zip(_OF_STREAMS, of_stream, strict=True):
+                if name == TUPLES or counts.any():
+                    arrays[f"{name} {place}"] = counts * mine
         return Packet(COUNTS, fields, arrays)
 
     def cluster(self) -> tuple[Facts, list[int]]:
@@ -174,18 +178,21 @@ def _of_node(own: Facts, facts: Mapping[int, Facts], answer: Packet) -> Facts:
 
 def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int, Packet]) -> Facts:
     of_nodes = [one["streams"][name] for one in facts.values() if name in one["streams"]]
-    counts = [
-        answer.arrays[f"tuples {answer.fields['streams'].index(name)}"]
-        for answer in answers.values()
-        if name in answer.fields["streams"]
-    ]
+
+    def once(what: str) -> int:
+        places = [(one, one.fields["streams"].index(name)) for one in answers.values() if name in one.fields["streams"]]
+        counts = [answer.arrays.get(f"{what} {place}", _NOT_TOLD) for answer, place in places]
+        return int(np.max(counts, axis=0).sum()) if counts else 0
+
+    def most(key: str) -> int:  # nodes of an earlier release do not count what is carried
+        return max(one.get(key, 0) for one in of_nodes)
+
     return {
         **facts[me]["streams"][name],
-        "tuples": int(np.max(counts, axis=0).sum()) if counts else 0,
-        **{  # nodes of an earlier release do not count what is carried
-            key: max(one.get(key, 0) for one in of_nodes)
-            for key in ("slices", "arrivals", "tuples_not_indexed", "late", "dropped", "carried")
-        },
+        "tuples": once(TUPLES),
+        **{key: most(key) for key in ("slices", "arrivals", "tuples_not_indexed", "carried")},
+        "late": most("late") + once(LATE_SIGNS),
+        "dropped": most("dropped") + once(DROPPED_SIGNS),
         **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},
     }
 

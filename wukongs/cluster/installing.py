@@ -13,8 +13,11 @@ from wukongs.cluster.collecting import (
     AGREED,
     COUNTS,
     END,
+    ENTRY_COLUMNS,
+    EVENT_TIMES,
     FRAGMENT_COLUMNS,
     HEAD,
+    LATE_COLUMNS,
     PIECES,
     QUAD_COLUMNS,
     SHARE_COLUMNS,
@@ -40,6 +43,7 @@ from wukongs.protocol.state import Node
 from wukongs.store.batch import build_batch, with_key_filter
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded, TermTable, signs
+from wukongs.store.event_times import EventTimes, is_in_order
 from wukongs.store.quads import Quads, joined
 from wukongs.store.term_registry import distinct_terms
 from wukongs.store.tombstones import Difference
@@ -55,7 +59,7 @@ _NOTHING: Int64Array = np.empty(0, np.int64)
 class StreamTaken:
     """The donors' data of one stream. inserted_to: the stream batch up to which all of them have inserted it;
     pieces: of those that are not exposed; waiting: inserted and not exposed, with stream batch and partition; shares:
-    by stream batch, with the texts of their terms; counts, dropped: per shard."""
+    by stream batch, with the texts of their terms; counts, dropped, late_signs: per shard."""
 
     inserted_to: int | None
     pieces: list[Piece] = field(default_factory=list)
@@ -63,6 +67,7 @@ class StreamTaken:
     shares: dict[int, list[tuple[ShareRows, TermTable]]] = field(default_factory=dict)
     counts: Int64Array = field(default_factory=lambda: np.zeros(SHARD_COUNT, np.int64))
     dropped: Int64Array = field(default_factory=lambda: np.full(SHARD_COUNT, NEVER, np.int64))
+    late_signs: Int64Array = field(default_factory=lambda: np.zeros((2, SHARD_COUNT), np.int64))
 
 
 class Taken:
@@ -77,6 +82,8 @@ class Taken:
         """Triples of a base that have been deleted since; some may have come again, and be among `quads`."""
         self.row_count = 0
         self.streams: dict[str, StreamTaken] = {}
+        self.event_times: list[Int64Array] = []
+        """Parts of EventTimes.entries; empty: there is and was no stream whose signs go by them."""
         self.staged: dict[str, list[tuple[Encoded, bool]]] = {}
         self.awaited: dict[str, tuple[int, list[str | None]]] = {}
 
@@ -134,6 +141,8 @@ class Taken:
         counts, dropped = _columns(packet, ("counts", "dropped"), SHARD_COUNT)
         stream.counts = stream.counts + counts
         stream.dropped = np.maximum(stream.dropped, dropped)
+        if LATE_COLUMNS[0] in packet.arrays:
+            stream.late_signs = stream.late_signs + np.stack(_columns(packet, LATE_COLUMNS, SHARD_COUNT))
 
     def _shares(self, packet: Packet) -> None:
         stream = self._stream(packet)
@@ -167,6 +176,12 @@ class Taken:
     def _pieces(self, packet: Packet) -> None:
         self._stream(packet).pieces += pieces_in(packet)
 
+    def _event_times(self, packet: Packet) -> None:
+        entries = np.stack(_columns(packet, ENTRY_COLUMNS))
+        if not is_in_order(entries):
+            raise DataError(f"{STATE}, {EVENT_TIMES}: expected each triple once, in order")
+        self.event_times.append(entries)
+
     def _staged(self, packet: Packet) -> None:
         change, awaited = str(packet.fields.get("change")), packet.fields.get("awaited")
         if awaited is not None:
@@ -183,6 +198,7 @@ _PARTS = {
     SHARES: Taken._shares,
     WAITING: Taken._waiting,
     PIECES: Taken._pieces,
+    EVENT_TIMES: Taken._event_times,
     STAGED: Taken._staged,
     END: Taken._end,
 }
@@ -306,6 +322,9 @@ def install(store: NodeStore, taken: Taken, entries: Sequence[TraceEntry]) -> No
             key = facts["standing"]["key"]
             dropped_to = max(one["shares_dropped_to"] for h in taken.heads for one in h["streams"] if _is(one, key))
             streams[facts["name"]] = _stream(store, facts, taken.streams[key], dropped_to)
+        if taken.event_times:
+            core.event_times = core.event_times or EventTimes()
+            core.event_times.restore(*taken.event_times)
         homes = {name: (RecordedQuery.of(told), tuple(nodes)) for name, (*told, nodes) in head["homes"].items()}
         store.records.restore(sn, streams, head["keys"], homes)
         for change, chunks in taken.staged.items():
@@ -351,6 +370,7 @@ def _stream(store: NodeStore, facts: Mapping[str, Any], taken: StreamTaken, drop
     later = [part.subjects for number, parts in taken.shares.items() if number > last for part, _ in parts]
     counts = taken.counts - np.bincount(shards_of(np.concatenate([_NOTHING, *later])), minlength=SHARD_COUNT)
     core.release(stream.shares.restore(shares, counts, taken.dropped, min(dropped_to, last)))
+    stream.late_signs = taken.late_signs
     return stream
 
 

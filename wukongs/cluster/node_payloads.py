@@ -19,7 +19,7 @@ from wukongs.rules.inference import Ruleset
 from wukongs.settings import Settings
 
 _OPTIONS = ("timing", "batch_ms", "into", "history_ms", "slice_bytes_max", "index")
-_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms", "idle_advance", "late", MADE)
+_IF_GIVEN = ("lateness_ms", "on_late", "idle_timeout_ms", "idle_advance", "late", "retractions", MADE)
 
 
 def _read(payload: str, what: str, names: Sequence[str], if_given: Sequence[str] = ()) -> dict[str, Any]:
@@ -105,26 +105,28 @@ def read_registration(payload: str, name: str) -> Registration:
 class ChangePayload(NamedTuple):
     """name: what a change was staged as; graph: that of its quads without one; cleared: the graphs that it empties
     first; None: the default graph; operations: how many an update has, 0: it is a load; is_whole: its quads are all
-    that changes, with what follows by rules: those of hidden graphs are named by their views."""
+    that changes, with what follows by rules: those of hidden graphs are named by their views; late: its quads are late
+    tuples of the stream with this name, with their times and signs, which go by event time."""
 
     name: str
     graph: str | None
     cleared: list[str | None]
     operations: int
     is_whole: bool = False
+    late: str | None = None
 
 
 def read_change(payload: str) -> ChangePayload:
     """Raises DataError."""
-    found = _read(payload, "a change", ("change", "graph", "cleared", "operations"), ("is_whole",))
-    name, graph, cleared = found["change"], found["graph"], found["cleared"]
-    if not isinstance(name, str) or not _is_text(graph) or not isinstance(cleared, list):
+    found = _read(payload, "a change", ("change", "graph", "cleared", "operations"), ("is_whole", "late"))
+    name, graph, cleared, late = found["change"], found["graph"], found["cleared"], found.get("late")
+    if not isinstance(name, str) or not _is_text(graph) or not isinstance(cleared, list) or not _is_text(late):
         raise DataError(f"a change: expected change, graph and cleared, found {payload[:200]!r}")
     if not all(_is_text(one) for one in cleared):
         raise DataError(f"change {name}: expected the IRIs of graphs in cleared, found {cleared!r}")
     if type(found["operations"]) is not int:
         raise DataError(f"change {name}: expected how many operations it has, found {found['operations']!r}")
-    return ChangePayload(name, graph, cleared, found["operations"], found.get("is_whole", False) is True)
+    return ChangePayload(name, graph, cleared, found["operations"], found.get("is_whole", False) is True, late)
 
 
 @lru_cache(4)

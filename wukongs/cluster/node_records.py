@@ -32,7 +32,7 @@ from wukongs.cluster.node_payloads import (
 )
 from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.node_terms import NodeRegistry
-from wukongs.cluster.staging import Staging
+from wukongs.cluster.staging import StagedChange, Staging
 from wukongs.cluster.take_over import begun_with_streams, needs_after_ms, place_of
 from wukongs.cluster.times import ms_of, packed
 from wukongs.csparql.algebra import Query
@@ -435,7 +435,8 @@ class NodeRecords:
         stream.state.is_made = record.is_made
 
         def show() -> None:
-            self._show_stream(name, stream)
+            self._core.take_in(stream.state)
+            self._exposure.streams[name] = stream
             self.shown_keys[name] = stream.key
             if record.is_made:
                 made = self._injector.made.add(stream.state)
@@ -683,12 +684,25 @@ class NodeRecords:
         self.come_to_staged()
         staged = self._staging.take(change.name)
         try:
+            self._erase_event_times(change, staged)
             difference = seal(self._core, packed(sn), building.built(), self._later)
             if change.operations:
                 self.updated.add(change.operations, difference)
         finally:
             if staged.read is not None:
                 staged.read.close()
+
+    def _erase_event_times(self, change: ChangePayload, staged: StagedChange) -> None:
+        """Note that a change that was built names triples, and empties graphs."""
+        core = self._core
+        if core.event_times is None:
+            return
+        graphs = (change.graph, *change.cleared)
+        into, *emptied = (core.graph_id(None if one is None else graph_term(one)) for one in graphs)
+        for goes in (True, False):
+            for chunk in staged.encoded(goes):
+                core.erase_event_times(columns_of([core.registry.confirm(chunk)[0]], into))
+        core.erase_event_times(NO_QUADS, emptied)
 
     def _store(self, change: ChangePayload, sn: Sn) -> None:
         core = self._core
@@ -701,8 +715,11 @@ class NodeRecords:
                 [core.registry.confirm(chunk)[0] for chunk in staged.encoded(goes)] for goes in (True, False)
             )
             if staged.is_adopted and staged.read is None:
+                core.erase_event_times(NO_QUADS, emptied)
                 emptied = []  # what these graphs held is among the deletes: other nodes had the last chunk already
-            if change.is_whole:
+            if change.late is not None:
+                core.absorb_late(change.late, into, packed(sn), inserts, by_event_time=True)
+            elif change.is_whole:
                 self._store_whole(change, packed(sn), *(self._named(chunks, into) for chunks in (deletes, inserts)))
             elif change.operations or deletes or emptied:
                 difference = core.apply(packed(sn), deletes, inserts, into, emptied, staged.read)

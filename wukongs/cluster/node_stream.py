@@ -25,6 +25,7 @@ from wukongs.cluster.node_terms import NodeRegistry
 from wukongs.cluster.slice_shares import ShareRows, SliceShares
 from wukongs.cluster.times import batches_before, ms_of
 from wukongs.errors import DataError, NodeUnavailable, StreamError
+from wukongs.live.absorption import LateSigns
 from wukongs.live.core import Core
 from wukongs.live.pieces import Close, Piece, check_batch_number
 from wukongs.live.stream_state import FRAGMENT_BYTES_PER_TUPLE, PUSH_PARTITION, StreamState, WholeSlice
@@ -107,6 +108,9 @@ class NodeStream:
     is_home: bool = False
     whole_to: int = 0
     """At a home: whole slices are here up to this stream batch."""
+    late_signs: Int64Array = field(default_factory=lambda: np.zeros((2, SHARD_COUNT), np.int64))
+    """Tuples that changed nothing since their event time is older, and those of them that are older than event times
+    are kept, by the shards of their subjects. int64[2, 1024]"""
     _pieces: list[Piece] = field(default_factory=list)
     _inserted: list[Piece] = field(default_factory=list)
     """Pieces that are inserted and not exposed yet: a node that joins may need them as they came."""
@@ -122,6 +126,7 @@ class NodeStream:
 
     def __post_init__(self) -> None:
         self.state.whole = {}
+        self.state.note_late_signs = self._note_late_signs
         self.state.record_to = _EVERY_BATCH  # until the record of its beginning is exposed
 
     def counts_by_shard(self) -> Int64Array:
@@ -133,6 +138,10 @@ class NodeStream:
             subjects = hash_ids(encoded.subjects, encoded)[~signs_of(encoded.goes, len(encoded))]
             counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
         return counts
+
+    def _note_late_signs(self, found: LateSigns) -> None:
+        for counts, subjects in zip(self.late_signs, (found.late, found.dropped), strict=True):
+            counts += np.bincount(shards_of(subjects), minlength=SHARD_COUNT)
 
     # --- how far it is ------------------------------------------------------------------------------------------------
 
@@ -265,6 +274,8 @@ class NodeStream:
                 f"({self.before + 1} to {last}): give milliseconds since 1970"
             )
         self.state.check_room(count)
+        if piece.partition != PUSH_PARTITION:  # what is pushed is checked by its writer: else some nodes would have it
+            self.state.check_entries(count)
 
     def keep(self, piece: Piece) -> None:
         """Keep a checked piece until its stream batch is inserted."""

@@ -336,10 +336,9 @@ def _answers_in(packet: Packet, orders: Sequence[Order]) -> list[Answer]:
 class ClusterSink:
     """See wukongs.live.stream.Sink: what it takes is safe on all nodes. Raises also NodeUnavailable.
 
-    store: lets late tuples come to the stored graph, and others go first, those without a graph of their own in the one
-    that is named."""
+    store: lets late timeless tuples of a stream join the stored graph."""
 
-    def __init__(self, core: Core, writers: Writers, store: Callable[[Encoded, Encoded, str | None], object]) -> None:
+    def __init__(self, core: Core, writers: Writers, store: Callable[[StreamState, Encoded], object]) -> None:
         self._core, self._writers, self._store = core, writers, store
 
     def take_all(self, calls: Calls, advance_ms: int | None = None) -> Taken:
@@ -383,21 +382,16 @@ class ClusterSink:
         timeless = late[~timing_mask(encoded, state.timing)[late]]
         if not len(timeless):
             return
-        goes = signs_of(encoded.goes, len(encoded))
-        last, cutter = _last_signs(encoded, timeless, state.into_iri), TermCutter(encoded)
-        come, gone = (
-            replace(cutter.cut(rows), timestamps=_NO_ROWS, goes=NO_SIGNS)
-            for rows in (last[~goes[last]], last[goes[last]])
-        )
-        by = asked()
+        late, by = TermCutter(encoded).cut(timeless), asked()
         try:
             # A change of its own, once as well: its client is named for the stream.
             with asking(None if by is None else by._replace(client=f"{by.client} {state.iri}")):
-                self._store(come, gone, state.into_iri)
+                self._store(state, late)
         except WukongsError as error:
+            again = "load them" if state.event_times is None else "push them again"
             raise OutcomeUnknown(
                 f"stream {state.iri}: the tuples that are on time were taken; {len(timeless)} late ones may not be "
-                f"in the stored graph: load them. {error}"
+                f"in the stored graph: {again}. {error}"
             ) from error
 
     def end(self, state: StreamState) -> None:
@@ -413,16 +407,19 @@ class ClusterSink:
             state.check_is_open()
 
 
-def _last_signs(encoded: Encoded, rows: Int64Array, into: str | None) -> Int64Array:
-    """Return those of some rows whose signs count: of each quad the last one by time, then by place. into: IRI of the
-    graph of quads without one, None: the default graph."""
-    if not len(encoded.goes):
-        return rows
-    latest = rows[np.argsort(encoded.timestamps[rows], kind="stable")][::-1]
-    own = np.isin(encoded.graphs, encoded.codes_of([iri(into or DEFAULT_GRAPH_IRI).text]))
-    graphs = np.where(own, UNBOUND, encoded.graphs)
-    quads = np.stack((graphs, encoded.subjects, encoded.predicates, encoded.objects))[:, latest]
-    return np.sort(latest[np.unique(quads, axis=1, return_index=True)[1]])
+def come_and_gone(late: Encoded, into: str | None) -> tuple[Encoded, Encoded]:
+    """Return which of some tuples come, and which go, without their times: of each quad the last one by time, then by
+    place, counts. into: IRI of the graph of quads without one, None: the default graph."""
+    last, goes = np.arange(len(late)), signs_of(late.goes, len(late))
+    if goes.any():
+        latest = np.argsort(late.timestamps, kind="stable")[::-1]
+        own = np.isin(late.graphs, late.codes_of([iri(into or DEFAULT_GRAPH_IRI).text]))
+        graphs = np.where(own, UNBOUND, late.graphs)
+        quads = np.stack((graphs, late.subjects, late.predicates, late.objects))[:, latest]
+        last = np.sort(latest[np.unique(quads, axis=1, return_index=True)[1]])
+    cutter = TermCutter(late)
+    come, gone = (cutter.cut(rows) for rows in (last[~goes[last]], last[goes[last]]))
+    return tuple(replace(one, timestamps=_NO_ROWS, goes=NO_SIGNS) for one in (come, gone))  # type: ignore[return-value]
 
 
 def _may_store_late(state: StreamState, encoded: Encoded | None) -> bool:

@@ -70,13 +70,23 @@ def _order_keys(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LateSigns:
-    """Tuples of one stream that changed nothing. late_count: those that were not counted as late before; dropped_count:
-    those that were older than entries are kept."""
+    """Tuples of one stream that changed nothing, by their subjects.
 
-    late_count: int
-    dropped_count: int
+    late : int64[n]       those that were not counted as late before
+    dropped : int64[m]    those that were older than entries are kept"""
+
+    late: Int64Array
+    dropped: Int64Array
+
+    @property
+    def late_count(self) -> int:
+        return len(self.late)
+
+    @property
+    def dropped_count(self) -> int:
+        return len(self.dropped)
 
 
 def settled_by_event_time(
@@ -126,14 +136,11 @@ def settled_by_event_time(
     is_news = (now != ERASED) | (before[changed] != ABSENT)
     entries.put(taken(found, is_news), now[is_news])
     gone = goes[rows_of]
-    late_counts = np.bincount(
-        np.concatenate([streams[rows[is_late]], streams[is_dropped & is_news_to_count]]), minlength=len(names)
-    )
-    dropped_counts = np.bincount(streams[is_dropped], minlength=len(names))
+    late_rows = np.concatenate([rows[is_late], np.flatnonzero(is_dropped & is_news_to_count)])
+    dropped_rows, subjects = np.flatnonzero(is_dropped), quads[1]
     told = {
-        name: LateSigns(int(late), int(dropped))
-        for name, late, dropped in zip(names, late_counts, dropped_counts, strict=True)
-        if late or dropped
+        names[at]: LateSigns(*(subjects[some[streams[some] == at]] for some in (late_rows, dropped_rows)))
+        for at in np.unique(streams[np.concatenate([late_rows, dropped_rows])]).tolist()
     }
     return taken(found, gone), taken(found, ~gone), told
 

@@ -44,7 +44,7 @@ from wukongs.settings import Settings
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import Batch
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, Int64Array
-from wukongs.store.encoded import Encoded
+from wukongs.store.encoded import NO_SIGNS, Encoded, signs, signs_of
 from wukongs.store.event_times import EventTimes
 from wukongs.store.quads import Quads, joined
 from wukongs.store.snapshot import TICK_MIN_MS, tick_of, tick_sn
@@ -578,16 +578,30 @@ class Core:
 
     def _settled_by_event_time(self, sn: int, timeless: Sequence[Timeless], entries: EventTimes) -> tuple[Quads, Quads]:
         """Return the quads that go and those that come; count what has changed nothing."""
-        streams = [state for state in self.streams.values() if state.event_times is not None]
-        history_ms = max((state.history_ms for state in streams), default=0)
+        history_ms, kept_ms = self._entries_kept_ms()
         gone, come, told = settled_by_event_time(timeless, entries, history_ms)
         for name, late in told.items():
             if name in self.streams:
                 self.streams[name].count_late_signs(late)
         if (time_ms := tick_of(sn)) is not None:
-            longest_ms = max((state.batch_ms for state in streams), default=0)
-            entries.forget(time_ms - history_ms - longest_ms, history_ms // 8 + 1)
+            entries.forget(time_ms - kept_ms, history_ms // 8 + 1)
         return gone, come
+
+    def _entries_kept_ms(self) -> tuple[int, int]:
+        """Return how far behind the clock a tuple may be that still counts, and how far an entry may be that one of
+        those can meet: a stream batch joins behind the clock of its beginning."""
+        streams = [state for state in self.streams.values() if state.event_times is not None]
+        history_ms = max((state.history_ms for state in streams), default=0)
+        return history_ms, history_ms + max((state.batch_ms for state in streams), default=0)
+
+    def take_in(self, state: StreamState) -> None:
+        """Add a stream that is declared now. Called with the lock held.
+
+        With a longer history_ms than before, tuples count that did not count before. So all entries are forgotten that
+        could be by now: which ones were forgotten already hangs on how many stream batches were sealed together."""
+        if state.event_times is not None:
+            state.event_times.forget_now(self._clock_at(self.upper - 1) - self._entries_kept_ms()[1])
+        self.streams[state.iri] = state
 
     def erase_event_times(self, quads: Quads, graphs: Iterable[int] = ()) -> None:
         """Note that a load or an update has changed triples, or emptied graphs: it has no event time."""
@@ -614,12 +628,15 @@ class Core:
         if self.replayed_to is not None:
             self.replayed_to = max(self.replayed_to, upper)
 
-    def absorb_late(self, state: StreamState, sn: int, late: Encoded) -> None:
-        """Let late timeless tuples of a call, in the order of their arrival, join the stored graph at a new snapshot
-        number."""
-        quads, places = columns_of([late], state.into), np.zeros(len(late), np.int64)
-        part = Timeless(quads, late.goes, state.iri, 0, late.timestamps, places)
-        if state.event_times is not None:
+    def absorb_late(
+        self, stream_iri: str, into: int, sn: int, chunks: Sequence[Encoded], *, by_event_time: bool
+    ) -> None:
+        """Let late timeless tuples of a call to a stream, in the order of their arrival, join the stored graph at a new
+        snapshot number. into: the graph of those without one; by_event_time: whether their signs go by it."""
+        quads, goes = columns_of(chunks, into), [signs_of(late.goes, len(late)) for late in chunks]
+        times: Int64Array = np.concatenate([quads[0][:0], *(late.timestamps for late in chunks)])
+        part = Timeless(quads, signs(np.concatenate([NO_SIGNS, *goes])), stream_iri, 0, times, np.zeros_like(times))
+        if by_event_time:
             part = replace(part, clock_ms=self._clock_at(sn), counted_ms=FOREVER_MS)
         self._absorb(sn, [part])
         self.arrangement.trace.pay()

@@ -97,7 +97,8 @@ def _retractions_option(retractions: object) -> str | None:
 
 def declare_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) -> StreamState:
     """Declare a stream. Called with the lock held."""
-    state = core.streams[stream_iri] = make_stream(core, stream_iri, options, lsn)
+    state = make_stream(core, stream_iri, options, lsn)
+    core.take_in(state)
     return state
 
 

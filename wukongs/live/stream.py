@@ -469,6 +469,7 @@ def _check(state: StreamState, encoded: Encoded | None) -> None:
     if encoded is not None and len(encoded):
         state.check_timestamps(encoded.timestamps, PUSH_PARTITION)
         state.check_room(len(encoded))
+        state.check_entries(len(encoded))
 
 
 def take_call(core: Core, injector: Injector, state: StreamState, piece: Callable[[], Piece]) -> tuple[int, Int64Array]:
@@ -517,10 +518,10 @@ def store_late(core: Core, state: StreamState, pushed: Pushed, call: Sorted) -> 
     the lock held."""
     if call.late is None or pushed.sn is None:
         return
-    if pushed.sn < core.arrangement.trace.upper:
-        if core.event_times is not None:
-            core.absorb_late(state, pushed.sn, core.registry.confirm(call.late)[0])
+    is_stored = pushed.sn < core.arrangement.trace.upper
+    if is_stored and core.event_times is None:
         core.pass_to(pushed.sn + 1)
-    else:
-        with core.storing(pushed.sn):
-            core.absorb_late(state, pushed.sn, core.registry.confirm(call.late)[0])
+        return
+    with core.storing(pushed.sn):
+        late, _ = core.registry.confirm(call.late)
+        core.absorb_late(state.iri, state.into, pushed.sn, [late], by_event_time=state.event_times is not None)

@@ -9,7 +9,7 @@ A slice is made as soon as a window may need it; the stored graph waits for the 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
@@ -141,6 +141,9 @@ class StreamState:
     """How stream batches carry late tuples. None: late tuples are in no window."""
     event_times: EventTimes | None = None
     """Those of the engine's stored graph, if signs of this stream go by event time."""
+    note_late_signs: Callable[[LateSigns], None] | None = None
+    """At a node of a cluster: counts the tuples of its share that changed nothing, since their event time is older.
+    None: they are among late_count and dropped_count."""
     carried_count: int = 0
     """Late tuples that stream batches have carried; late_count has them, too."""
     carried_ms: int | None = None
@@ -331,21 +334,31 @@ class StreamState:
 
     @property
     def room(self) -> int:
-        """How many more tuples may wait for other streams."""
-        return max(0, self.settings.queued_bytes_max - self.waiting_bytes) // FRAGMENT_BYTES_PER_TUPLE
+        """How many more tuples may wait for other streams, and have their event times kept."""
+        room = max(0, self.settings.queued_bytes_max - self.waiting_bytes) // FRAGMENT_BYTES_PER_TUPLE
+        if self.event_times is None:
+            return room
+        return min(room, max(0, self.settings.retraction_bytes_max - self._entries_bytes(0)) // ENTRY_BYTES)
+
+    def _entries_bytes(self, tuple_count: int) -> int:
+        """Return what event times of triples would take with those of the tuples that wait, and of so many more."""
+        if self.event_times is None:
+            return 0
+        waiting_count = self.waiting_bytes // FRAGMENT_BYTES_PER_TUPLE
+        return self.event_times.size_bytes + ENTRY_BYTES * (waiting_count + tuple_count)
+
+    def check_entries(self, tuple_count: int) -> None:
+        """Raise StreamError if this many more tuples would exceed what event times of triples may take."""
+        entries_bytes = self._entries_bytes(tuple_count)
+        if entries_bytes > self.settings.retraction_bytes_max:
+            raise StreamError(
+                f"stream {self.iri}: {entries_bytes} bytes of event times of triples would exceed "
+                f"retraction_bytes_max = {self.settings.retraction_bytes_max}: raise it, or declare the streams "
+                'with retractions = "event_time" with a shorter history_ms'
+            )
 
     def check_room(self, tuple_count: int) -> None:
-        """Raise StreamError if this many more tuples would exceed what may wait for other streams, or what event times
-        of triples may take."""
-        if self.event_times is not None:
-            waiting_count = self.waiting_bytes // FRAGMENT_BYTES_PER_TUPLE
-            entries_bytes = self.event_times.size_bytes + ENTRY_BYTES * (waiting_count + tuple_count)
-            if entries_bytes > self.settings.retraction_bytes_max:
-                raise StreamError(
-                    f"stream {self.iri}: {entries_bytes} bytes of event times of triples would exceed "
-                    f"retraction_bytes_max = {self.settings.retraction_bytes_max}: raise it, or declare the streams "
-                    'with retractions = "event_time" with a shorter history_ms'
-                )
+        """Raise StreamError if this many more tuples would exceed what may wait for other streams."""
         size = tuple_count * FRAGMENT_BYTES_PER_TUPLE
         if self.waiting_bytes + size > self.settings.queued_bytes_max:
             raise StreamError(
@@ -423,6 +436,9 @@ class StreamState:
 
     def count_late_signs(self, found: LateSigns) -> None:
         """Count tuples that changed nothing in the stored graph, since their event time is older."""
+        if self.note_late_signs is not None:
+            self.note_late_signs(found)
+            return
         self.late_count += found.late_count
         self.dropped_count += found.dropped_count
 

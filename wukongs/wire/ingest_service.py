@@ -77,6 +77,7 @@ class IngestService:
             )
         state.check_piece(piece)
         state.check_room(len(piece.encoded))
+        state.check_entries(len(piece.encoded))
         return piece
 
     def close_batches(self, message: Close) -> None:
