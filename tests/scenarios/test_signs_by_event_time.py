@@ -16,7 +16,6 @@ import wukongs
 from tests.engine_helpers import EX, A, B, node, rows, subjects
 from tests.faces import Face
 
-EMBEDDED = ("embedded", "durable", "connect")
 OPTIONS: dict[str, Any] = {"batch_ms": 100, "on_late": "count", "retractions": "event_time"}
 Signed = tuple[str, int, str]
 """A subject, a time in ms, and a sign."""
@@ -40,7 +39,6 @@ def sorted_order(tuples: list[Signed]) -> list[str]:
     return sorted(held)
 
 
-@pytest.mark.faces(*EMBEDDED)
 def test_an_old_sign_that_comes_late_changes_nothing(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, **OPTIONS)
     push(stream, ("a", 500, "+"), ("b", 500, "-"))
@@ -53,7 +51,6 @@ def test_an_old_sign_that_comes_late_changes_nothing(engine: wukongs.Engine) -> 
     assert engine.stats()["streams"][A]["late"] == 5
 
 
-@pytest.mark.faces(*EMBEDDED)
 def test_an_insert_of_what_is_stored_is_newer_than_an_old_delete(engine: wukongs.Engine) -> None:
     engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> <{EX}o> }}")
     stream = engine.stream(A, **OPTIONS)
@@ -64,7 +61,6 @@ def test_an_insert_of_what_is_stored_is_newer_than_an_old_delete(engine: wukongs
     assert subjects(engine) == ["a"]
 
 
-@pytest.mark.faces(*EMBEDDED)
 def test_an_update_acts_when_it_comes_and_erases_the_event_time(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, **OPTIONS)
     push(stream, ("a", 500, "+"), ("b", 500, "+"))
@@ -81,7 +77,6 @@ def test_an_update_acts_when_it_comes_and_erases_the_event_time(engine: wukongs.
     assert subjects(engine) == ["a"]
 
 
-@pytest.mark.faces("embedded", "durable")
 def test_a_load_erases_the_event_time(engine: wukongs.Engine, tmp_path: Path) -> None:
     stream = engine.stream(A, **OPTIONS)
     push(stream, ("a", 500, "-"), ("b", 500, "-"))
@@ -98,7 +93,6 @@ def test_an_unknown_way_is_refused(tmp_path: Path) -> None:
         engine.stream(A, retractions="arrival")  # type: ignore[arg-type]
 
 
-@pytest.mark.faces(*EMBEDDED)
 def test_a_sign_older_than_history_ms_is_dropped_and_counted(engine: wukongs.Engine) -> None:
     stream = engine.stream(A, **OPTIONS, history_ms=300)
     push(stream, ("a", 100, "+"))
@@ -122,13 +116,6 @@ def test_event_times_are_bounded(face: Face) -> None:
     assert push(stream, ("m", 2, "+")) == 1
 
 
-@pytest.mark.faces("cluster-1")
-def test_a_cluster_refuses_the_option_by_name(engine: wukongs.Engine) -> None:
-    with pytest.raises(wukongs.SettingsError, match='retractions = "event_time": nodes of a cluster do not keep'):
-        engine.stream(A, **OPTIONS)
-
-
-@pytest.mark.faces(*EMBEDDED)
 @pytest.mark.parametrize("late", ["drop", "open"])
 def test_any_order_of_arrival_gives_what_the_order_of_time_gives(engine: wukongs.Engine, late: str) -> None:
     for seed in range(6):

@@ -41,6 +41,11 @@ SAY_S = 10.0
 """How often a node that starts says what it waits for."""
 FIRST_DISK = 0
 
+EVENT_TIMES = "event_times"
+KNOWS = (EVENT_TIMES,)
+"""What this release does that an earlier one, of the same version of messages, does not: told when nodes introduce
+themselves. It is used once all nodes know it. event_times: to keep event times of triples."""
+
 log = logging.getLogger("wukongs")
 
 
@@ -69,6 +74,12 @@ def version_of(number: int, fields: Mapping[str, Any], spoken: tuple[int, int] =
             f"{list(spoken)}: upgrade all nodes to a release that speaks one version of each first"
         )
     return version
+
+
+def known_by(fields: Mapping[str, Any]) -> frozenset[str]:
+    """Return what a node knows (KNOWS), by the fields of its introduction. One of an earlier release says nothing."""
+    told = fields.get("knows")
+    return frozenset(one for one in told if isinstance(one, str)) if isinstance(told, list) else frozenset()
 
 
 def claimed_twice(number: int) -> NodeUnavailable:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wukongs.cluster.adding import add, remove
 from wukongs.cluster.backups import Backups
+from wukongs.cluster.boot import EVENT_TIMES
 from wukongs.cluster.changes import Changes
 from wukongs.cluster.claims import Claims
 from wukongs.cluster.counting import Counting
@@ -23,7 +24,7 @@ from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name, is_left_here
 from wukongs.cluster.host import Dropped, Host
 from wukongs.cluster.made_feeds import is_declared_for_readers
-from wukongs.cluster.members import is_silent
+from wukongs.cluster.members import is_silent, members_of
 from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.pushing import ClusterSink, Writers, come_and_gone
@@ -112,8 +113,10 @@ class ClusterBackend:
         turns: Turns,
         peers: Peers,
         traffic: Callable[[], Mapping[str, Any]],
+        known_by: Callable[[int], Collection[str]],
     ) -> None:
-        """traffic: what has gone over the node's sockets to the others."""
+        """traffic: what has gone over the node's sockets to the others; known_by: what a node knows (boot.KNOWS)."""
+        self._known_by = known_by
         self._core, self._injector = store.core, store.injector
         self._sink = ClusterSink(store.core, writers, self._store_late)
         self._host, self._store, self._claims = host, store, claims
@@ -213,11 +216,8 @@ class ClusterBackend:
 
     def declare(self, name: str, options: dict[str, Any], late: LateTuples) -> Stream:
         self._core.check_is_open()
-        if options.get("retractions") is not None:
-            raise SettingsError(
-                f'stream {name}: retractions = "event_time": nodes of a cluster do not keep event times of triples. '
-                "Leave the option out, so that a late sign acts when it comes, or use an engine of one process"
-            )
+        if "retractions" in options:
+            self._check_event_times(name)
         if options["into"] is not None:
             self._claims.settle_texts([options["into"]])
         control = self._host.node.control
@@ -227,8 +227,26 @@ class ClusterBackend:
             raise StreamError(f"stream {name} is made by a query: declare it before that is registered")
         record = _declaration(name, options, before)
         if control.takes_in(before) or not self._submit(record):
+            if "retractions" in options:
+                self._check_event_times(name)
             raise StreamError(f"stream {name} is declared already: drop_stream it first to declare it anew")
         return self._stream(name, late)
+
+    def _check_event_times(self, name: str) -> None:
+        """Raise SettingsError for a stream whose signs go by event time, if there are rules, or a node that does not
+        keep event times."""
+        where = f'stream {name}: retractions = "event_time"'
+        if self.following.has_rules:
+            raise SettingsError(
+                f"{where}: expected no rules beside it on a cluster: remove these, leave the option out, so that a "
+                "late sign acts when it comes, or use an engine of one process"
+            )
+        lacking = [node for node in sorted(members_of(self._host)) if EVENT_TIMES not in self._known_by(node)]
+        if lacking:
+            raise SettingsError(
+                f"{where}: node {lacking[0]} is of an earlier release, which does not keep event times of triples, or "
+                "was not heard yet: upgrade all nodes first, or leave the option out"
+            )
 
     def declared(self, name: str) -> Stream:
         """Return a stream that somebody has declared. Its late tuples are written at this node, if on_late is a path;

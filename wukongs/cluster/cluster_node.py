@@ -11,7 +11,17 @@ from functools import partial
 
 from wukongs.cluster.adding import Meeting
 from wukongs.cluster.backups import CHECKPOINT, PART, Backups
-from wukongs.cluster.boot import FIRST_DISK, HELLO, SAY_S, check_shape, claimed_twice, hello_handler, version_of
+from wukongs.cluster.boot import (
+    FIRST_DISK,
+    HELLO,
+    KNOWS,
+    SAY_S,
+    check_shape,
+    claimed_twice,
+    hello_handler,
+    known_by,
+    version_of,
+)
 from wukongs.cluster.changes import STAGE, Changes
 from wukongs.cluster.checkpoints import Checkpoints
 from wukongs.cluster.claims import CLAIM, Claims
@@ -173,6 +183,8 @@ class ClusterNode:
     ) -> None:
         self.me = me
         self._shape = shape.told(settings)
+        self._knows = {me.node: frozenset(KNOWS)}
+        """What nodes know (boot.KNOWS), of those that have introduced themselves."""
         self._disk, self._recorded = disk, None if disk is None else scanned(disk, shape.genesis)
         shard_map = ShardMap.placed(shape.genesis.shards, shape.node_count, shape.split)
         store = self.store = NodeStore(settings, me.node, shard_map)
@@ -198,7 +210,7 @@ class ClusterNode:
             handlers,
             self._told,
             trust=trust,
-            introduction={"shape": self._shape, "resumes": recorded is not None, "speaks": SPOKEN},
+            introduction={"shape": self._shape, "resumes": recorded is not None, "speaks": SPOKEN, "knows": KNOWS},
             admit=self._admit,
             open_kinds=(HELLO,),
             failed=host.fail,
@@ -233,7 +245,18 @@ class ClusterNode:
         backups = self.backups = Backups(host, store, network, self.checkpoints)
         turns = Turns(host, network)
         self.backend = ClusterBackend(
-            host, store, claims, self._changes, writers, settling, counting, backups, turns, network, network.stats
+            host,
+            store,
+            claims,
+            self._changes,
+            writers,
+            settling,
+            counting,
+            backups,
+            turns,
+            network,
+            network.stats,
+            lambda node: self._knows.get(node, frozenset()),
         )
         self._stream_following = StreamFollowing(
             host, store, self.backend.following, self._changes, turns, network, placing.now
@@ -402,9 +425,13 @@ class ClusterNode:
         return max((life for life in known if life is not None), default=None)
 
     def _admit(self, life: Incarnation, known: Incarnation | None, introduction: Packet) -> None:
-        """Raise an error if another life of a node may not be let in, after the one that was let in before.
+        """Note what another life of a node knows, or raise an error if it may not be let in after the one that was let
+        in before."""
+        self._check_life(life, known, introduction)
+        self._knows = {**self._knows, life.node: known_by(introduction.fields)}
 
-        A life counts if the log has it, if there was none before, or if the one before is not heard any more."""
+    def _check_life(self, life: Incarnation, known: Incarnation | None, introduction: Packet) -> None:
+        """A life counts if the log has it, if there was none before, or if the one before is not heard any more."""
         version_of(life.node, introduction.fields)
         check_shape(life.node, introduction.fields.get("shape"), self._shape)
         state = self.host.node

@@ -185,7 +185,7 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
         return int(np.max(counts, axis=0).sum()) if counts else 0
 
     def most(key: str) -> int:  # nodes of an earlier release do not count what is carried
-        return max(one.get(key, 0) for one in of_nodes)
+        return max(int(one.get(key, 0)) for one in of_nodes)
 
     return {
         **facts[me]["streams"][name],

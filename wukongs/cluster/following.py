@@ -25,11 +25,11 @@ from wukongs.cluster.node_payloads import ruleset_of
 from wukongs.cluster.times import packed, unpacked
 from wukongs.cluster.turns import Turns
 from wukongs.csparql.terms import Term
-from wukongs.errors import BudgetExceeded, CompactedError, NodeUnavailable, WukongsError
+from wukongs.errors import BudgetExceeded, CompactedError, NodeUnavailable, RuleError, WukongsError
 from wukongs.live.core import Core, columns_of
 from wukongs.live.reading import ids_of, open_snapshot, terms_of
 from wukongs.live.update import evaluated
-from wukongs.protocol.control import Control, storing_streams
+from wukongs.protocol.control import Control, by_event_time, storing_streams
 from wukongs.protocol.records import NO_RULES, Sn
 from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import Read, gone_of
@@ -158,6 +158,13 @@ class Following:
                 after = change(before)
                 if after.rules == before.rules:
                     return unpacked(read_sn)
+                if after.rules and (streams := by_event_time(control)):
+                    raise RuleError(
+                        "no streams whose signs go by event time beside rules on a cluster",
+                        ", ".join(streams),
+                        suggestion="drop_stream them, declare them without retractions, or use an engine of one "
+                        "process",
+                    )
                 if after.rules and not control.rules and any(storing_streams(control, unpacked(read_sn))):
                     self._changes.say(rules=NO_RULES)
                     raise Dropped("the tuples of streams are stored by changes from now on")

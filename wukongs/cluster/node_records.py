@@ -66,7 +66,7 @@ from wukongs.store.batch import Batch, build_batch
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.hidden_graphs import view_of
-from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, read_of, taken
+from wukongs.store.quads import NO_QUADS, Quads, hidden, is_held, joined, read_of, taken
 from wukongs.store.tombstones import Difference
 from wukongs.wire.assignment import SHARD_BITS, SHARD_COUNT, shards_of
 
@@ -658,6 +658,7 @@ class NodeRecords:
     def _store_whole(self, change: ChangePayload, sn: int, gone: Quads, come: Quads) -> None:
         core = self._core
         core.revoke_old_handles()
+        core.erase_event_times(joined([gone, come]))
         difference = core.arrangement.apply(sn, gone, come)
         core.arrangement.trace.pay()
         core.pass_to(sn + 1)

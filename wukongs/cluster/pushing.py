@@ -382,11 +382,11 @@ class ClusterSink:
         timeless = late[~timing_mask(encoded, state.timing)[late]]
         if not len(timeless):
             return
-        late, by = TermCutter(encoded).cut(timeless), asked()
+        by, tuples = asked(), TermCutter(encoded).cut(timeless)
         try:
             # A change of its own, once as well: its client is named for the stream.
             with asking(None if by is None else by._replace(client=f"{by.client} {state.iri}")):
-                self._store(state, late)
+                self._store(state, tuples)
         except WukongsError as error:
             again = "load them" if state.event_times is None else "push them again"
             raise OutcomeUnknown(

@@ -621,10 +621,13 @@ class StreamWriter:
                     self._room[node] = self._room.get(node, 0) - count
                 return
             if is_last:
+                limit, after = "queued_bytes_max", ""
+                if self._store.stream(self._stream).event_times is not None:
+                    limit, after = f"{limit} or retraction_bytes_max", ", or declare it with a shorter history_ms"
                 raise StreamError(
-                    f"stream {self._stream}: {counts[full[0]]} more tuples would exceed queued_bytes_max at node "
+                    f"stream {self._stream}: {counts[full[0]]} more tuples would exceed {limit} at node "
                     f"{full[0]}, which has room for {self._room.get(full[0], 0)}: another stream holds this one back "
-                    "(see stats()['held_back_by']); advance or close that one, or raise queued_bytes_max. Nothing of "
+                    f"(see stats()['held_back_by']); advance or close that one, or raise {limit}{after}. Nothing of "
                     "this call was applied"
                 )
             self._standings(deadline)

@@ -332,7 +332,8 @@ def is_news(control: Control, record: Record) -> bool:
         case DeclareStream(stream=name):
             is_sound = record.batch_ticks > 0 and record.first_tick >= 0
             before = control.keys.get(name, "")
-            is_sound = is_sound and not (control.rules and record.group != LIVE and may_store(record.payload))
+            is_followable = record.group == LIVE and not goes_by_event_time(record.payload)
+            is_sound = is_sound and not (control.rules and not is_followable and may_store(record.payload))
             return is_sound and " " not in name and before == record.replaces and not control.takes_in(before)
         case OpenPartition(stream=key, partition=name):
             stream = control.streams[key] if control.takes_in(key) else None
@@ -383,6 +384,8 @@ def is_current(control: Control, change: Change) -> bool:
         return False
     if change.rules and any(stream.stores and stream.group != LIVE for stream in control.live_streams):
         return False  # only ticks wait for what follows
+    if change.rules and by_event_time(control):
+        return False  # whoever follows streams does not know event times of triples
     if change.read is None:
         if (control.rules or change.rules is not None) and not _says_nothing(control, change):
             return False
@@ -413,6 +416,20 @@ def may_store(payload: str) -> bool:
         return json.loads(payload)["timing"] is not True
     except (ValueError, KeyError, TypeError, RecursionError):
         return True
+
+
+@lru_cache(4096)
+def goes_by_event_time(payload: str) -> bool:
+    """Tell whether the signs of a stream go by event time, by its options."""
+    try:
+        return json.loads(payload).get("retractions") is not None
+    except (ValueError, AttributeError, RecursionError):
+        return False
+
+
+def by_event_time(control: Control) -> list[str]:
+    """Return the keys of the streams whose signs go by event time and whose tuples may join the stored graph."""
+    return [one.key for one in control.live_streams if one.stores and goes_by_event_time(one.payload)]
 
 
 def storing_streams(control: Control, sn: Sn) -> Iterator[DeclaredStream]:
