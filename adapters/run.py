@@ -226,6 +226,7 @@ def _declare_stream(engine: Engine | RemoteEngine, stream: StreamConfig) -> None
         slice_bytes_max=stream.slice_bytes_max,
         index=stream.index,
         late=stream.late,
+        retractions=stream.retractions,
     )
     if stream.idle_advance is None:
         declare(idle_timeout_ms=stream.idle_timeout_ms)

@@ -28,6 +28,7 @@ from wukongs.adapters.mapping.times import TimeFormat
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.errors import DataError, SettingsError
+from wukongs.live.declarations import EVENT_TIME
 from wukongs.live.lateness import CarryRule, Late
 from wukongs.live.wall_clock import WALL, IdleAdvance
 from wukongs.live.windows import makes_stream
@@ -143,6 +144,7 @@ class StreamConfig:
     idle_timeout_ms: int | None = None
     idle_advance: IdleAdvance | None = None
     late: Late = "drop"
+    retractions: Literal["event_time"] | None = None
     is_known: bool = False
 
     @property
@@ -294,6 +296,7 @@ def _stream(reader: TableReader) -> StreamConfig:
         idle_timeout_ms=reader.integer("idle_timeout_ms", None, low=1),
         idle_advance=WALL if reader.choice("idle_advance", ("", WALL), "") else None,
         late="open" if reader.choice("late", ("drop", "open"), "drop") == "open" else "drop",
+        retractions="event_time" if reader.choice("retractions", ("", EVENT_TIME), "") else None,
     )
     if stream.late == "open":
         stream = _with_carry_rule(reader, stream)

@@ -116,8 +116,10 @@ class Story:
             in_time(lambda: self.any_node().engine.load(io.BytesIO(lines.encode()), format="nt"))
             self.twin.load(io.BytesIO(lines.encode()), format="nt")
         elif what == "clear" and self.rng.random() < 0.3:
+            is_empty = not any(map(self.is_there, {*self.named, *self.come}))
             self.update("CLEAR DEFAULT")
-            self.named, self.come = {}, {}
+            if not is_empty:  # there is no such graph
+                self.named, self.come = {}, {}
             return
         else:
             self.update(f"{'INSERT' if comes else 'DELETE'} DATA {{ {lines} }}")

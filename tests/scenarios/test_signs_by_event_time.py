@@ -116,6 +116,26 @@ def test_event_times_are_bounded(face: Face) -> None:
     assert push(stream, ("m", 2, "+")) == 1
 
 
+@pytest.mark.slow_on("cluster-1")
+@pytest.mark.faces("embedded", "cluster-1", "cluster-3")
+def test_there_is_room_again_once_the_clock_has_passed_history_ms(face: Face) -> None:
+    engine = face.open(wukongs.Settings(retraction_bytes_max=4000))
+    stream = engine.stream(A, **OPTIONS, history_ms=1000)
+    assert push(stream, *[(f"n{number}", 1, "+") for number in range(90)]) == 90
+    stream.advance(200)
+    engine.settle(timeout_s=60)
+    with pytest.raises(wukongs.StreamError, match=r"would exceed .*retraction_bytes_max"):
+        push(stream, *[(f"m{number}", 300, "+") for number in range(20)])
+    with pytest.raises((wukongs.StreamError, wukongs.OutcomeUnknown), match="would exceed retraction_bytes_max"):
+        push(stream, *[(f"m{number}", 100, "+") for number in range(20)])
+    stream.advance(1400)
+    engine.settle(timeout_s=60)
+    assert push(stream, *[(f"m{number}", 1500, "+") for number in range(20)]) == 20
+    stream.advance(1600)
+    engine.settle(timeout_s=60)
+    assert len(subjects(engine)) == 110
+
+
 @pytest.mark.parametrize("late", ["drop", "open"])
 def test_any_order_of_arrival_gives_what_the_order_of_time_gives(engine: wukongs.Engine, late: str) -> None:
     for seed in range(6):

@@ -553,6 +553,9 @@ class Core:
             self.pass_to(tick_sn(time_ms) + 1)
             # All firings at this time read one snapshot, also those that come after a load.
             self._hold(tick_sn(time_ms))
+            if self.event_times is not None:
+                history_ms, kept_ms = self._entries_kept_ms()
+                self.event_times.forget(time_ms - kept_ms, history_ms // 8 + 1)
 
     def _hold(self, sn: int) -> None:
         """Keep a snapshot for the firings that come next, in place of the one before."""
@@ -568,7 +571,7 @@ class Core:
         self.revoke_old_handles()
         is_stored = self.replayed_to is not None and sn < self.arrangement.trace.upper
         if self.event_times is not None:
-            gone, come = self._settled_by_event_time(sn, timeless, self.event_times)
+            gone, come = self._settled_by_event_time(timeless, self.event_times)
         elif not is_stored:
             gone, come = settled(timeless)
         if not is_stored:
@@ -576,15 +579,12 @@ class Core:
         self.pass_to(sn + 1)
         self.note_pauses()
 
-    def _settled_by_event_time(self, sn: int, timeless: Sequence[Timeless], entries: EventTimes) -> tuple[Quads, Quads]:
+    def _settled_by_event_time(self, timeless: Sequence[Timeless], entries: EventTimes) -> tuple[Quads, Quads]:
         """Return the quads that go and those that come; count what has changed nothing."""
-        history_ms, kept_ms = self._entries_kept_ms()
-        gone, come, told = settled_by_event_time(timeless, entries, history_ms)
+        gone, come, told = settled_by_event_time(timeless, entries, self._entries_kept_ms()[0])
         for name, late in told.items():
             if name in self.streams:
                 self.streams[name].count_late_signs(late)
-        if (time_ms := tick_of(sn)) is not None:
-            entries.forget(time_ms - kept_ms, history_ms // 8 + 1)
         return gone, come
 
     def _entries_kept_ms(self) -> tuple[int, int]:

@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.clusters import PATIENT, cluster
+from tests.faces import served, served_node
 from tests.inside import ingest_of
 from tests.processes import child
 from tests.unit.wire.conftest import wait_until
@@ -316,6 +318,31 @@ def test_a_run_at_a_cluster_gives_the_windows_and_totals_of_an_engine(
         assert nodes[1].engine.queries() == []
         wait_until(lambda: nodes[0].engine.queries() == [], "the other node has heard that the query is closed")
     assert told() == expected
+
+
+@pytest.mark.parametrize("node_count", [0, 2])
+def test_a_newer_retraction_by_event_time_stays_whatever_a_run_brings_later(folder: Path, node_count: int) -> None:
+    """node_count: of the cluster, 0: an engine alone."""
+    text = STREAM.replace("batch_ms = 100", 'batch_ms = 100\nretractions = "event_time"')
+    with ExitStack() as stack:
+        if node_count:
+            nodes = stack.enter_context(cluster(node_count, silence_pulses_max=PATIENT))
+            addresses, engine = [stack.enter_context(served_node(node, Settings())) for node in nodes], nodes[1].engine
+            for node in nodes:
+                node.backend.ingest_addresses = tuple(addresses)
+        else:
+            engine = stack.enter_context(Engine())
+            addresses = [stack.enter_context(served(engine, Settings(), ingest_of(engine)))]
+        other = engine.stream("http://ex/other", batch_ms=100, retractions="event_time")
+        gone = {"subject": ["<http://ex/900>"], "predicate": ["<http://ex/p>"], "object": ["<http://ex/o>"]}
+        other.push_arrow(pa.table({**gone, "timestamp_ms": [950], "op": ["-"]}))
+        other.advance(3000)
+        engine.settle(timeout_s=60)
+        assert run_text(folder, text + QUERY, connect=lambda: connect(addresses[-1]), is_local=True) == 0
+        assert engine.declared("http://ex/s").options["retractions"] == "event_time"
+        engine.settle(timeout_s=60)
+        found = [str(subject) for (subject,) in engine.query("SELECT ?s { ?s ?p ?o } ORDER BY ?s")]
+        assert found == ["http://ex/100", "http://ex/1500"]
 
 
 def test_a_run_goes_on_with_the_queries_of_one_that_was_killed(

@@ -141,6 +141,14 @@ source = { kind = "stdin", format = "timestamped", lateness_ms = 500 }
 """
 
 
+def test_signs_of_a_stream_may_go_by_event_time(folder: Path) -> None:
+    text = (LIVE % "%s").replace('idle_advance = "wall"', "")
+    assert load_text(folder, text % 'retractions = "event_time"').streams[0].retractions == "event_time"
+    assert load_text(folder, text % "").streams[0].retractions is None
+    with pytest.raises(SettingsError, match=r"retractions: expected .*'event_time', found 'arrival'"):
+        load_text(folder, text % 'retractions = "arrival"')
+
+
 def test_a_stream_that_follows_the_wall_clock_says_so_to_its_source(folder: Path) -> None:
     [stream] = load_text(folder, LIVE % "").streams
     assert (stream.idle_timeout_ms, stream.idle_advance) == (60_000, "wall")
