@@ -10,6 +10,7 @@ import io
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.engine_helpers import A, B, node
 from tests.faults.test_nodes_come_back import in_time
 from tests.fuzz import first_and_slow
 from tests.unit.cluster.test_fetching_ahead import held
+from tests.unit.cluster.wires import until
 from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.collecting import Wanted
 from wukongs.protocol.records import Role
@@ -187,6 +189,10 @@ def _entries(one: ClusterNode, after_ms: int) -> dict[tuple[int, ...], int]:
     return {tuple(row[:4]): row[4] for row in columns if row[4] >= 2 * after_ms}
 
 
+def _has(one: ClusterNode, after_ms: int, entries: dict[tuple[int, ...], int]) -> bool:
+    return _entries(one, after_ms) == entries
+
+
 def _wanted(entries: dict[tuple[int, ...], int], wanted: Wanted) -> dict[tuple[int, ...], int]:
     keys = np.array(list(entries), np.int64).reshape(-1, 4)
     is_wanted = wanted.of_rows(keys[:, 0], keys[:, 2], keys[:, 1])
@@ -259,16 +265,21 @@ def test_folders_have_the_entries(seed: int, history_ms: int, tmp_path: Path) ->
     settings = Settings(checkpoint_bytes=1 << 14)
     with ExitStack() as stack:
         of: Story | None = None
+        before = list[dict[tuple[int, ...], int]]()
         for life in range(4):
             with cluster(3, 2, settings, silence_pulses_max=PATIENT, folder=tmp_path) as nodes:
                 if of is None:
                     of = stack.enter_context(story(nodes, seed, history_ms))
                 of.nodes = nodes
+                for one, entries in zip(nodes, before, strict=False):
+                    until(partial(_has, one, of.now_ms - history_ms, entries))
                 of.go_on(6)
                 if life % 2:
                     of.any_node().engine.checkpoint()
                 of.go_on(6)
                 of.check()
                 of.push()
+                of.settle()
+                before = [_entries(one, of.now_ms - history_ms) for one in nodes]
                 if life < 2:
                     cut_off(nodes)

@@ -75,13 +75,16 @@ def test_a_stream_with_a_longer_history_finds_no_older_entries() -> None:
     """Entries that may be forgotten are forgotten then, on all nodes: which ones were before hangs on each of them."""
     with cluster(2, 2, silence_pulses_max=PATIENT) as nodes:
         engine = nodes[0].engine
-        first = engine.stream(A, **OPTIONS, history_ms=100)
-        push(first, ("a", 500, "-"))
-        first.advance(1000)
-        engine.settle(timeout_s=SETTLE_S)
+        first = engine.stream(A, **OPTIONS, history_ms=8000)
+        push(first, ("a", 650, "-"))
+        for time_ms in (8600, 8800):
+            first.advance(time_ms)
+            engine.settle(timeout_s=SETTLE_S)
+        assert entry_counts(nodes) == [1, 1], "they are forgotten a thousand ms at a time"
         second = engine.stream(B, **OPTIONS, history_ms=60_000)
         assert entry_counts(nodes) == [0, 0]
         push(second, ("a", 400, "+"))
-        second.advance(1000)
+        second.advance(9000)
+        first.advance(9000)
         engine.settle(timeout_s=SETTLE_S)
         assert subjects(engine) == ["a"]
