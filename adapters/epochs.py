@@ -72,6 +72,12 @@ class Planner(Protocol[P]):
         """Let go of the sources."""
 
 
+def cuts_of(node: Opened) -> tuple[int, ...]:
+    """Return the rows at which pieces have to end: no node takes one that begins before the rows that it has, and ends
+    behind them."""
+    return tuple(sorted({node.resume_offset, *node.offsets}))
+
+
 def balanced(items: Sequence[WorkItem], task_count: int) -> list[list[WorkItem]]:
     """Return the items as at most task_count lists of about equally many rows; a partition is never divided."""
     tasks: list[list[WorkItem]] = [[] for _ in range(max(1, min(task_count, len(items))))]

@@ -14,6 +14,10 @@ the latest time (PushStats), and a feed is complete up to just before that, less
   that is not idle; not while its newest row differs from the wall clock by more than a day (docs/decisions/0113). A
   feed that knows by itself up to when it is complete (Look.complete_ms), as a clock does, is waited for no longer.
 * A LivePosition holds all that the workers' answers depend on, so a repeated epoch is the same.
+* Which rows are late, and which stream batches hold them, depends on the rows before them and on what was closed. A run
+  that follows on one that was killed has to decide as that one did, since some nodes have rows of its last epoch. So it
+  begins at the newest Close, which says both (docs/decisions/0114). Nodes drop the rows that they have. A feed is not
+  declared complete for want of rows before it is behind all that any node has.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from wukongs.adapters.epochs import balanced
+from wukongs.adapters.epochs import balanced, cuts_of
 from wukongs.adapters.feeds.feed import Feed, Look
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
@@ -45,13 +49,15 @@ class LivePosition:
     """All rows before rows[i] of feed i are sent, and everything up to complete_ms[i] is complete at the least.
 
     sent[i]: up to where the nodes have its rows before the epoch that ends here; floors[i]: the latest time of its rows
-    before that epoch. ended[i]: nothing is left of feed i."""
+    before that epoch; carried[i]: how many tuples of these stream batches carry. ended[i]: nothing is left of feed i.
+    """
 
     rows: tuple[int, ...]
     sent: tuple[int, ...]
     floors: tuple[int, ...]
     complete_ms: tuple[int, ...]
     ended: tuple[bool, ...]
+    carried: tuple[int, ...]
 
     @property
     def finished(self) -> bool:
@@ -68,7 +74,8 @@ _PARTS = tuple(one.name for one in fields(LivePosition))
 class _Track:
     """How far a feed has come. newest_ms: its latest time; complete_ms: up to where it is complete at the nodes;
     sent: up to where the nodes have its rows. ends: (newest_ms, end_row) of where it began and of its epochs with rows,
-    as far as others are behind. opened_ms: complete_ms as it was found, which stands for rows of earlier runs."""
+    as far as others are behind. opened_ms: complete_ms as it was found, which stands for rows of earlier runs.
+    had_row: some node had the rows before this one; carried_count: how many tuples of its rows are carried."""
 
     newest_ms: int
     complete_ms: int
@@ -77,12 +84,34 @@ class _Track:
     quiet_since_s: float
     ends: deque[tuple[int, int]]
     opened_ms: int
+    had_row: int
+    carried_count: int
 
     @property
     def known_ms(self) -> int | None:
         """The latest time of its rows, of earlier runs as well, as far as it is known. None: it is not."""
         known_ms = max(self.newest_ms, self.opened_ms)
         return None if known_ms == NO_TIME else known_ms
+
+
+@dataclass(frozen=True, slots=True)
+class _Begin:
+    """Where a run takes up a partition: its row, the time up to which it is complete there (NO_TIME: none), and how
+    many tuples of the rows before are carried."""
+
+    row: int
+    complete_ms: int
+    carried_count: int
+
+
+def _begin_of(node: Opened) -> _Begin:
+    """Return where a run takes up a partition that nodes have opened: at the newest Close, if all nodes know it and
+    have the rows before it."""
+    closed_ms = NO_TIME if node.closed_ms is None else node.closed_ms
+    if node.last_close is None or node.last_close[0] > node.resume_offset:
+        return _Begin(node.resume_offset, closed_ms, 0 if node.last_close is None else node.last_close[2])
+    row, complete_ms, carried_count = node.last_close
+    return _Begin(row, closed_ms if complete_ms is None else max(closed_ms, complete_ms), carried_count)
 
 
 class LivePlanner:
@@ -100,9 +129,17 @@ class LivePlanner:
     ) -> None:
         self.opened = tuple(opened)
         self.epoch = epoch
+        begins = [_begin_of(node) for node in opened]
         self.setups = tuple(
             PartitionSetup(
-                feed.stream, feed.source, epoch, node.batch_ms, node.timing, node.hash_bits, feed.waits.is_last
+                stream=feed.stream,
+                source=feed.source,
+                epoch=epoch,
+                batch_ms=node.batch_ms,
+                timing=node.timing,
+                hash_bits=node.hash_bits,
+                is_last=feed.waits.is_last,
+                cuts=cuts_of(node),
             )
             for feed, node in zip(feeds, opened, strict=True)
         )
@@ -111,18 +148,22 @@ class LivePlanner:
         self._places = {(one.stream, one.source.partition): place for place, one in enumerate(self.setups)}
         self._lock = threading.Lock()
         now_s = time.monotonic()
-        self._begun = [feed.begin(node.resume_offset) for feed, node in zip(feeds, opened, strict=True)]
+        self._begun = [
+            feed.begin(begin.row, node.resume_offset) for feed, begin, node in zip(feeds, begins, opened, strict=True)
+        ]
         self._tracks = [
             _Track(
                 newest_ms=NO_TIME,
-                complete_ms=NO_TIME if node.closed_ms is None else node.closed_ms,
-                sent=node.resume_offset,
+                complete_ms=begin.complete_ms,
+                sent=begin.row,
                 end_row=row,
                 quiet_since_s=now_s,
                 ends=deque([(NO_TIME, row)]),
-                opened_ms=NO_TIME if node.closed_ms is None else node.closed_ms,
+                opened_ms=begin.complete_ms,
+                had_row=max((node.resume_offset, *node.offsets)),
+                carried_count=begin.carried_count,
             )
-            for node, row in zip(opened, self._begun, strict=True)
+            for node, begin, row in zip(opened, begins, self._begun, strict=True)
         ]
         self.start = self._position(self._begun, self._never, [False] * len(feeds))
 
@@ -132,7 +173,8 @@ class LivePlanner:
 
     def position(self, value: dict[str, Any]) -> LivePosition:
         """Return a position as Spark has kept it."""
-        return LivePosition(*(tuple(value[name]) for name in _PARTS))
+        nothing = [0] * len(self.setups)  # a checkpoint of an earlier release does not say what is carried
+        return LivePosition(*(tuple(value.get(name, nothing)) for name in _PARTS))
 
     def taken(self, stats: PushStats) -> None:
         """Note what a worker says about the rows that it has sent, and add how many wait behind them."""
@@ -142,6 +184,7 @@ class LivePlanner:
             track.newest_ms = max(track.newest_ms, stats.newest_ms)
             track.complete_ms = max(track.complete_ms, stats.complete_ms)
             track.sent = max(track.sent, stats.sent_offset)
+            track.carried_count = max(track.carried_count, stats.carried_count)
             if stats.end_offset > track.ends[-1][1]:
                 track.ends.append((track.newest_ms, stats.end_offset))
             stats.waiting = max(0, track.end_row - stats.end_offset)
@@ -190,7 +233,8 @@ class LivePlanner:
             chunks = tuple(feed.ranges(first, last, floor)) if first < last else ()
             if floor > NO_TIME:
                 complete = max(complete, floor - 1 - lateness_ms)
-            found.append(WorkItem(setup, sent, max(first, last), chunks, complete, is_ending, lateness_ms))
+            rows = sent, max(first, last), chunks
+            found.append(WorkItem(setup, *rows, complete, is_ending, lateness_ms, end.carried[place]))
         return found
 
     def tasks(self, start: LivePosition, end: LivePosition, task_count: int) -> list[list[WorkItem]]:
@@ -227,6 +271,7 @@ class LivePlanner:
             tuple(self._floor(place) for place in range(len(self._tracks))),
             tuple(complete),
             tuple(ended),
+            tuple(track.carried_count for track in self._tracks),
         )
 
     def _floor(self, place: int) -> int:
@@ -300,6 +345,8 @@ class LivePlanner:
         ]
         others_ms = min(active, default=NO_TIME)
         for place, (track, setup) in enumerate(zip(self._tracks, self.setups, strict=True)):
+            if position.rows[place] < track.had_row:  # what is closed now would decide on rows that some nodes have
+                continue
             own_ms = NO_TIME if track.newest_ms == NO_TIME else -(-track.newest_ms // setup.batch_ms) * setup.batch_ms
             known_ms = known[place]
             if known_ms is not None and not ended[place]:

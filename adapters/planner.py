@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from wukongs.adapters.epochs import balanced
+from wukongs.adapters.epochs import balanced, cuts_of
 from wukongs.adapters.push import PartitionSetup, PushStats, WorkItem
 from wukongs.adapters.run_config import PipelineConfig
 from wukongs.adapters.source import PreparedSource, RowRange
@@ -81,7 +81,9 @@ class EpochPlanner:
         self.opened = tuple(opened)
         self.epoch = epoch
         self.setups = tuple(
-            PartitionSetup(one.stream, one.source, epoch, node.batch_ms, node.timing, node.hash_bits)
+            PartitionSetup(
+                one.stream, one.source, epoch, node.batch_ms, node.timing, node.hash_bits, cuts=cuts_of(node)
+            )
             for one, node in zip(prepared, opened, strict=True)
         )
         self._config = config

@@ -29,7 +29,10 @@ EXAMPLES_MAX = 20
 @dataclass(frozen=True, slots=True)
 class PartitionSetup:
     """A source partition as its stream wants it. epoch is the writer's fencing epoch; is_last: the end of the source is
-    the end of the partition, which then holds nobody back any more."""
+    the end of the partition, which then holds nobody back any more.
+
+    cuts : rows at which pieces have to end, ascending: some nodes have what an earlier writer sent before them
+    """
 
     stream: str
     source: StreamSource
@@ -38,6 +41,7 @@ class PartitionSetup:
     timing: bool | tuple[str, ...]
     hash_bits: int
     is_last: bool = True
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class WorkItem:
 
     finish: the source is at its end; first_offset: up to where the nodes have its rows. lateness_ms: of a source whose
     times are not known beforehand: then the time that its newest row leaves complete is declared, too, if it is later.
-    None: of a replay."""
+    None: of a replay. carried_count: how many tuples of earlier rows are carried."""
 
     setup: PartitionSetup
     first_offset: int
@@ -55,6 +59,7 @@ class WorkItem:
     complete_ms: int
     finish: bool
     lateness_ms: int | None = None
+    carried_count: int = 0
 
 
 @dataclass(slots=True)
@@ -62,7 +67,7 @@ class PushStats:
     """Counts of one pushed item, or of a whole pipeline; seconds of work, sent_bytes on the wire. good_rows: rows that
     gave tuples; newest_ms: the latest time among the rows of the item that move time on or give tuples (NO_TIME: none
     do); sent_offset: up to where the nodes have the rows; waiting: rows of a live source that were there behind these,
-    which its planner adds."""
+    which its planner adds. carried_count: tuples that stream batches carry, of all rows up to the end of the item."""
 
     stream: str = ""
     partition: str = ""
@@ -82,6 +87,7 @@ class PushStats:
     newest_ms: int = NO_TIME
     sent_offset: int = 0
     waiting: int = 0
+    carried_count: int = 0
 
     def note(self, rows: Rows) -> None:
         if len(rows.offsets):
@@ -113,6 +119,7 @@ def push_item(
     partition = setup.source.partition
     row_count = sum(chunk.end_offset - chunk.first_offset for chunk in item.chunks)
     stats = PushStats(setup.stream, partition, item.finish, item.end_offset, item.complete_ms, row_count)
+    stats.carried_count = item.carried_count
     position = item.first_offset
     first_good: int | None = None
     floor_ms = NO_TIME
@@ -131,6 +138,7 @@ def push_item(
             bad = [*rows.malformed, *rows.backwards]
             for part in bad_parts(setup.stream, partition, chunk.first_offset, bad, first_good):
                 on_bad(part)
+        stats.carried_count += carried_in(rows, setup.batch_ms)
         for piece in pieces_of(setup, rows, position, chunk.end_offset, item.lateness_ms or None):
             link.send(piece)
             stats.pieces += 1
@@ -139,7 +147,9 @@ def push_item(
     if item.lateness_ms is not None and stats.newest_ms > NO_TIME:
         stats.complete_ms = max(item.complete_ms, stats.newest_ms - item.lateness_ms - 1)
     if stats.complete_ms > NO_TIME:  # else no row has had a time yet, and the stream has not begun
-        link.close_batches(setup.stream, partition, setup.epoch, item.end_offset, stats.complete_ms)
+        link.close_batches(
+            setup.stream, partition, setup.epoch, item.end_offset, stats.complete_ms, stats.carried_count
+        )
         position = item.end_offset
     stats.sent_offset = position
     if item.finish and setup.is_last:
@@ -157,33 +167,46 @@ def pieces_of(
 
     The pieces tile [first_offset, end_offset), rows that were set aside included; no tuple at all makes no piece.
     lateness_ms: how far they may lie behind the latest one, None: they are in order. Rows whose times fall make a piece
-    of an earlier stream batch behind one of a later one."""
+    of an earlier stream batch behind one of a later one. None crosses one of setup.cuts: a piece there may be empty."""
     encoded, count = rows.encoded, len(rows.encoded)
     if count == 0:
         return
     numbers = -(-encoded.timestamps // setup.batch_ms) if rows.numbers is None else rows.numbers
-    bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), count]
+    cuts = [cut for cut in setup.cuts if first_offset < cut < end_offset]
+    turns = np.flatnonzero(np.diff(numbers)) + 1
+    stops = [*zip(turns.tolist(), rows.offsets[turns].tolist(), strict=True)]
+    if cuts:
+        stops = sorted({*stops, *zip(np.searchsorted(rows.offsets, cuts).tolist(), cuts, strict=True)})
+    stops = [(0, first_offset), *stops, (count, end_offset)]
+    bounds = [stop for stop, _ in stops]
     timing = timing_mask(encoded, setup.timing)
     order = _order_in_pieces(encoded.timestamps, bounds)
     cutter = TermCutter(encoded) if len(bounds) > 2 or order is not None else None
     partition = setup.source.partition
-    for start, stop in pairwise(bounds):
-        end = end_offset if stop == count else int(rows.offsets[stop])
+    for (start, first), (stop, end) in pairwise(stops):
+        if first == end:
+            continue
         places = np.arange(start, stop, dtype=np.int64) if order is None else order[start:stop]
         part = encoded if cutter is None else cutter.cut(places)
         yield Piece(
             stream=setup.stream,
             partition=partition,
             epoch=setup.epoch,
-            first_offset=first_offset,
+            first_offset=first,
             end_offset=end,
             piece=0,
-            batch_number=int(numbers[start]),
+            batch_number=int(numbers[min(start, count - 1)]),
             encoded=part,
             timing=timing[places],
             lateness_ms=lateness_ms,
         )
-        first_offset = end
+
+
+def carried_in(rows: Rows, batch_ms: int) -> int:
+    """Return how many tuples of rows are carried by a later stream batch than their own."""
+    if rows.numbers is None:
+        return 0
+    return int(np.count_nonzero(rows.encoded.timestamps <= (rows.numbers - 1) * batch_ms))
 
 
 def _order_in_pieces(times: Int64Array, bounds: Sequence[int]) -> Int64Array | None:

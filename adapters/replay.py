@@ -21,6 +21,7 @@ from wukongs.adapters.source import PreparedSource, SetAside
 from wukongs.errors import DataError, SettingsError
 from wukongs.wire.direct_link import DirectLink
 from wukongs.wire.link import IngestLink
+from wukongs.wire.messages import NO_CLOSE
 
 log = logging.getLogger("wukongs")
 WAIT_S = 60.0
@@ -109,16 +110,16 @@ def opened_plan(
         opened = [link.open(feed.stream, feed.source.partition, epoch) for feed in feeds]
         for feed, node in zip(feeds, opened, strict=True):
             rule = feed.waits.carry_rule
-            if node.place is not None and rule is not None:
-                raise SettingsError(
-                    f'stream {feed.stream}: late = "open": expected "drop", since the nodes of a cluster take late '
-                    "rows of a pipeline into no stream batch. Push to the stream instead, or run on one engine"
-                )
             if rule is not None and rule.batch_ms != node.batch_ms:
                 raise SettingsError(
                     f"stream {feed.stream}: batch_ms = {rule.batch_ms}: expected {node.batch_ms}, as the stream was "
                     'declared, since late = "open"'
                 )
+        for feed, node in zip(feeds, opened, strict=True):
+            is_new = node.last_close == NO_CLOSE and node.offsets in ((), (0,))
+            if node.place is not None and node.closed_ms is not None and is_new:
+                # Nodes may have closed the stream up to other times: later writers find this one.
+                link.close_batches(feed.stream, feed.source.partition, epoch, 0, node.closed_ms)
         return LivePlanner(feeds, opened, epoch, config, say)
     except BaseException:
         for feed in feeds:

@@ -63,8 +63,9 @@ class Feed(Protocol):
     @property
     def waits(self) -> Waits: ...
 
-    def begin(self, row: int) -> int:
-        """Take up the source where the nodes are; return the first row from there on that can be read."""
+    def begin(self, row: int, sent_row: int = 0) -> int:
+        """Take up the source at a row; return the first row from there on that can be read. sent_row: all nodes have
+        the rows before this one, so a source that has none of them any more begins there."""
 
     def look(self) -> Look:
         """Never waits. Raises: why the source cannot be read any more."""
@@ -93,7 +94,7 @@ class FileFeed:
     def source(self) -> StreamSource:
         return self.prepared.source
 
-    def begin(self, row: int) -> int:
+    def begin(self, row: int, sent_row: int = 0) -> int:
         return row
 
     def look(self) -> Look:

@@ -192,6 +192,7 @@ def _fields_of(item: WorkItem) -> dict[str, Any]:
         "complete_ms": item.complete_ms,
         "finish": item.finish,
         "lateness_ms": item.lateness_ms,
+        "carried_count": item.carried_count,
     }
 
 
@@ -205,4 +206,5 @@ def item_of(fields: dict[str, Any], setups: Sequence[PartitionSetup]) -> WorkIte
         complete_ms=fields["complete_ms"],
         finish=fields["finish"],
         lateness_ms=fields["lateness_ms"],
+        carried_count=fields["carried_count"],
     )

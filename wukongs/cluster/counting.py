@@ -184,13 +184,13 @@ def _stream(name: str, me: int, facts: Mapping[int, Facts], answers: Mapping[int
         counts = [answer.arrays.get(f"{what} {place}", _NOT_TOLD) for answer, place in places]
         return int(np.max(counts, axis=0).sum()) if counts else 0
 
-    def most(key: str) -> int:  # nodes of an earlier release do not count what is carried
+    def most(key: str) -> int:  # nodes of an earlier release do not count what is carried or passed over
         return max(int(one.get(key, 0)) for one in of_nodes)
 
     return {
         **facts[me]["streams"][name],
         "tuples": once(TUPLES),
-        **{key: most(key) for key in ("slices", "arrivals", "tuples_not_indexed", "carried")},
+        **{key: most(key) for key in ("slices", "arrivals", "tuples_not_indexed", "carried", "passed_over")},
         "late": most("late") + once(LATE_SIGNS),
         "dropped": most("dropped") + once(DROPPED_SIGNS),
         **{key: sum(one[key] for one in of_nodes) for key in ("slice_bytes", "slices_evicted", "waiting_bytes")},

@@ -239,7 +239,7 @@ class Donor:
         node = self._host.node
         try:
             head = {"index": node.control.index, "intakes": intakes_of(node), "epochs": self._intake.epochs()}
-            head["pushes"] = self._intake.pushes.as_json()
+            head["pushes"], head["closes"] = self._intake.pushes.as_json(), self._intake.closes()
             return collect(self._store, wanted, sn, head, base)
         finally:
             self._go_on()

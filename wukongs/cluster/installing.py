@@ -398,6 +398,7 @@ def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
     for name in set[str].intersection(*(set(intake["partitions"]) for intake in intakes)):
         known = (one["partitions"][name] for one in intakes)
         offset, closed, is_ended, epoch, empty_to, _ = min(known, key=lambda one: one[:3])
+        offset = _whole_to(taken.streams[stream].pieces, name, offset)
         first = last["offsets"].get(name, 0)
         ends, at = [], first
         for batch, end in last["partitions"][name][5]:
@@ -406,6 +407,15 @@ def standings(taken: Taken, stream: str) -> dict[str, DonorsAt]:
                 ends.append((batch, at))
         found[name] = DonorsAt(offset, closed, is_ended, epoch, empty_to, first, tuple(ends))
     return found
+
+
+def _whole_to(pieces: Sequence[Piece], partition: str, offset: int) -> int:
+    """Return the last row up to `offset` that lies within no donor's piece: donors may have the same rows in other
+    pieces, of two writers."""
+    spans = [(piece.first_offset, piece.end_offset) for piece in pieces if piece.partition == partition]
+    while crossing := [first for first, end in spans if first < offset < end]:
+        offset = min(crossing)
+    return offset
 
 
 def events_of(since: int, taken: Taken, node: Node, *, is_safe: bool = True) -> Iterator[ev.Event]:

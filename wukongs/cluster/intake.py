@@ -7,6 +7,7 @@ It is the IngestHandler of the node's socket for pipelines, and answers other no
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -29,7 +30,7 @@ from wukongs.protocol.records import OpenPartition, Role
 from wukongs.protocol.sealing import Partition
 from wukongs.store.encoded import Encoded
 from wukongs.wire.ingesting import AskAnew
-from wukongs.wire.messages import Opened, Place
+from wukongs.wire.messages import NO_CLOSE, LastClose, Opened, Place, newest_close
 from wukongs.wire.packet_columns import objects_of
 from wukongs.wire.packets import Packet
 from wukongs.wire.refusals import error_told, refusal
@@ -117,6 +118,8 @@ class Intake:
         self._host, self._store, self._claims = host, store, claims
         self._epochs: dict[tuple[str, str], int] = {}
         """(key of a stream that is not gone, partition) -> its newest writer."""
+        self._closes: dict[tuple[str, str], LastClose] = {}
+        """The same -> its newest Close. Not of what is pushed."""
         self._lock = threading.Lock()
         self.pushes = PushesHere()
 
@@ -145,7 +148,15 @@ class Intake:
             self._store.core.settings.hash_bits,
             self._store.real_batch(self._key(message.stream), sealed) * facts.batch_ms if sealed else None,
             self._place(),
+            self._last_close(message.stream, message.partition),
         )
+
+    def _last_close(self, stream: str, partition: str) -> LastClose | None:
+        """Return the newest Close of a partition. None: it was closed in a folder, or by nodes, of an earlier release,
+        which do not note it."""
+        with self._lock:
+            known = self._closes.get((self._key(stream), partition))
+        return NO_CLOSE if known is None and not self._partition(stream, partition).closed else known
 
     def _place(self) -> Place:
         """Return how pieces are divided, and among whom, at this node's place in the log."""
@@ -272,7 +283,7 @@ class Intake:
     def _take_piece(self, piece: Piece, view: int, notes: list[Packet] | None = None) -> None:
         """notes: as Host.take_in has them."""
         facts = self._store.stream(piece.stream)
-        check_batch_number(piece, facts.batch_ms, may_carry=facts.carries(piece.partition))
+        check_batch_number(piece, facts.batch_ms, may_carry=facts.carry_rule is not None)
         self._check_writer(piece)
         if piece.end_offset <= self._partition(piece.stream, piece.partition).offset:
             return
@@ -283,8 +294,9 @@ class Intake:
         taken: Piece | None = piece
         closed = max(self._partition(piece.stream, piece.partition).closed, self._sealed(piece.stream))
         if piece.lateness_ms is not None and batch <= closed:
-            # The rows are here: with rows out of order, some behind the offset from which they are sent again are.
+            # The rows are here: a writer that does not know its newest Close begins before it.
             batch, taken = closed + 1, None
+            facts.passed_over_count += piece.end_offset - piece.first_offset
         self._check_is_new(piece, batch)
         lateness_ms = facts.lateness_of(piece.partition)
         lateness_ms = piece.lateness_ms if lateness_ms is None else lateness_ms
@@ -304,9 +316,12 @@ class Intake:
         facts = self._store.stream(message.stream)
         facts.check_range(max(message.complete_ms, 0))  # an earlier time than can be named closes nothing
         batch = self._store.protocol_batch(self._key(message.stream), message.complete_ms // facts.batch_ms)
-        notes.append(Packet(CLOSE, asdict(message)))
+        fields = asdict(message)
+        if not message.carried_count:  # nodes of an earlier release do not know it
+            del fields["carried_count"]
+        notes.append(Packet(CLOSE, fields))
         self._mark(message, batch, message.end_offset, notes=notes)
-        self._store.take_close(message)
+        self.note_close(message)
         self._keep(notes)
 
     def _keep(self, notes: list[Packet]) -> None:
@@ -325,6 +340,32 @@ class Intake:
         except BaseException:
             state.is_ending = False
             raise
+
+    def note_close(self, message: Close) -> None:
+        """Note a Close that was taken."""
+        self._store.take_close(message)
+        if message.partition != PUSH_PARTITION:
+            said = message.end_offset, message.complete_ms, message.carried_count
+            self.restore_closes([[self._key(message.stream), message.partition, *said]])
+
+    def closes(self) -> list[list[Any]]:
+        """Return the newest Close of each stream's partition, as JSON: what restore_closes takes."""
+        with self._lock:
+            return [[*known, *said] for known, said in self._closes.items()]
+
+    def restore_closes(self, closes: Iterable[Sequence[Any]]) -> None:
+        """Note what was closed, here or at another node."""
+        with self._lock:
+            for stream, partition, *said in closes:
+                newest = newest_close([self._closes.get((stream, partition)), (said[0], said[1], said[2])])
+                assert newest is not None, closes
+                self._closes[stream, partition] = newest
+            carried = Counter[str]()
+            for (stream, _), newest in self._closes.items():
+                carried[stream] += newest[2]
+        for stream, count in carried.items():
+            with suppress(StreamError):  # it was dropped
+                self._store.count_piped(stream, count)
 
     def note_push(self, stream: str, first_offset: int, push: Push | None, torn: Asked | None) -> None:
         """Note whose rows are told, before they are taken. stream: its key."""
@@ -442,6 +483,7 @@ class Intake:
         with self._lock:
             if known not in self._epochs:
                 self._epochs = {one: newest for one, newest in self._epochs.items() if one[0] in streams}
+                self._closes = {one: newest for one, newest in self._closes.items() if one[0] in streams}
                 self.pushes.forget(streams)
             newest = max(epoch, self._epochs.get(known, 0))
             self._epochs[known] = newest

@@ -194,6 +194,7 @@ class Joiner:
         for head in taken.heads:
             self._intake.restore_epochs(head["epochs"])
             self._intake.pushes.restore(head.get("pushes", {}))
+            self._intake.restore_closes(head.get("closes", ()))
         take_pieces(self._store, taken)
         self._host.go_on(taken.sn, events_of(asked.since, taken, self._host.node, is_safe=not self._has_folder))
         log.info("node %d has taken over what the others hold at SN %d", self._host.me.node, packed(taken.sn))

@@ -231,6 +231,11 @@ class NodeStore:
                 stream.come()
                 self.injector.wake()
 
+    def count_piped(self, stream: str, carried_count: int) -> None:
+        """Note how many tuples of pipelines the stream batches of a stream carry. Raises StreamError (unknown)."""
+        with self.core.lock:
+            self._stream(self.key_of(stream)).state.piped_carried_count = carried_count
+
     def take_beginning(self, name: str, first_ms: int, complete_ms: int | None) -> None:
         """Note from when on a stream is there, as its writer says (NodeStream.begin_with)."""
         with self.core.lock:

@@ -258,7 +258,7 @@ class NodeStream:
                 f"stream {self.state.iri}: {count} tuples with {len(times)} timestamps, {len(piece.timing)} timing "
                 f"marks and {len(piece.row_places())} places: expected one of each for every tuple"
             )
-        check_batch_number(piece, self.state.batch_ms, may_carry=self.state.carries(piece.partition))
+        check_batch_number(piece, self.state.batch_ms, may_carry=self.state.carry_rule is not None)
         falls = np.flatnonzero(times[1:] < times[:-1])
         if len(falls):
             at = int(falls[0])

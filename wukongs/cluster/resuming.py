@@ -91,6 +91,7 @@ def _install(disk: NodeDisk, recorded: Recorded, taken: Taken, host: Host, store
     install(store, taken, restored.entries)
     intake.restore_epochs(recorded.facts["epochs"])
     intake.pushes.restore(recorded.facts.get("pushes", {}))
+    intake.restore_closes(recorded.facts.get("closes", ()))
     take_pieces(store, taken)
     host.go_on(taken.sn, events_of(recorded.facts.get(STAY, NO_STAY), taken, host.node))
 
@@ -127,4 +128,4 @@ def _take_in(packet: Note, host: Host, store: NodeStore, intake: Intake) -> None
             if packet.kind == FED:
                 intake.note(Fed.of(fields))
             else:
-                store.take_close(Close(**fields))
+                intake.note_close(Close(**fields))

@@ -14,7 +14,8 @@ from wukongs.live.pieces import Close, Piece
 class PartitionLedger:
     """The rows of one source partition that are safe here: [0, end_offset), closed up to complete_ms (None: nothing).
 
-    epoch is the newest writer's; every call of an older one is refused.
+    epoch is the newest writer's; every call of an older one is refused. closed_offset: the end_offset of the newest
+    Close; None: there was none, or its record is of an earlier release.
     """
 
     def __init__(self, stream: str, partition: str, end_offset: int = 0) -> None:
@@ -22,6 +23,7 @@ class PartitionLedger:
         self.partition = partition
         self.end_offset = end_offset
         self.complete_ms: int | None = None
+        self.closed_offset: int | None = None
         self.epoch = 0
 
     def open(self, epoch: int) -> int:
@@ -66,7 +68,7 @@ class PartitionLedger:
         news = (
             message.end_offset > self.end_offset or self.complete_ms is None or message.complete_ms > self.complete_ms
         )
-        self.end_offset = message.end_offset
+        self.end_offset = self.closed_offset = message.end_offset
         if self.complete_ms is None or message.complete_ms > self.complete_ms:
             self.complete_ms = message.complete_ms
         return news

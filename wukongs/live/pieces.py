@@ -77,13 +77,19 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """All rows before end_offset were sent, and nothing at or before complete_ms comes any more from this partition."""
+    """All rows before end_offset were sent, and nothing at or before complete_ms comes any more from this partition,
+    unless a later stream batch carries it.
+
+    A writer that goes on from here decides on later rows as this one would have: nothing else counts for it.
+    carried_count : how many tuples of the rows before end_offset are carried by stream batches
+    """
 
     stream: str
     partition: str
     epoch: int
     end_offset: int
     complete_ms: int
+    carried_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +292,8 @@ def read_told(header: dict[str, Any], frames: Sequence[Frame], is_trusted: bool 
             return Open(text("stream"), text("partition"), number("epoch"))
         case "close":
             ends = number("end_offset"), number("complete_ms")
-            return Close(text("stream"), text("partition"), number("epoch"), *ends)
+            carried_count = number("carried_count") if "carried_count" in header else 0
+            return Close(text("stream"), text("partition"), number("epoch"), *ends, carried_count)
         case _:
             return Finish(text("stream"), text("partition"), number("epoch"))
 

@@ -146,6 +146,11 @@ class StreamState:
     None: they are among late_count and dropped_count."""
     carried_count: int = 0
     """Late tuples that stream batches have carried; late_count has them, too."""
+    piped_carried_count: int = 0
+    """At a node of a cluster: those of pipelines, which late_count and carried_count do not have there. The writer of
+    what is pushed goes on counting from these."""
+    passed_over_count: int = 0
+    """Rows of pipelines that came again to this node of a cluster, for stream batches that were closed."""
     carried_ms: int | None = None
     """The end of the last stream batch that carries a late tuple."""
     idle_timeout_ms: int | None = None
@@ -309,10 +314,6 @@ class StreamState:
     def lateness_of(self, partition: str) -> int | None:
         """Return how far behind the newest tuple of a partition another may come; None: they have to come in order."""
         return self.lateness_ms if self.sorts and partition == PUSH_PARTITION else None
-
-    def carries(self, partition: str) -> bool:
-        """Tell whether stream batches may carry late tuples of a partition."""
-        return self.carry_rule is not None and partition == PUSH_PARTITION
 
     @property
     def may_be_late(self) -> bool:
@@ -760,6 +761,7 @@ class StreamState:
             **{name: getattr(self, name) for name in (*_PROGRESS, *_LATER, *_CLOCK)},
             "arrivals_began_after": arrivals.began_after if arrivals.is_kept else None,
             "partitions": partitions,
+            "closed_offsets": {name: ledger.closed_offset for name, ledger in self.ledgers.items()},
         }
 
     def restore_progress(self, progress: dict[str, Any]) -> None:
@@ -776,6 +778,7 @@ class StreamState:
         for name, (end_offset, ledger_ms, epoch, complete_ms, is_finished) in progress["partitions"].items():
             ledger = self.ledgers[name] = PartitionLedger(self.iri, name, end_offset)
             ledger.complete_ms, ledger.epoch = ledger_ms, epoch
+            ledger.closed_offset = progress.get("closed_offsets", {}).get(name)
             self._complete_ms[name] = complete_ms
             if complete_ms is not None:
                 self.promise(name, complete_ms)

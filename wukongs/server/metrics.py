@@ -42,6 +42,7 @@ _STREAM_COUNTERS = {
     "late": ("late_tuples", "tuples that came too late for their windows"),
     "carried": ("carried_tuples", "late tuples that windows that were not closed have got"),
     "dropped": ("dropped_tuples", "tuples of stream batches that were dropped"),
+    "passed_over": ("passed_over_rows", "rows of pipelines that came again for closed stream batches"),
     "slices_evicted": ("evicted_slices", "slices that went for want of room"),
 }
 _QUERY_COUNTERS = {

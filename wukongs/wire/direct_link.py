@@ -28,8 +28,10 @@ class DirectLink:
     def send(self, piece: Piece) -> None:
         self._handler.inject(piece)
 
-    def close_batches(self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int) -> None:
-        self._handler.close_batches(Close(stream, partition, epoch, end_offset, complete_ms))
+    def close_batches(
+        self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int, carried_count: int = 0
+    ) -> None:
+        self._handler.close_batches(Close(stream, partition, epoch, end_offset, complete_ms, carried_count))
 
     def finish(self, stream: str, partition: str, epoch: int) -> None:
         self._handler.finish_partition(Finish(stream, partition, epoch))

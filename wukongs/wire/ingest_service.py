@@ -9,7 +9,7 @@ from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open, Piece, check_batch_number
 from wukongs.live.stream import take_call
 from wukongs.live.stream_state import StreamState
-from wukongs.wire.messages import Opened
+from wukongs.wire.messages import NO_CLOSE, Opened
 
 
 class IngestService:
@@ -32,6 +32,9 @@ class IngestService:
             ledger = state.open_partition(message.partition)
             resume_offset = ledger.open(message.epoch)
             closed = [ms for ms in (ledger.complete_ms, state.closed_ms) if ms is not None]
+            last_close = NO_CLOSE if ledger.complete_ms is None else None
+            if ledger.closed_offset is not None:
+                last_close = ledger.closed_offset, ledger.complete_ms, 0
             return Opened(
                 state.batch_ms,
                 state.into_iri,
@@ -39,6 +42,7 @@ class IngestService:
                 resume_offset,
                 self._core.settings.hash_bits,
                 max(closed, default=None),
+                last_close=last_close,
             )
 
     def inject(self, piece: Piece) -> None:

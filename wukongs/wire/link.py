@@ -25,7 +25,7 @@ from typing import Protocol
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.header import Frame
 from wukongs.live.pieces import Close, Finish, Open, Piece
-from wukongs.wire.messages import Ack, Message, Moved, Opened, Place, Refused, from_frames, to_frames
+from wukongs.wire.messages import Ack, Message, Moved, Opened, Place, Refused, from_frames, newest_close, to_frames
 from wukongs.wire.refusals import named_error
 from wukongs.wire.sharding import ShardMap, split_piece
 from wukongs.wire.transport import DealerChannel
@@ -118,7 +118,8 @@ class IngestLink:
     def open(self, stream: str, partition: str, epoch: int) -> Opened:
         """Tell every node that this writer begins; return what they agree on, from the lowest resume_offset.
 
-        closed_ms of what is returned: None if some nodes have more rows than others, which they know better.
+        closed_ms of what is returned: None if some nodes have more rows than others, which they know better. last_close
+        is the newest one: all nodes have the rows before it, and it was at all nodes before later rows were sent.
 
         Raises: NodeUnavailable; SettingsError (not the addresses of the cluster's nodes, in their order); StreamError
         (nodes that disagree); whatever error a node answers.
@@ -133,7 +134,8 @@ class IngestLink:
         offsets = {one.resume_offset for one in answers}
         closed_ms = max((one.closed_ms for one in answers if one.closed_ms is not None), default=None)
         opened = replace(answers[0], resume_offset=min(offsets), closed_ms=closed_ms if len(offsets) == 1 else None)
-        return replace(opened, place=self._place)
+        last_close = newest_close(one.last_close for one in answers)
+        return replace(opened, place=self._place, last_close=last_close, offsets=tuple(sorted(offsets)))
 
     def send(self, piece: Piece) -> None:
         """Send each node its share; wait while a node has more than window_bytes unacknowledged.
@@ -146,9 +148,11 @@ class IngestLink:
         self._kept[self._sequence] = _Kept(piece)
         self._give(self._sequence)
 
-    def close_batches(self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int) -> None:
-        """Wait until all pieces are acknowledged, then tell every node and wait for them. Raises: as send."""
-        self._announce(Close(stream, partition, epoch, end_offset, complete_ms))
+    def close_batches(
+        self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int, carried_count: int = 0
+    ) -> None:
+        """Wait until all pieces are acknowledged, then send a Close to every node and wait. Raises: as send."""
+        self._announce(Close(stream, partition, epoch, end_offset, complete_ms, carried_count))
 
     def finish(self, stream: str, partition: str, epoch: int) -> None:
         """Tell every node that this partition is at its end. Raises: as send."""

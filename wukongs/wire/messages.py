@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -59,12 +59,26 @@ def _are_nodes(found: object, count: int) -> bool:
     return isinstance(found, list | tuple) and all(type(node) is int and 0 <= node < count for node in found)
 
 
+LastClose: TypeAlias = tuple[int, int | None, int]
+"""end_offset, complete_ms and carried_count of the newest Close of a partition; NO_CLOSE: there was none."""
+NO_CLOSE: LastClose = (0, None, 0)
+
+
+def newest_close(known: Iterable[LastClose | None]) -> LastClose | None:
+    """Return the newest of what is known. None: nothing is."""
+    return max(
+        (one for one in known if one is not None), key=lambda one: (one[0], one[1] is not None, one), default=None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The node's knowledge of the stream. timing: True for all tuples, False for none, or the timing predicates' IRIs.
 
     resume_offset: the offset from which the writer has to send; earlier rows are safe here. closed_ms: new rows at or
     before this time are refused (None: the node says so when they come). place: of a node of a cluster.
+    last_close: the partition's newest Close; None: the node does not know. offsets: the resume_offset of each node,
+    ascending, as a link to several nodes has found them.
     """
 
     batch_ms: int
@@ -74,6 +88,8 @@ class Opened:
     hash_bits: int
     closed_ms: int | None = None
     place: Place | None = None
+    last_close: LastClose | None = None
+    offsets: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,4 +181,17 @@ def _read_opened(header: dict[str, Any]) -> Opened:
         )
     resume_offset = int_field(header, "opened", "resume_offset")
     closed_ms = None if header.get("closed_ms") is None else int_field(header, "opened", "closed_ms")
-    return Opened(batch_ms, into, timing, resume_offset, hash_bits, closed_ms, read_place(header.get("place")))
+    place, last_close = read_place(header.get("place")), _read_last_close(header.get("last_close"))
+    return Opened(batch_ms, into, timing, resume_offset, hash_bits, closed_ms, place, last_close)
+
+
+def _read_last_close(found: Any) -> LastClose | None:
+    """Return the newest Close that a node knows. An earlier version does not say it. Raises DataError."""
+    if found is None:
+        return None
+    match found:
+        case [int(row), int() | None as complete_ms, int(carried_count)] if row >= 0 and carried_count >= 0:
+            return row, complete_ms, carried_count
+    raise DataError(
+        f"message 'opened': expected last_close to be null or a row, a time or null, and a count, found {found!r:.200}"
+    )

@@ -226,7 +226,9 @@ class Node:
         self.times += piece.encoded.timestamps.tolist()
         self.end = piece.end_offset
 
-    def close_batches(self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int) -> None:
+    def close_batches(
+        self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int, carried_count: int = 0
+    ) -> None:
         self.end = max(self.end, end_offset)
         self.complete_ms = max(complete_ms, complete_ms if self.complete_ms is None else self.complete_ms)
 

@@ -85,7 +85,7 @@ class ListFeed:
     released: int = 0
     knows: bool = False
 
-    def begin(self, row: int) -> int:
+    def begin(self, row: int, sent_row: int = 0) -> int:
         return row
 
     def look(self) -> Look:
@@ -162,7 +162,9 @@ class StrictNode:
             part.held += zip(rows, times, strict=True)
             part.end = piece.end_offset
 
-    def close_batches(self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int) -> None:
+    def close_batches(
+        self, stream: str, partition: str, epoch: int, end_offset: int, complete_ms: int, carried_count: int = 0
+    ) -> None:
         with self._call(partition, epoch) as part:
             if end_offset >= part.end:
                 part.end = end_offset

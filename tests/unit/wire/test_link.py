@@ -74,10 +74,11 @@ def _kinds(node: FakeNode) -> list[type]:
 
 def test_open_asks_every_node_and_begins_at_the_lowest_offset() -> None:
     def further(message: Message, sequence: int) -> list[tuple[Message, int]]:
-        return [(Opened(100, None, ("http://ex/ga",), 9, 62), sequence)]
+        return [(Opened(100, None, ("http://ex/ga",), 9, 62, last_close=(4, 300, 2)), sequence)]
 
     link, nodes, _ = _link(accept, further)
-    assert link.open(STREAM, "part-0", 3) == Opened(100, None, ("http://ex/ga",), 4, 62)
+    opened = Opened(100, None, ("http://ex/ga",), 4, 62, last_close=(4, 300, 2), offsets=(4, 9))
+    assert link.open(STREAM, "part-0", 3) == opened
     assert [node.got[0][0] for node in nodes] == [Open(STREAM, "part-0", 3)] * 2
 
 
