@@ -140,7 +140,8 @@ faults-pipeline: RUNS ?= 200
 faults-pipeline: SPARK_RUNS = $(shell echo $$(($(RUNS) / 4)))
 faults-pipeline: $(READY)
 	@WUKONGS_PIPELINE_RUNS=$$(($(RUNS) - $(SPARK_RUNS))) WUKONGS_PIPELINE_SPARK_RUNS=$(SPARK_RUNS) WUKONGS_FAULTS_SEED=$(SEED) \
-	$(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults/test_pipeline.py tests/faults/test_spark_lives.py
+	$(PY) -m pytest -n 2 -o faulthandler_timeout=0 tests/faults/test_pipeline.py tests/faults/test_late_pipelines.py \
+	tests/faults/test_spark_lives.py
 
 # Nodes that are killed, stopped, cut off, or lack disk, memory or descriptors, under writes, compared with a model.
 FAULTS ?= 200

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.clusters import cluster, start_again
 from tests.engine_helpers import EX, register_text
+from tests.faults.test_lost_nodes import wait_until_out
 from tests.fuzz import slow
 from tests.oracles.lateness import Arrivals, OpenArrivals
 from tests.unit.cluster.test_idleness import of_stream
@@ -22,7 +25,11 @@ from tests.unit.cluster.test_pipelines import fed_cluster
 from wukongs.adapters.replay import replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.adapters.source import SetAside
+from wukongs.cluster.installing import StreamTaken, Taken, standings
 from wukongs.errors import NodeUnavailable
+from wukongs.live.pieces import Piece
+from wukongs.store.encoder import encode_columns
+from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.link import IngestLink
 from wukongs.wire.transport import DealerChannel
 
@@ -67,12 +74,19 @@ class Story:
 
 
 def story(
-    folder: Path, draw: random.Random, late: str, names: Sequence[str], count: int = 250, closed_ms: int | None = None
+    folder: Path,
+    draw: random.Random,
+    late: str,
+    names: Sequence[str],
+    count: int = 250,
+    closed_ms: int | None = None,
+    rows_per_epoch: int = 50,
 ) -> Story:
     """Write the records of each partition, some of them late, and the run that reads them. closed_ms: up to where the
     stream is closed before."""
     lateness_ms = draw.choice([0, 50, 250]) if late == "open" else 250
-    text = f'[pipeline]\nspool = "spool"\n[[stream]]\niri = "{A}"\n'
+    text = f'[pipeline]\nspool = "spool"\nbad_records_max = 1\nrows_per_epoch = {rows_per_epoch}\n'
+    text += f'[[stream]]\niri = "{A}"\n'
     text += f'batch_ms = {BATCH_MS}\nhistory_ms = {HISTORY_MS}\nlate = "{late}"\ntiming = true\n'
     partitions = list[Arrivals]()
     for name in names:
@@ -125,9 +139,8 @@ def sent_in_part(told: Story, draw: random.Random, addresses: Sequence[str], pie
 def sent(told: Story, addresses: Sequence[str], **options: Any) -> list[SetAside]:
     """Run the pipeline to its end; return the rows that it sets aside."""
     bad = list[SetAside]()
-    pipeline = replace(told.config.pipeline, rows_per_epoch=50, bad_records_max=1)
     with IngestLink(addresses, **options) as link:
-        report = replay(told.config.streams, link, pipeline, on_bad=lambda part, _: bad.extend(part.rows))
+        report = replay(told.config.streams, link, told.config.pipeline, on_bad=lambda part, _: bad.extend(part.rows))
     assert report.finished
     return bad
 
@@ -194,3 +207,52 @@ def test_a_pipeline_that_joins_a_stream_decides_by_what_is_closed_there(late: An
         for node in nodes:
             stats = of_stream(node, "streamA")
             assert [stats[name] for name in ("carried", "passed_over")] == [told.carried_count, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", ["open", "drop"])
+def test_nodes_that_join_take_over_what_was_decided(late: Any, tmp_path: Path) -> None:
+    """Nodes without data folders are lost and come back, one after the other, each between two writers."""
+    draw = random.Random(5)
+    told = story(tmp_path, draw, late, ["one", "two"])
+    with cluster(3, 2) as nodes, ExitStack() as stack:
+        sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
+        addresses = [socket.address for socket in sockets]
+        stack.callback(lambda: [socket.close() for socket in sockets])
+        nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)
+        query = nodes[0].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+        for lost in (1, 2, 1):
+            assert sent_in_part(told, draw, addresses, 40)
+            sockets[lost].close()
+            nodes[lost].close()
+            if draw.random() < 0.5:
+                wait_until_out(nodes[0], lost)
+            start_again(nodes, lost, replica_count=2)
+            sockets[lost] = ClientSocket(addresses[lost], {}, nodes[lost].intake)
+            assert sent_in_part(told, draw, addresses, 40)
+        sent(told, addresses)
+        nodes[0].engine.settle(LONG_S)
+        assert filled(query) == told.windows()
+        for node in nodes:
+            node.engine.settle(LONG_S)
+            stats = of_stream(node, "streamA")
+            assert [stats[name] for name in ("carried", "passed_over")] == [told.carried_count, 0]
+
+
+def test_a_node_that_joins_begins_where_all_donors_begin_a_piece() -> None:
+    """Two donors have rows of one epoch in other pieces: of a writer that was killed, and of the next one."""
+
+    def head(offset: int) -> dict[str, Any]:
+        partition = [offset, 3, False, 1, 0, [[4, offset]]]
+        return {"intakes": {"s": {"inserted": 3, "offsets": {"p": 60}, "partitions": {"p": partition}}}}
+
+    def piece(first: int, end: int) -> Piece:
+        encoded = encode_columns(["<http://ex/a>"], ["<http://ex/p>"], ["<http://ex/b>"], np.array([399]), scope=b"")
+        return Piece("s", "p", 1, first, end, 0, 4, encoded, np.zeros(1, np.bool_))
+
+    taken = Taken()
+    taken.heads = [head(100), head(80)]
+    pieces = [piece(60, 70), piece(70, 100), piece(60, 70), piece(70, 75), piece(75, 80)]
+    taken.streams = {"s": StreamTaken(3, pieces)}
+    found = standings(taken, "s")["p"]
+    assert (found.offset, found.ends) == (70, ((4, 70),))

@@ -323,3 +323,4 @@ def test_rows_of_a_closed_stream_batch_that_come_again_are_passed_over() -> None
             link.finish(S, "q", 1)
         engine.settle(LONG_S)
         assert filled(query) == {400: ["b"], 500: ["a"], 600: ["c"], 700: ["d"]}
+        assert of_stream(nodes[0], "s")["passed_over"] == 1
