@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from contextlib import ExitStack
@@ -13,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.clusters import PATIENT, cluster
+from tests.engine_helpers import register_text
 from tests.unit.adapters.conftest import Listen
 from tests.unit.adapters.receiver import RecordingNode, StreamSettings
+from tests.unit.cluster.test_late_pipelines import BATCH_MS, HISTORY_MS, RANGE_MS, A, sent_in_part, story
+from tests.unit.cluster.test_lateness import filled
+from tests.unit.cluster.test_pipelines import fed_cluster
 from wukongs.adapters import sources
 from wukongs.adapters.bad_records import PART_ROWS, BadRows
 from wukongs.adapters.run_config import PipelineConfig, StreamConfig, TimestampedSource
@@ -209,3 +214,33 @@ def test_a_cluster_gets_from_spark_what_an_engine_gets(spark: SparkSession, tmp_
             stack.callback(socket.close)
         nodes[0].backend.ingest_addresses = tuple(socket.address for socket in sockets)
         assert windows(nodes[0].engine) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", ["open", "drop"])
+def test_late_rows_reach_a_cluster_through_spark_in_several_runs(
+    spark: SparkSession, late: Any, tmp_path: Path
+) -> None:
+    """Runs with one checkpoint that are stopped, and others beside it, without Spark, that are cut off."""
+    draw = random.Random(6)
+    told = story(tmp_path, draw, late, ["one", "two"])
+    with fed_cluster(2, 2) as (nodes, addresses):
+        nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)
+        query = nodes[-1].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+        options: dict[str, Any] = {"session": spark, "checkpoint": str(tmp_path / "checkpoint")}
+        for _ in range(2):
+            stop = threading.Event()
+            run_pipeline(
+                told.config.streams,
+                addresses,
+                told.config.pipeline,
+                stop=stop,
+                on_progress=lambda _, stop=stop: stop.set(),
+                **options,
+            )
+            assert sent_in_part(told, draw, addresses, 30)
+        assert run_pipeline(told.config.streams, addresses, told.config.pipeline, **options).finished
+        nodes[-1].engine.settle(30)
+        assert filled(query) == told.windows()
+        for node in nodes:
+            assert node.engine.stats()["streams"][A]["carried"] == told.carried_count
