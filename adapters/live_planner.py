@@ -149,7 +149,7 @@ class LivePlanner:
         self._lock = threading.Lock()
         now_s = time.monotonic()
         self._begun = [
-            feed.begin(begin.row, node.resume_offset) for feed, begin, node in zip(feeds, begins, opened, strict=True)
+            feed.begin(begin.row, cuts_of(node)) for feed, begin, node in zip(feeds, begins, opened, strict=True)
         ]
         self._tracks = [
             _Track(
@@ -160,7 +160,7 @@ class LivePlanner:
                 quiet_since_s=now_s,
                 ends=deque([(NO_TIME, row)]),
                 opened_ms=begin.complete_ms,
-                had_row=max((node.resume_offset, *node.offsets)),
+                had_row=cuts_of(node)[-1],
                 carried_count=begin.carried_count,
             )
             for node, begin, row in zip(opened, begins, self._begun, strict=True)

@@ -173,10 +173,11 @@ def pieces_of(
         return
     numbers = -(-encoded.timestamps // setup.batch_ms) if rows.numbers is None else rows.numbers
     cuts = [cut for cut in setup.cuts if first_offset < cut < end_offset]
-    turns = np.flatnonzero(np.diff(numbers)) + 1
-    stops = [*zip(turns.tolist(), rows.offsets[turns].tolist(), strict=True)]
+    turns, cut_at = np.flatnonzero(np.diff(numbers)) + 1, np.searchsorted(rows.offsets, cuts)
     if cuts:
-        stops = sorted({*stops, *zip(np.searchsorted(rows.offsets, cuts).tolist(), cuts, strict=True)})
+        turns = np.setdiff1d(turns, cut_at)
+    stops = [*zip(turns.tolist(), rows.offsets[turns].tolist(), strict=True)]
+    stops = sorted([*stops, *zip(cut_at.tolist(), cuts, strict=True)])
     stops = [(0, first_offset), *stops, (count, end_offset)]
     bounds = [stop for stop, _ in stops]
     timing = timing_mask(encoded, setup.timing)

@@ -89,8 +89,8 @@ class ClockFeed:
         """From which row on rows are which ticks: (row, number of its tick), ascending."""
         self._end_row = 0
 
-    def begin(self, row: int, sent_row: int = 0) -> int:
-        row = max(row, sent_row)
+    def begin(self, row: int, had: Sequence[int] = ()) -> int:
+        row = max((row, *had))
         following = self._tick() + 1
         if row <= following:  # row k is tick k
             if row:

@@ -63,9 +63,11 @@ class Feed(Protocol):
     @property
     def waits(self) -> Waits: ...
 
-    def begin(self, row: int, sent_row: int = 0) -> int:
-        """Take up the source at a row; return the first row from there on that can be read. sent_row: all nodes have
-        the rows before this one, so a source that has none of them any more begins there."""
+    def begin(self, row: int, had: Sequence[int] = ()) -> int:
+        """Take up the source at a row; return the first row from there on that can be read.
+
+        had : the row up to which each node has the rows, ascending; a source may have lost rows before the last one
+        """
 
     def look(self) -> Look:
         """Never waits. Raises: why the source cannot be read any more."""
@@ -94,7 +96,7 @@ class FileFeed:
     def source(self) -> StreamSource:
         return self.prepared.source
 
-    def begin(self, row: int, sent_row: int = 0) -> int:
+    def begin(self, row: int, had: Sequence[int] = ()) -> int:
         return row
 
     def look(self) -> Look:

@@ -266,18 +266,18 @@ class KafkaFeed:
         self._stop: int | None = None
         """Where it ends if it is not followed."""
 
-    def begin(self, row: int, sent_row: int = 0) -> int:
+    def begin(self, row: int, had: Sequence[int] = ()) -> int:
         self._topic.begin()
         options, number = self._source.options, self._source.number
         low, end = self._topic.lows[number], self._topic.ends[number]
         name = f"{self.stream}, {self.source.partition}"
-        if (had := max(row, sent_row)) > end:
+        if (had_row := max((row, *had))) > end:
             raise SettingsError(
-                f"{name}: the nodes have {had:,} offsets of it, {options.where} has {end:,}: it is another topic. Give "
-                "the source another `name`"
+                f"{name}: the nodes have {had_row:,} offsets of it, {options.where} has {end:,}: it is another topic. "
+                "Give the source another `name`"
             )
         if row == 0:
-            row = (sent_row or end) if options.from_end else low
+            row = (min(had, default=0) or end) if options.from_end else low
         elif row < low:
             self._say(f"{name}: offsets {row:,} to {low - 1:,} were deleted before they were read")
             row = low

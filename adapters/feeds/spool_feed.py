@@ -80,8 +80,9 @@ class SpoolFeed:
 
     # --- as a feed ----------------------------------------------------------------------------------------------------
 
-    def begin(self, row: int, sent_row: int = 0) -> int:
-        row = sent_row if sent_row > self._spool.end_row else row
+    def begin(self, row: int, had: Sequence[int] = ()) -> int:
+        had_row = max((row, *had))
+        row = had_row if had_row > self._spool.end_row else row
         if row > self._spool.end_row:  # a new spool, or one that has lost what the nodes have
             self._spool.skip_to(row)
         self._spool.release(row)  # else a full spool would wait for work that nobody has

@@ -13,8 +13,7 @@ those behind it belong to later stream batches.
 Along most partitions the numbers of pieces never fall. A partition whose rows come out of order (`PieceOffered.after`)
 goes back, to stream batches that are not closed. Its rows keep the order of arrival, so a prefix of them is here, as
 ever. `ends` goes by the greatest number so far: rows before `ends[k]` belong to stream batches up to k. So the rows
-before the offset of an inserted stream batch are inserted; some behind it may be, too. Senders to a node that goes on
-from there pass over rows of stream batches that this life of the node has begun with.
+before the offset of an inserted stream batch are inserted; some behind it may be, too.
 
 Pieces are taken only once their new terms are agreed on (claims.py). The stream batches up to k are sealed when all
 partitions of the stream have closed k, or are at their end. They count in the local VTS when the host has inserted
@@ -26,8 +25,9 @@ soon as its log holds the record, committed or not: a node that has just started
 partition's rows come once all nodes have applied the record, and only for stream batches that none of them had sealed
 by then. So these stream batches are whole everywhere.
 
-The timestamps of rows decide their stream batch, so two writers of one partition cannot cut it differently. Epochs lock
-out the older writer, so that the two do not throw each other back for ever.
+Two writers of one partition give a row the same stream batch: by its timestamp, and if it is late, by the rows behind
+the newest marker, from which the second one goes on. Epochs lock out the older writer, so that the two do not throw
+each other back for ever.
 """
 
 from __future__ import annotations

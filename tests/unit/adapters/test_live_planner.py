@@ -85,7 +85,7 @@ class ListFeed:
     released: int = 0
     knows: bool = False
 
-    def begin(self, row: int, sent_row: int = 0) -> int:
+    def begin(self, row: int, had: Sequence[int] = ()) -> int:
         return row
 
     def look(self) -> Look:
@@ -770,3 +770,39 @@ def test_a_checkpoint_of_spark_neither_loses_nor_repeats_a_row(
         part = world.part(feed)
         assert part.is_finished
         assert part.complete_ms is None or part.end == len(feed.source.rows)
+
+
+def test_a_run_begins_at_the_newest_close_and_closes_nothing_before_what_some_node_has() -> None:
+    """Nodes have 3 and 5 rows; the run before had closed 2. It is silent, and others are complete up to 500."""
+    rows: list[Row] = [(95, 1), (97, 1), (250, 1), (180, 1), (300, 1), (310, 1)]
+    feed = ListFeed("http://ex/s", ListSource("p", rows, 100), Waits(100, 500))
+    other = ListFeed("http://ex/t", ListSource("q", [(600, 1)], 0), Waits(0, 0), arrived=1)
+    opened = [
+        Opened(BATCH_MS, None, True, 3, 62, None, last_close=(2, 120, 7), offsets=(3, 5)),
+        Opened(BATCH_MS, None, True, 0, 62, 500, last_close=(0, None, 0), offsets=(0,)),
+    ]
+    planner = LivePlanner([feed, other], opened, 9, PipelineConfig())
+    start = planner.start
+    assert (start.rows, start.sent, start.carried) == ((2, 0), (2, 0), (7, 0))
+    assert start.floors == (120 + 1 + 100, 501)
+    assert planner.setups[0].cuts == (3, 5)
+    feed.arrived = 4
+    now_s = 1e9
+    end = planner.next(start, now_s)
+    [item, _] = planner.items(start, end)
+    assert (item.first_offset, item.end_offset, item.carried_count, item.complete_ms) == (2, 4, 7, 120)
+    assert planner.next(end, now_s + 1000) == end, "it is silent, and some node has row 4"
+    feed.arrived = 5
+    behind = planner.next(end, now_s + 1001)
+    assert behind.rows == (5, 1)
+    assert planner.next(behind, now_s + 3000).complete_ms[0] >= 500
+
+
+def test_a_run_begins_where_the_nodes_are_if_they_do_not_have_all_before_the_newest_close() -> None:
+    """A node has lost rows, or is of an earlier release."""
+    feed = ListFeed("http://ex/s", ListSource("p", [(95, 1)], 0), Waits(0, 500))
+    for last_close in ((2, 120, 7), None):
+        opened = Opened(BATCH_MS, None, True, 1, 62, None, last_close=last_close, offsets=(1, 4))
+        planner = LivePlanner([feed], [opened], 9, PipelineConfig())
+        assert (planner.start.rows, planner.start.sent) == ((1,), (1,))
+        assert planner.start.floors == (live_planner.NO_TIME,)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wukongs
 from tests.clusters import cluster, start_again
-from tests.engine_helpers import EX, register_text
+from tests.engine_helpers import EX, names, register_text
 from tests.faults.test_lost_nodes import wait_until_out
 from tests.fuzz import slow
 from tests.oracles.lateness import Arrivals, OpenArrivals
@@ -256,3 +257,29 @@ def test_a_node_that_joins_begins_where_all_donors_begin_a_piece() -> None:
     taken.streams = {"s": StreamTaken(3, pieces)}
     found = standings(taken, "s")["p"]
     assert (found.offset, found.ends) == (70, ((4, 70),))
+
+
+@pytest.mark.parametrize(("late", "lives"), [slow("open", 10), slow("drop", 10)])
+def test_one_engine_takes_the_rows_of_several_writers_as_those_of_one(late: Any, lives: int, tmp_path: Path) -> None:
+    """Each of them is cut off; the engine begins anew, on its data folder, before every second one."""
+    draw = random.Random(8)
+    told = story(tmp_path, draw, late, ["one", "two"])
+    text, bad = register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"), list[SetAside]()
+    with ExitStack() as stack:
+        for life in range(lives + 1):
+            if life % 2 == 0:
+                stack.close()
+                engine = stack.enter_context(wukongs.Engine(tmp_path / "data"))
+                engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)
+                query = engine.register(text)
+                next(query.results(timeout_s=0, group="readers"), None)
+            if life < lives:
+                assert sent_in_part(told, draw, [engine.listen()], 30)
+            else:
+                bad = sent(told, [engine.listen()])
+        engine.settle(LONG_S)
+        found = {one.end_ms: names(one) for one in query.results(timeout_s=0, group="readers")}
+        assert {end: rows for end, rows in found.items() if rows} == told.windows()
+        stats = engine.stats()["streams"][A]
+        assert (stats["late"], stats["carried"]) == (told.carried_count, told.carried_count)
+    assert {one.time_ms for one in bad} <= set(told.late)
