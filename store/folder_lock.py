@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from wukongs.errors import StorageError
+from wukongs.forks import Lock, note_owner
 
 NAME = "LOCK"
 
@@ -49,6 +50,13 @@ class FolderLock:
         if not self.is_read_only:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        note_owner(self)
+
+    held_over_forks: tuple[Lock, ...] = ()
+
+    def disown(self) -> None:
+        """Hold nothing in a forked child: else the folder would stay in use after the end of its parent."""
+        self.release()
 
     def release(self) -> None:
         """Give the lock back; releasing twice is allowed."""

@@ -126,6 +126,8 @@ class Engine:
 
     def __repr__(self) -> str:
         core = self._core
+        if core.is_disowned:
+            return "<Engine of another process>"
         what = "closed" if core.is_closed else f"{len(core.declared)} streams, {len(self._backend.queries())} queries"
         return f"<Engine {what}>"
 
@@ -659,11 +661,13 @@ class Engine:
 
     def running(self) -> list[RunningQuery]:
         """Return the one-shot queries that run now, the oldest first. Of a cluster: those of the node that is asked."""
+        self._core.check_is_own()
         return self._core.running.list()
 
     def kill(self, number: int) -> None:
         """End a one-shot query, by its number of running(): it raises QueryKilled where it was asked, once it comes to
         look. Raises StreamError (no such query runs)."""
+        self._core.check_is_own()
         self._core.running.kill(number)
 
     def streams(self) -> list[str]:
@@ -743,7 +747,10 @@ class Engine:
 
     def close(self) -> None:
         """Stop: queries end (what they reported can still be read), sockets close. Closing twice is allowed. In a data
-        folder, queries stay registered, and windows that nobody has taken come again."""
+        folder, queries stay registered, and windows that nobody has taken come again. It does nothing in a process that
+        was forked from the one that has opened the engine."""
+        if self._core.is_disowned:
+            return
         for socket in self._sockets:
             socket.close()
         self._sockets.clear()
@@ -752,6 +759,7 @@ class Engine:
 
     def _one_shot(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:
         check_text(text, base)
+        self._core.check_is_open()
         prepared = self._prepared.prepare(text, base, dataset)
         check_one_shot(prepared.query)
         return prepared

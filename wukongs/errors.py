@@ -222,5 +222,9 @@ class DataLost(WukongsError):
     outcome = NOT_KNOWN
 
 
+class ForkError(WukongsError):
+    """An engine, a client or a folder that a forked process has from its parent, where it is in use."""
+
+
 class SettingsError(WukongsError):
     """An option with a value that it cannot take."""

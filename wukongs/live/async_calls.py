@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from wukongs.forks import Lock, note_owner
 from wukongs.query.limits import Canceller
 
 THREADS_MAX = 32
@@ -26,6 +27,12 @@ class AsyncCalls:
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._cancellers: set[Canceller] = set()
+        self.held_over_forks: tuple[Lock, ...] = (self._lock,)
+        note_owner(self)
+
+    def disown(self) -> None:
+        """Begin anew in a forked child, which has none of the threads."""
+        self._pool, self._cancellers = None, set()
 
     async def do(self, work: Callable[[], Answer]) -> Answer:
         """Return what a function returns that waits, or raise what it raises."""

@@ -605,6 +605,7 @@ class ContinuousQuery:
 
     def stats(self) -> dict[str, Any]:
         """Return counts, and medians and 99th percentiles of the last firings in microseconds."""
+        self._core.check_is_own()
         return {
             **self._counts.stats(),
             "results_waiting": len(self._readers.own),

@@ -26,7 +26,8 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.terms import Term, iri
-from wukongs.errors import NodeUnavailable, StorageError, StreamError, WukongsError
+from wukongs.errors import ForkError, NodeUnavailable, StorageError, StreamError, WukongsError
+from wukongs.forks import Disowned, Lock, fork_error, note_owner
 from wukongs.live.absorption import Timeless, settled, settled_by_event_time
 from wukongs.live.engine_windows import EngineWindows
 from wukongs.live.journal import Journal
@@ -54,6 +55,10 @@ from wukongs.store.trace import Handle
 
 log = logging.getLogger("wukongs")
 NOT_YET_MS = -FOREVER_MS
+IN_USE = (
+    "has opened this engine: a data folder has one process. Open the engine after the fork, in one process alone, and "
+    "reach it from the others with wukongs.connect()"
+)
 
 
 @dataclass(slots=True)
@@ -298,6 +303,7 @@ class Core:
         """The log of a cluster, which decides on the changes of queries; None: they are decided here."""
         self.reach: Reach | None = None
         """The way of a cluster's node to the whole graph; None: this core holds the graph whole."""
+        note_owner(self)
 
     @property
     def sn(self) -> int:
@@ -349,9 +355,29 @@ class Core:
 
     def stopped(self) -> WukongsError:
         """Return the error that says what the engine has failed with."""
-        if isinstance(self.failure, NodeUnavailable):
-            return NodeUnavailable(str(self.failure))
+        if isinstance(self.failure, NodeUnavailable | ForkError):
+            return type(self.failure)(str(self.failure))
         return WukongsError(f"the engine has stopped: {type(self.failure).__name__}: {self.failure}. Start a new one")
+
+    @property
+    def held_over_forks(self) -> tuple[Lock, ...]:
+        """The lock of readers of windows, which wait for others than the injector."""
+        return (self.unread.lock,)
+
+    def disown(self) -> None:
+        """Refuse all calls, in a forked child."""
+        self.failure = self.unread.failure = fork_error(IN_USE)
+        self.lock = self.changed = self.update_turn = Disowned(IN_USE)  # type: ignore[assignment]
+
+    def check_is_own(self) -> None:
+        """Raise ForkError in a forked child."""
+        if self.is_disowned:
+            raise self.stopped()
+
+    @property
+    def is_disowned(self) -> bool:
+        """Whether this process was forked from the one that opened the engine."""
+        return isinstance(self.failure, ForkError)
 
     def stream(self, stream_iri: str) -> StreamState:
         """Return a declared stream. Raises StreamError (unknown; names the known ones)."""

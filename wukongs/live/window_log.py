@@ -162,6 +162,8 @@ class UnreadBudget:
     def __init__(self, results_bytes_max: int) -> None:
         self.lock = threading.RLock()
         self.size_bytes = 0
+        self.failure: WukongsError | None = None
+        """Why nobody may read, None: all may."""
         self._bytes_max = results_bytes_max
         self._holders: set[Holder] = set()
         self._full: set[Holder] = set()
@@ -580,6 +582,8 @@ class Cursor:
         check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
+            if self.log.budget.failure is not None:
+                raise type(self.log.budget.failure)(str(self.log.budget.failure))
             self.is_asked = True
             self.log.draw()
             while not self._waiting:

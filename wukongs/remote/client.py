@@ -561,7 +561,10 @@ class RemoteEngine:
         self._call("restore", {"folder": path_text("folder", folder)}, is_write=True)
 
     def close(self) -> None:
-        """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed."""
+        """Leave the node, which goes on: streams and registered queries stay. Closing twice is allowed. In a process
+        that was forked since it does nothing."""
+        if self._connection.is_disowned:
+            return
         self._async_calls.end()
         self._connection.close()
         self._listener.join()

@@ -26,6 +26,7 @@ from wukongs.errors import (
     SettingsError,
     WukongsError,
 )
+from wukongs.forks import Lock, fork_error, note_owner
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.query.limits import Limits, check_seconds, watched
 from wukongs.remote.kinds import (
@@ -53,6 +54,7 @@ REPEAT_S = 60.0
 """How long a change is repeated of which nodes say that its outcome is not known, if it has no time limit."""
 FINISHED_TOLD_MAX = 1000
 _BUSY_S = 0.05
+IN_USE = "has made this connection, which reads its answers: make a new one with wukongs.connect() after the fork"
 _BETWEEN_S = 0.1
 _PLAIN_ERRORS: Mapping[str, type[Exception]] = {"TypeError": TypeError, "ValueError": ValueError}
 
@@ -126,6 +128,20 @@ class Connection:
         self._is_closed = False
         self._beside: dict[str, Connection] = {}
         """Connections that begin with other nodes, by these."""
+        self.is_disowned = False
+        """Whether this process was forked from the one that made the connection."""
+        note_owner(self)
+
+    held_over_forks: tuple[Lock, ...] = ()
+
+    def disown(self) -> None:
+        """Refuse all calls, in a forked child."""
+        self.is_disowned = True
+
+    def check_is_own(self) -> None:
+        """Raise ForkError in a forked child, before any lock is waited for."""
+        if self.is_disowned:
+            raise fork_error(IN_USE)
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -134,6 +150,7 @@ class Connection:
         than silence_s.
 
         Raises NodeUnavailable (no node answers in time), and what a node refuses a client with."""
+        self.check_is_own()
         joined, is_new = self._join_any(self.silence_s if within_s is None else min(within_s, self.silence_s))
         if is_new:
             self.on_new_session(joined)
@@ -197,6 +214,7 @@ class Connection:
 
     def beside(self, address: str) -> Connection:
         """Return a connection that begins with another node, and is closed with this one."""
+        self.check_is_own()
         with self._joining:
             found = self._beside.get(address)
             if found is None:
@@ -232,7 +250,9 @@ class Connection:
         return answer
 
     def close(self) -> None:
-        """Leave; may be called again."""
+        """Leave; may be called again. In a forked child it does nothing."""
+        if self.is_disowned:
+            return
         with self._joining:
             if self._is_closed:
                 return
@@ -274,6 +294,7 @@ class Connection:
         the call must not be done twice; is_known: nodes see to that themselves, so it may be asked for again; limit_s:
         after so long it has failed; during: is called once the call has begun, to send data meanwhile. Raises
         NodeUnavailable, QueryTimeout (limit_s), OutcomeUnknown (of a call that writes), and what the method raises."""
+        self.check_is_own()
         with self._numbers:
             self._number += 1
             number = self._number

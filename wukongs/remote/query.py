@@ -84,6 +84,7 @@ class RemoteQuery:
         """Do the same as ContinuousQuery.results: also ends when the connection is closed. Raises NodeUnavailable,
         too. A query that this client has not registered begins with the oldest window that its node holds. A reader of
         a group is told no window twice."""
+        self.connection.check_is_own()
         if group is not None:
             reader = self._reader(group)
             try:
@@ -158,6 +159,7 @@ class RemoteQuery:
     def next(self, timeout_s: float | None) -> WindowResult | None:
         """Return the next window; None once the query is closed and all is read, when timeout_s passes without one, or
         when the connection is closed. Raises the error of a firing that failed; NodeUnavailable."""
+        self.connection.check_is_own()
         check_seconds(timeout_s)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:

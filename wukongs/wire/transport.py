@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 from wukongs.errors import NodeUnavailable, SettingsError
+from wukongs.forks import fork_error
 from wukongs.live.header import Frame
 from wukongs.wire.codec import MESSAGE_BYTES_MAX
 from wukongs.wire.context import context
@@ -71,7 +72,7 @@ class AskingLine(Protocol):
 
 
 class DealerChannel:
-    """One connection of a pipeline to a node's ingest socket. Not shared by threads, and not across a fork.
+    """One connection of a pipeline to a node's ingest socket. Not shared by threads.
 
     Raises: SettingsError (a malformed address).
     """
@@ -93,6 +94,7 @@ class DealerChannel:
         """Queue a message; ZeroMQ sends it as soon as the node can be reached."""
         import zmq
 
+        self._check_is_own()
         try:
             self._socket.send_multipart(joined(frames), zmq.NOBLOCK)
         except zmq.Again:
@@ -102,6 +104,7 @@ class DealerChannel:
         """Return the next reply, None if none comes within timeout_s seconds."""
         import zmq
 
+        self._check_is_own()
         if not self._socket.poll(max(0, int(timeout_s * 1000))):
             return None
         return parted(self._socket.recv_multipart(zmq.NOBLOCK))
@@ -109,6 +112,10 @@ class DealerChannel:
     def close(self) -> None:
         if self._pid == os.getpid():
             self._socket.close()
+
+    def _check_is_own(self) -> None:
+        if self._pid != os.getpid():
+            raise fork_error("has made this link, which reads its answers: make a new one after the fork")
 
 
 class Line:
