@@ -101,6 +101,5 @@ class Meeting:
         self._known = known
         addresses = {number: one.peers for number, one in added.items()} | dict(self._addresses)
         if self._keys is not None:
-            shared = dict.fromkeys(added, gate.pair.public if gate.pair is not None else "")  # if all have one key
-            keys = shared | keys | dict(self._keys)
+            keys |= self._keys
         self._network.join({one: address for one, address in addresses.items() if one not in known[1]}, keys)

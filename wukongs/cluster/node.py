@@ -20,7 +20,6 @@ from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.descriptors import make_room
-from wukongs.wire.keys import read_key_pair
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.trust import Trust
@@ -60,7 +59,7 @@ class ServedNode:
         keys = {number: member.public_key for number, member in members.items() if member.public_key}
         if files.cluster_key_file is not None:
             peers = Trust(shared_key_file=files.cluster_key_file)
-            keys = dict.fromkeys(addresses, read_key_pair(files.cluster_key_file).public)
+            keys = {}
         make_room(len(config.nodes) - 1)
         with ExitStack() as stack:
             me, disk = _begun_life(config, peers, addresses, keys, stack)

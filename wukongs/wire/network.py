@@ -169,13 +169,15 @@ class Network:
     def join(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
         """Say where the other nodes are; may be called again when that changes. Messages of others are not taken.
 
-        public_keys: of the other nodes, if this one has keys. Raises: SettingsError (a malformed address; no key)."""
+        public_keys: of the other nodes, if this one has keys that not all have in common. Raises: SettingsError (a
+        malformed address; no key)."""
         others = {node: address for node, address in addresses.items() if node != self.me}
         for address in others.values():
             check_address(address, allow_remote=self.gate.pair is not None)
         if self.gate.pair is not None:
             known_keys = {} if public_keys is None else public_keys
-            self._keys = Keys(self.gate.pair, {others[node]: known_keys.get(node, "") for node in others})
+            shared = self.gate.pair.public if self.gate.is_shared else ""
+            self._keys = Keys(self.gate.pair, {others[node]: known_keys.get(node, shared) for node in others})
         peers = {}
         for node, address in others.items():
             known = self._peers.get(node)

@@ -34,7 +34,7 @@ class Trust:
         if self.shared_key_file is not None:
             assert self.secret_key_file is None, "one key or the other"
             shared = read_key_pair(self.shared_key_file)
-            return Gate(shared, frozenset((shared.public,)))
+            return Gate(shared, frozenset((shared.public,)), is_shared=True)
         if (self.secret_key_file is None) != (self.allowed_file is None):
             raise SettingsError(
                 "trust: expected both a secret key and the public keys that are let in, or neither, found one"
@@ -49,11 +49,13 @@ class Trust:
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The trust of a bound socket. pair: its own keys (None: it has none, and is bound on loopback only); allowed:
-    public keys; digests: of the tokens that are known (empty: none is needed)."""
+    public keys; digests: of the tokens that are known (empty: none is needed); is_shared: all sides have the same
+    keys, but for those of which another key is known."""
 
     pair: KeyPair | None = None
     allowed: frozenset[str] = frozenset()
     digests: tuple[bytes, ...] = field(default=(), repr=False)
+    is_shared: bool = False
 
     def admits(self, token: object) -> bool:
         """Tell whether a request with this token is to be heard. Takes as long whether it is or not."""

@@ -54,16 +54,17 @@ def test_added_nodes_are_reached_and_let_in_by_their_keys(tmp_path: Path, is_sha
     (secret,) = tmp_path.glob("*secret*")
     pair = read_key_pair(str(secret))
     theirs = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
-    network: Any = FakeNetwork(Gate(pair, frozenset({pair.public})))
+    network: Any = FakeNetwork(Gate(pair, frozenset({pair.public}), is_shared=is_shared))
     meeting = Meeting(network)
-    meeting.begin(ADDRESSES, dict.fromkeys(ADDRESSES, pair.public), genesis(2, 2, 8))
+    meeting.begin(ADDRESSES, {} if is_shared else dict.fromkeys(ADDRESSES, pair.public), genesis(2, 2, 8))
     control = after(genesis(2, 2, 8), AddNode(2, "tcp://c:1", "tcp://c:2", "" if is_shared else theirs))
     meeting.meet(control)
-    expected = pair.public if is_shared else theirs
-    assert network.joined[-1][1] == {0: pair.public, 1: pair.public, 2: expected}
-    assert network.gate.allowed == {pair.public, expected}
-    network.gate = Gate(pair, frozenset({pair.public}))  # the files were read again
+    own = {} if is_shared else {0: pair.public, 1: pair.public, 2: theirs}
+    allowed = {pair.public} if is_shared else {pair.public, theirs}
+    assert network.joined[-1][1] == own, "of those that have other keys"
+    assert network.gate.allowed == allowed
+    network.gate = Gate(pair, frozenset({pair.public}), is_shared=is_shared)  # the files were read again
     meeting.meet(control)
-    assert network.gate.allowed == {pair.public, expected}
+    assert network.gate.allowed == allowed
     meeting.meet(after(control, RemoveNode(2)))
     assert sorted(network.joined[-1][0]) == [0, 1]
