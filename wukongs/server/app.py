@@ -1,21 +1,12 @@
-"""The web application: which path is answered by what, and who is let in.
-
-A page of another site in a user's browser may send requests to a server on loopback. It is kept out by two checks: the
-request's Host must be a name of this server (else another name could be made to lead here), and its Origin, if it has
-one, the same host or one that was allowed by name.
-"""
+"""The web application: which path is answered by what."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,6 +22,7 @@ from starlette.websockets import WebSocket
 from wukongs.errors import WukongsError
 from wukongs.server import pages, queries, streams
 from wukongs.server.access import REQUEST_ID, Named
+from wukongs.server.doors import Door, Doors
 from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
@@ -39,20 +31,6 @@ from wukongs.server.requests import ClientGone, Refused, problem, query_fields
 from wukongs.server.sparql import SNAPSHOT, WARNING, sparql
 
 _GZIP_MIN_BYTES, _GZIP_LEVEL = 1024, 4
-_BEARER = "bearer."
-_OPEN_PATHS = ("/", "/healthz", "/readyz")
-"""Paths that need no token, beside the files of the console: they tell nothing but whether the server is well."""
-
-
-@dataclass(frozen=True, slots=True)
-class Doors:
-    """The rules for who is let in. admits: tells whether a token is known (None: nobody needs one); hosts: names under
-    which this server may be called (None: any, since a token is needed); origins: of pages of other sites, "*" for
-    all."""
-
-    admits: Callable[[object], bool] | None = None
-    hosts: Collection[str] | None = None
-    origins: tuple[str, ...] = ()
 
 
 def make_app(face: Face, doors: Doors) -> Starlette:
@@ -77,7 +55,7 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             Middleware(Named),
             Middleware(face.metrics.counting),
             *_across(doors.origins),
-            Middleware(_Door, doors=doors),
+            Middleware(Door, doors=doors),
             Middleware(_Packed),
         ],
         exception_handlers={
@@ -170,83 +148,6 @@ class _Packed(GZipMiddleware):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         takes = scope["type"] == "http" and takes_gzip(HTTPConnection(scope).headers.get("accept-encoding", ""))
         await (super().__call__ if takes else self._plain)(scope, receive, send)
-
-
-class _Door:
-    def __init__(self, app: ASGIApp, doors: Doors) -> None:
-        self._app, self._doors = app, doors
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        connection = HTTPConnection(scope)
-        connection.state.stranger = partial(self._stranger, connection)
-        refused = self._refused(connection)
-        if refused is None:
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                face = face_of(connection)
-                face.held.release(connection)
-                face.documents.release(connection)
-        elif scope["type"] == "http":
-            await problem(Request(scope, receive), refused)(scope, receive, send)
-        else:
-            await WebSocket(scope, receive, send).close(1008, str(refused)[:120])
-
-    def _refused(self, request: HTTPConnection) -> Refused | None:
-        doors, host = self._doors, request.headers.get("host", "")
-        if doors.hosts is not None and _name_of(host) not in doors.hosts:
-            return Refused(421, f"Host {host!r}: this server is {' or '.join(sorted(doors.hosts))}")
-        origin = request.headers.get("origin")
-        if origin is not None and not ({origin, "*"} & {*doors.origins} or _host_of(origin) == host):
-            return Refused(
-                403, f"a page of {origin} may not ask this server: allow it by name (--cors), if it is to be"
-            )
-        path = request.scope["path"]
-        is_open = path in _OPEN_PATHS or path.startswith(pages.PREFIX)
-        return None if is_open else self._stranger(request)
-
-    def _stranger(self, request: HTTPConnection) -> Refused | None:
-        """Return why a request names no token that is known, None if it does, or need not."""
-        admits = self._doors.admits
-        if admits is None or admits(_token_of(request)):
-            return None
-        told = "Authorization: expected Bearer and a token that this server knows, or Basic with it as the password"
-        return Refused(401, told, {"WWW-Authenticate": 'Bearer, Basic realm="wukongs"'})
-
-
-def _host_of(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
-
-
-def _name_of(host: str) -> str:
-    """Return a Host without its port."""
-    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0].lower()
-
-
-def _token_of(request: HTTPConnection) -> str | None:
-    """Return the token that a request gives. A page of a browser cannot set headers of a socket: it offers the
-    subprotocols `wukongs` and `bearer.TOKEN`, the token in base64url without its padding."""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    for offered in request.scope.get("subprotocols", ()):
-        if offered.startswith(_BEARER):
-            told = offered.removeprefix(_BEARER)
-            with suppress(ValueError):
-                return base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)).decode()
-    match scheme.lower():
-        case "bearer":
-            return given.strip()
-        case "basic":
-            try:
-                return base64.b64decode(given, validate=True).decode().partition(":")[2]
-            except ValueError:
-                return None
-    return None
 
 
 # --- health -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from wukongs.wire.descriptors import make_room
 
 HEAD_BYTES_MAX = 1 << 18
 """The most of a head, and of trailers or anything else behind it that is no body."""
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n%bConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 def bounded(
@@ -53,7 +53,8 @@ def bounded(
 
         def data_received(self, data: bytes) -> None:
             if self._untold > HEAD_BYTES_MAX:
-                self.transport.write(_TOO_LARGE)
+                headers = (b"%b: %b\r\n" % pair for pair in self.server_state.default_headers)
+                self.transport.write(_TOO_LARGE % b"".join(headers))
                 self.transport.close()
                 return
             self._untold += len(data)

@@ -20,8 +20,9 @@ import uvloop
 
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError
-from wukongs.server.app import Doors, make_app
+from wukongs.server.app import make_app
 from wukongs.server.connections import bounded, most_connections
+from wukongs.server.doors import HEADERS_OF_ALL, Doors
 from wukongs.server.face import Bounds, Face
 from wukongs.server.feeds import Feeds
 from wukongs.server.metrics import Metrics
@@ -89,6 +90,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            headers=HEADERS_OF_ALL,
             proxy_headers=False,
             timeout_graceful_shutdown=CLOSES_S,
         )

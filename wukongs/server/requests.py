@@ -66,6 +66,8 @@ TAKEN_S = 60.0
 _PLACE = ("line", "column", "expected", "found", "suggestion", "excerpt", "feature", "advice", "file")
 """Fields of errors that say where, and what was expected."""
 Fields: TypeAlias = ImmutableMultiDict[str, str]
+Client: TypeAlias = tuple[str, str, str]
+"""A client, for its bounds: address, page and token, as Door.client_of has them."""
 
 
 class Refused(Exception):
@@ -325,17 +327,17 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, "wukongs-http")
         self._threads, self._share = threads, max(1, threads // 2)
         self._per_client_max, self._waiting_max = per_client_max, waiting_max
-        self._busy: Counter[str] = Counter()
+        self._busy: Counter[Client] = Counter()
         """Requests of each client, those that wait as well."""
-        self._running: Counter[str] = Counter()
-        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+        self._running: Counter[Client] = Counter()
+        self._waiting: deque[tuple[Client, asyncio.Future[None]]] = deque()
         self._cancellers: set[Canceller] = set()
         self._is_ending = False
 
     async def do(self, request: Request, work: Callable[[], Answer], *, may_cancel: bool = False) -> Answer:
         """Call a function in a thread; return what it returns. may_cancel: the body has been read; if the client goes,
         its queries are ended and ClientGone is raised. Raises what it raises; Refused (too much at once)."""
-        client = _client_of(request)
+        client: Client = request.state.client
         if self._busy[client] >= self._per_client_max:
             raise Refused(429, f"{self._busy[client]} requests of this client run: wait for some", {"Retry-After": "1"})
         if self._busy.total() >= self._waiting_max:
@@ -343,7 +345,7 @@ class Workers:
         return await self._do(request, client, work, may_cancel=may_cancel)
 
     async def _do(
-        self, request: Request, client: str, work: Callable[[], Answer], *, may_cancel: bool = False
+        self, request: Request, client: Client, work: Callable[[], Answer], *, may_cancel: bool = False
     ) -> Answer:
         """Do as `do`, for a client that may ask for more."""
         self._busy[client] += 1
@@ -376,7 +378,7 @@ class Workers:
         finally:
             gone.cancel()
 
-    async def _turn(self, client: str) -> None:
+    async def _turn(self, client: Client) -> None:
         """Wait until a thread is free for this client."""
         if self._running.total() < self._threads and self._running[client] < self._share:
             self._running[client] += 1
@@ -392,11 +394,11 @@ class Workers:
                 self._waiting.remove((client, turn))
             raise
 
-    def _end(self, client: str) -> None:
+    def _end(self, client: Client) -> None:
         _count_down(self._busy, client)
         self._give_back(client)
 
-    def _give_back(self, client: str) -> None:
+    def _give_back(self, client: Client) -> None:
         _count_down(self._running, client)
         for place, (other, turn) in enumerate(self._waiting):
             if self._running[other] < self._share:
@@ -425,7 +427,7 @@ class Workers:
         if len(first) < PART_BYTES:
             return Response(first, headers=dict(headers), media_type=media_type)
 
-        client = _client_of(request)
+        client: Client = request.state.client
 
         async def body() -> AsyncGenerator[bytes]:
             part = first
@@ -455,10 +457,6 @@ class _Parts(StreamingResponse):
             await self.body_iterator.aclose()  # type: ignore[attr-defined]
 
 
-def _client_of(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
-
-
 def _some_of(chunks: Iterator[bytes]) -> bytes:
     """Return the next chunks, joined: PART_BYTES at least, if there are so many."""
     parts, length = list[bytes](), 0
@@ -470,7 +468,7 @@ def _some_of(chunks: Iterator[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def _count_down(counts: Counter[str], name: str) -> None:
+def _count_down(counts: Counter[Client], name: Client) -> None:
     counts[name] -= 1
     if not counts[name]:
         del counts[name]

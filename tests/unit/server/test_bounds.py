@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,12 +47,11 @@ def opened(client: Client, sent: bytes, host: str = "127.0.0.1") -> Iterator[soc
         yield connection
 
 
-def endless(client: Client) -> bytes:
+def endless(client: Client, **headers: str) -> bytes:
     """A query that runs until it is cancelled."""
-    head = (
-        f"POST /sparql HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {QUERY}\r\nContent-Length: {len(ENDLESS)}\r\n\r\n"
-    )
-    return (head + ENDLESS).encode()
+    told = {"Host": f"127.0.0.1:{client.port}", "Content-Type": QUERY, "Content-Length": len(ENDLESS), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    return f"POST /sparql HTTP/1.1\r\n{head}\r\n{ENDLESS}".encode()
 
 
 @pytest.fixture
@@ -91,6 +91,56 @@ def test_too_many_requests_of_one_client_are_refused(engine: wukongs.Engine) -> 
         assert client.get("ASK {}").status == 429
         with opened(client, b"GET /sparql?query=ASK%7B%7D HTTP/1.1\r\nHost: localhost\r\n\r\n", "127.0.0.9") as other:
             assert b" 200 OK" in other.recv(100)
+
+
+def test_a_page_or_token_that_asks_for_much_leaves_others_their_requests(
+    engine: wukongs.Engine, tmp_path: Path
+) -> None:
+    """All of them are at one address: those of a browser and its user, or of a proxy."""
+    page, tokens = "https://page.example", ["a-token-of-this-test-0123", "another-token-of-this-test"]
+    engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+    file = tmp_path / "tokens"
+    file.write_text("\n".join(tokens))
+    file.chmod(0o600)
+    bounds = Bounds(threads=4, per_client_max=2)
+    own = {"Authorization": f"Bearer {tokens[0]}"}
+    cases: list[tuple[str | None, dict[str, str], dict[str, str], list[dict[str, str]]]] = [
+        (None, {"Origin": page}, {"Origin": page}, [{}, {"Sec-Fetch-Site": "same-origin"}]),
+        (None, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "same-site"}, [{}, {"Origin": page}]),
+        (str(file), own, own, [{"Authorization": f"Bearer {tokens[1]}"}, {**own, "Origin": page}]),
+        # What a client makes up gives it no more.
+        (None, {}, {"Authorization": "Bearer anything", "Sec-Fetch-Site": "none"}, [{"Origin": page}]),
+    ]
+    for tokens_file, much, refused, others in cases:
+        server = HttpServer(engine, HttpSettings(port=0, tokens_file=tokens_file, origins=(page,), bounds=bounds))
+        client = Client(server.address)
+        try:
+            with contextlib.ExitStack() as stack:
+                for _ in range(2):
+                    stack.enter_context(opened(client, endless(client, **much)))
+                until(lambda: len(engine.running()) == 2)
+                assert client.get("ASK {}", **refused).status == 429
+                assert [client.get("ASK {}", **other).status for other in others] == [200] * len(others)
+            until(lambda: not engine.running())
+        finally:
+            server.close()
+
+
+def test_pages_that_nobody_has_named_count_as_one(engine: wukongs.Engine) -> None:
+    engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+    bounds = Bounds(threads=4, per_client_max=2)
+    server = HttpServer(engine, HttpSettings(port=0, origins=("*",), bounds=bounds))
+    client = Client(server.address)
+    try:
+        with contextlib.ExitStack() as stack:
+            for name in "ab":
+                stack.enter_context(opened(client, endless(client, Origin=f"https://{name}.example")))
+            until(lambda: len(engine.running()) == 2)
+            assert client.get("ASK {}", Origin="https://c.example").status == 429
+            assert client.get("ASK {}", **{"Sec-Fetch-Site": "cross-site"}).status == 429
+            assert client.get("ASK {}").status == 200
+    finally:
+        server.close()
 
 
 # --- connections and bodies -------------------------------------------------------------------------------------------

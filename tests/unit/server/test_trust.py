@@ -8,6 +8,7 @@ import datetime
 import json
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -26,6 +27,7 @@ from websockets.typing import Subprotocol
 import wukongs
 from tests.scenarios.test_kill import until
 from tests.unit.server.asking import QUERY, UPDATE, Answer, Client
+from wukongs.server.connections import HEAD_BYTES_MAX
 from wukongs.server.face import Bounds
 from wukongs.server.http_server import HttpServer, HttpSettings
 
@@ -109,6 +111,127 @@ def test_an_origin_that_no_browser_sends_is_refused(engine: wukongs.Engine, orig
 def test_without_origins_nothing_is_said_of_them(client: Client) -> None:
     answer = client.get("ASK {}")
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+CROSS_SITE = {"Sec-Fetch-Site": "cross-site"}
+IMAGE = {**CROSS_SITE, "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+LINK = {**CROSS_SITE, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+FRAME = {**LINK, "Sec-Fetch-Dest": "iframe"}
+ASKED = "/sparql?query=ASK%7B%7D"
+
+
+def test_what_a_page_of_another_site_loads_without_an_origin_is_refused(client: Client) -> None:
+    for path in (ASKED, "/stats", "/queries/q/windows", "/healthz", "/console/main.js", "/nothing"):
+        for headers in (CROSS_SITE, IMAGE, LINK, FRAME):
+            answer = client.ask("GET", path, headers=headers)
+            assert (answer.status, "a page of another site may not ask" in answer.text) == (403, True), (path, headers)
+
+
+def test_a_socket_of_a_page_of_another_site_is_refused(client: Client) -> None:
+    address = client.address.replace("http", "ws", 1) + "/queries/q/windows"
+    with pytest.raises((InvalidStatus, ConnectionClosed)):
+        connect(address, additional_headers=CROSS_SITE).recv()
+
+
+def test_pages_of_this_site_and_users_may_ask(client: Client) -> None:
+    for site in ("same-origin", "same-site", "none"):
+        assert client.ask("GET", ASKED, headers={"Sec-Fetch-Site": site}).status == 200
+
+
+def test_a_link_of_another_site_opens_the_console_alone(client: Client) -> None:
+    assert client.ask("GET", "/", headers=LINK).status == 200
+    assert [client.ask("GET", "/", headers=headers).status for headers in (FRAME, IMAGE, CROSS_SITE)] == [403] * 3
+    assert client.ask("POST", "/", headers=LINK).status == 403
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "status"),
+    [
+        ((ELSEWHERE,), ELSEWHERE, 200),
+        ((ELSEWHERE,), None, 403),
+        ((ELSEWHERE,), "https://other.example", 403),
+        (("*",), None, 200),
+        (("*",), "https://other.example", 200),
+    ],
+)
+def test_pages_of_other_sites_that_are_allowed(
+    engine: wukongs.Engine, origins: tuple[str, ...], origin: str | None, status: int
+) -> None:
+    server = HttpServer(engine, HttpSettings(port=0, origins=origins))
+    try:
+        headers = CROSS_SITE if origin is None else {**CROSS_SITE, "Origin": origin}
+        assert Client(server.address).ask("GET", ASKED, headers=headers).status == status
+    finally:
+        server.close()
+
+
+def test_a_password_that_a_browser_keeps_is_of_no_use_to_pages_of_other_sites(guarded: Client) -> None:
+    known = {"Authorization": basic(TOKEN)}
+    assert guarded.ask("GET", ASKED, headers=known).status == 200
+    assert guarded.ask("GET", ASKED, headers={**known, **IMAGE}).status == 403
+
+
+def raw(client: Client, *parts: str) -> str:
+    """Return the answer to a request as it is written here, in parts that are read one by one."""
+    with socket.create_connection((client.host, client.port), 30) as connection:
+        for number, part in enumerate(parts):
+            time.sleep(0.1 * bool(number))
+            connection.sendall(part.encode())
+        return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+
+
+@pytest.mark.parametrize("hosts", [["localhost", "localhost"], ["localhost", "evil.example"], []])
+def test_a_request_has_one_host(client: Client, guarded: Client, hosts: list[str]) -> None:
+    lines = [f"GET {ASKED} HTTP/1.1", *(f"Host: {host}" for host in hosts), f"Authorization: Bearer {TOKEN}"]
+    for one in (client, guarded):
+        answer = raw(one, "\r\n".join([*lines, "Connection: close", "", ""]))
+        assert answer.startswith("HTTP/1.1 400 "), answer
+        assert f"Host: expected it once, found it {len(hosts)} times" in answer
+
+
+def test_each_answer_is_kept_from_pages_of_other_sites(
+    client: Client, guarded: Client, engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+    many = "SELECT * { VALUES ?x { " + "1 " * 20_000 + "} }"
+    script = client.ask("GET", "/console/main.js")
+    again = {"If-None-Match": script.headers["ETag"]}
+    answers = [
+        (200, script),
+        (304, client.ask("GET", "/console/main.js", headers=again)),
+        (200, client.ask("GET", "/")),
+        (200, client.get("ASK {}")),
+        (200, client.direct(many)),
+        (200, client.ask("GET", "/healthz")),
+        (204, update(client)),
+        (400, client.direct("SELEC")),
+        (401, guarded.get("ASK {}")),
+        (403, client.get("ASK {}", **IMAGE)),
+        (404, client.ask("GET", "/nothing")),
+        (405, client.ask("PUT", "/sparql")),
+        (421, client.get("ASK {}", Host="evil.example")),
+    ]
+    monkeypatch.setattr(type(engine), "stats", lambda _: 1 // 0)
+    answers.append((500, client.ask("GET", "/stats")))
+    for status, answer in answers:
+        assert answer.status == status
+        assert answer.headers.get_all("X-Content-Type-Options") == ["nosniff"], status
+        assert answer.headers.get_all("Cross-Origin-Resource-Policy") == ["same-origin"], status
+    long_head = "GET / HTTP/1.1\r\nHost: localhost\r\nX: ".ljust(HEAD_BYTES_MAX + 1, "a")
+    for status, parts in ((400, ["nonsense\r\n\r\n"]), (431, [long_head, "a"])):
+        told = raw(client, *parts).lower()
+        assert told.startswith(f"http/1.1 {status} "), told
+        assert "x-content-type-options: nosniff\r\ncross-origin-resource-policy: same-origin\r\n" in told
+
+
+def test_events_are_kept_from_pages_of_other_sites(client: Client, engine: wukongs.Engine) -> None:
+    engine.stream("http://ex/s", timing=True, batch_ms=100)
+    text = "REGISTER QUERY q AS SELECT ?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?s ?p ?o }"
+    client.ask("POST", "/queries", body=text, content_type=QUERY)
+    asked = Request(f"{client.address}/queries/q/windows", headers={"Accept": "text/event-stream"})
+    with urlopen(asked, timeout=30) as events:
+        assert events.headers["X-Content-Type-Options"] == "nosniff"
+        assert events.headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
