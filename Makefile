@@ -38,7 +38,7 @@ help:
 	@echo 'make soak-cluster  three nodes with data folders at 50,000 tuples a second for MINUTES=60: does anything grow?'
 	@echo 'make scale       load networks of 1 K to as many users as fit, ask them, and raise the rates of streams (an hour or more)'
 	@echo 'make setup       virtual environment in .venv, with the locked packages, compiled kernels and classes of Spark'
-	@echo 'make lock        renew requirements.lock from pyproject.toml, and requirements-uv.lock (needs uv)'
+	@echo 'make lock        renew requirements.lock from pyproject.toml, that of the image, and requirements-uv.lock (needs uv)'
 	@echo 'make clean       remove .venv and caches'
 
 setup: $(READY)
@@ -224,6 +224,7 @@ scale: $(READY)
 
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --all-extras pyproject.toml -o requirements.lock
+	echo 'setuptools>=77' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --constraints requirements.lock pyproject.toml - -o requirements-image.lock
 	echo uv | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header - -o requirements-uv.lock
 
 clean:

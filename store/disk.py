@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from wukongs.errors import StorageError
 
+FOLDER_MODE = 0o700
+"""The mode of a data folder that is made here; one that is there keeps its own."""
 _WRITE_BYTES_MAX = 1 << 30
 """Linux writes at most 2 GiB in one call."""
 
@@ -41,9 +43,11 @@ class Disk:
             os.fsync(file.fileno())
 
     def make_folder(self, folder: Path) -> None:
-        """Make a folder, and those above it; return when the names of all that were not there are on the disk."""
+        """Make a folder, and those above it, which nobody else may enter; return when the names of all that were not
+        there are on the disk."""
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
-        folder.mkdir(parents=True, exist_ok=True)
+        for path in (*reversed(missing[1:]), folder):
+            path.mkdir(FOLDER_MODE, exist_ok=True)
         for path in missing:
             self.fsync_folder(path.parent)
 

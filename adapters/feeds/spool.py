@@ -30,7 +30,7 @@ import numpy as np
 
 from wukongs.adapters.source import RowRange, read_bytes
 from wukongs.errors import CorruptionError, SettingsError, StorageError
-from wukongs.store.disk import Disk
+from wukongs.store.disk import FOLDER_MODE, Disk
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.wal import RECORD_HEADER_BYTES, SEGMENT_HEAD_BYTES, WriteAheadLog, records_in
 
@@ -161,7 +161,7 @@ class Spool:
         self.time_ms = 0
         """When the newest of them came."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise StorageError(f"{folder}: the spool cannot be opened ({error.strerror})") from None

@@ -7,8 +7,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,13 +28,14 @@ from wukongs.cluster.node_config import load_node_config
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
 
 yaml = pytest.importorskip("yaml")
+find_packages = pytest.importorskip("setuptools").find_packages
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NODES = 3
 END_S = 120
 
 
-def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+def compose(name: str = "compose") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose" / f"{name}.yaml").read_text())
     return found
 
 
@@ -132,8 +136,103 @@ def test_the_parts_of_the_manifest_fit_together() -> None:
 def test_the_image_has_the_script_that_starts_a_node() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     copied = [line.split()[1:] for line in text.splitlines() if line.startswith("COPY")]
-    assert ["deploy/start-node.sh", "/usr/local/bin/start-node"] in copied
+    assert ["--chmod=755", "deploy/start-node.sh", "/usr/local/bin/start-node"] in copied
     assert 'CMD ["start-node"]' in text
+
+
+SECRETS = (
+    *("deploy/compose/keys/node/key.secret", "deploy/compose/token", "keys/client/key.secret", "token", "tokens.txt"),
+    *("wukongs/cli/key.secret", "bench/tls/key.pem", "db/log/1.log", ".git/config", ".venv/bin/python", ".env"),
+    "bench/results/run.json",
+)
+"""Files that lie about in checkouts."""
+
+
+def is_sent(path: str) -> bool:
+    """Tell whether docker sends a file as part of what an image is built from: the last pattern that fits it, or a
+    folder that it is in, decides."""
+    sent, parts = True, path.split("/")
+    ways = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    for line in (DEPLOY.parent / ".dockerignore").read_text().splitlines():
+        if line and not line.startswith("#"):
+            name = re.escape(line.removeprefix("!")).replace(r"\*\*/", "(.*/)?").replace(r"\*", "[^/]*")
+            if any(re.fullmatch(name, way) for way in ways):
+                sent = line.startswith("!")
+    return sent
+
+
+def copied_paths() -> list[str]:
+    """The paths that the Dockerfile copies into layers."""
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    words = [[word for word in line.split()[1:] if word[0] != "-"] for line in lines if line[:5] in ("COPY ", "ADD ")]
+    return [path for copied in words for path in copied[:-1]]
+
+
+def image_files(folder: Path, more: Sequence[str]) -> Path:
+    """Make the folder from which pip installs in the image, of a checkout with more files in it."""
+    root, checkout = DEPLOY.parent, folder / "checkout"
+    shutil.copytree(
+        root,
+        checkout,
+        symlinks=True,
+        ignore=lambda at, _: [".git", ".venv", "build", "docs", "tests"] if at == str(root) else [],
+    )
+    for path in more:
+        (checkout / path).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / path).write_text("secret")
+    image = folder / "image"
+    for source in copied_paths():
+        for file in [checkout / source, *(checkout / source).rglob("*")]:
+            target = image / file.relative_to(checkout)
+            if (file.is_symlink() or file.is_file()) and is_sent(str(file.relative_to(checkout))):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target, follow_symlinks=False)
+    return image
+
+
+def test_no_secret_gets_into_a_layer_of_the_image(tmp_path: Path) -> None:
+    """Neither by what is sent, nor, where .dockerignore is not read, by what is copied."""
+    assert not [path for path in SECRETS if is_sent(path)]
+    image = image_files(tmp_path, SECRETS)
+    assert not [file for file in image.rglob("*") if file.is_file() and file.read_bytes() == b"secret"]
+    assert not {".", "deploy", "deploy/compose"} & {str(Path(path)) for path in copied_paths()}
+    kept = [one["file"] for name in ("compose", "serve") for one in compose(name)["secrets"].values()]
+    assert all(file.startswith("${KEYS:-${HOME}/.wukongs}/") for file in kept), kept
+
+
+def test_the_image_has_all_that_is_installed(tmp_path: Path) -> None:
+    image, root = image_files(tmp_path, ()), DEPLOY.parent
+    found, wanted = (set(find_packages(str(folder / "src"))) for folder in (image, root))
+    assert found == wanted >= {"wukongs", "wukongs.store", "wukongs.adapters.spark"}
+    for file in ("rules/library/rdfs.rules", "server/console/index.html", "store/jit.py", "py.typed"):
+        assert (image / "src" / "wukongs" / file).read_bytes() == (root / "wukongs" / file).read_bytes()
+    assert (image / "deploy" / "start-node.sh").exists()
+
+
+def locked(file: str) -> dict[str, set[str]]:
+    """The hashes in a lock file, by the name and version of each package."""
+    found: dict[str, set[str]] = {}
+    for line in (DEPLOY.parent / file).read_text().replace("\\\n", "").splitlines():
+        if line and not line.lstrip().startswith("#"):
+            requirement, *hashes = line.split("--hash=")
+            name = requirement.partition(";")[0].strip()
+            found.setdefault(name, set()).update(one.strip() for one in hashes)
+    return found
+
+
+def test_the_image_installs_locked_packages_by_their_hashes() -> None:
+    image, everything = locked("requirements-image.lock"), locked("requirements.lock")
+    assert all(hashes and hashes <= everything[name] for name, hashes in image.items())
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
+    wanted = {
+        re.split("[<>=]", one)[0] for one in [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    }
+    assert wanted <= {name.partition("==")[0] for name in image}
+    installs = re.findall(r"pip install (.*)", (DEPLOY / "Dockerfile").read_text())
+    assert [("--no-deps" in one, "--require-hashes -r " in one, "--no-build-isolation" in one) for one in installs] == [
+        (True, True, False),
+        (True, False, True),
+    ]
 
 
 def test_the_unit_starts_a_node() -> None:
@@ -226,6 +325,7 @@ def test_the_node_with_http_starts_and_says_that_it_is_ready(tmp_path: Path) -> 
     """Its command and its check, with a free port and folders of this machine."""
     service = served()["services"]["wukongs"]
     [port] = free_ports(1)
+    (tmp_path / "token").touch(0o600)
     (tmp_path / "token").write_text("secret-of-the-test\n")
     here = {"/var/lib/wukongs": str(tmp_path), "/run/secrets": str(tmp_path), "7480": str(port), "0.0.0.0": "127.0.0.1"}
     command, check = service["command"], service["healthcheck"]["test"][1:]
@@ -252,7 +352,7 @@ def test_the_page_about_docker_names_files_and_commands_that_are_there() -> None
         assert (DEPLOY.parent / path).exists(), path
     assert "-f serve.yaml" in page
     for comment in (compose_comment("serve.yaml"), compose_comment("compose.yaml")):
-        for line in re.findall(r"^#   (openssl|wukongs stats)(.*)", comment, re.MULTILINE):
+        for line in re.findall(r"^#   (\(umask|sudo|wukongs stats)(.*)", comment, re.MULTILINE):
             assert "".join(line).split("  ")[0].strip() in page, line
 
 

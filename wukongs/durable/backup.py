@@ -23,7 +23,7 @@ def copy_folder(source: Path, target: Path) -> None:
     with storage_errors(f"cannot copy {source} to {target}", "Name an empty folder with enough room"):
         if target.exists() and any(target.iterdir()):
             raise StorageError(f"{target}: expected a folder that is empty or not there, found files in it")
-        (target / LOG_FOLDER).mkdir(parents=True)
+        Disk().make_folder(target / LOG_FOLDER)
         # The manifest last: files without it are known to be no whole copy. A log alone would be taken for one.
         for path in source.iterdir():
             if path.is_file() and path.name not in _NOT_COPIED:

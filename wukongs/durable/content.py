@@ -36,7 +36,7 @@ from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.checkpoint import CheckpointStore
-from wukongs.store.disk import Disk, storage_errors
+from wukongs.store.disk import FOLDER_MODE, Disk, storage_errors
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND, BoolArray, Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.quads import Quads, joined
@@ -123,7 +123,7 @@ class NewFolder:
                 raise StorageError(f"{target}: expected a folder that is empty or not there, found files in it")
             target.parent.mkdir(parents=True, exist_ok=True)
             self._folder = target.absolute().with_name(f".{target.absolute().name}-{secrets.token_hex(4)}")
-            self._folder.mkdir()
+            self._folder.mkdir(FOLDER_MODE)
 
     def __enter__(self) -> NewFolder:
         return self

@@ -28,6 +28,7 @@ from wukongs.server.feeds import Feeds
 from wukongs.server.metrics import Metrics
 from wukongs.server.relays import Node, Relays
 from wukongs.server.requests import HeldBytes, Workers
+from wukongs.wire.keys import warn_if_others_read
 from wukongs.wire.trust import Trust
 
 log = logging.getLogger("wukongs")
@@ -249,6 +250,7 @@ def _certificates(settings: HttpSettings) -> ssl.SSLContext | None:
         return None
     if settings.tls_cert is None or settings.tls_key is None:
         raise SettingsError("TLS: expected a certificate and its key (--tls-cert, --tls-key), found one of them")
+    warn_if_others_read(settings.tls_key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

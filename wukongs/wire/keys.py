@@ -8,15 +8,19 @@ follows a blank is a comment; an empty line or one that begins with "# " is skip
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from wukongs.errors import SettingsError
 from wukongs.wire.context import new_key_pair, public_key_of
 
+log = logging.getLogger("wukongs")
 SECRET_FILE, PUBLIC_FILE = "key.secret", "key.pub"
 PUBLIC_SUFFIX = ".pub"
 TOKEN_LENGTH_MIN = 16
@@ -62,6 +66,7 @@ def _write_new(path: Path, mode: int, text: str) -> None:
 
 def read_key_pair(path: str | Path) -> KeyPair:
     """Return the keys of a secret key's file. Raises: SettingsError (no such file, or not of this form)."""
+    warn_if_others_read(path)
     words = _read(Path(path)).split()
     if len(words) != 2 or words[0] != _SECRET_WORD or not is_key(words[1]):
         raise SettingsError(
@@ -114,6 +119,7 @@ def _checked_key(file: Path, number: int, word: str) -> str:
 
 def read_tokens(path: str | Path) -> tuple[str, ...]:
     """Return the tokens in a file. Raises: SettingsError (no such file, none in it, or one that is easy to guess)."""
+    warn_if_others_read(path)
     tokens = []
     for number, (token, *_) in _lines(Path(path)):
         if len(token) < TOKEN_LENGTH_MIN:
@@ -132,6 +138,29 @@ def read_token(path: str | Path) -> str:
     if len(tokens) != 1:
         raise SettingsError(f"{path}: expected one token, found {len(tokens)}")
     return tokens[0]
+
+
+def warn_if_others_read(path: str | Path) -> None:
+    """Warn if everybody on this machine may read or write a file with a key or tokens, once for each state of it.
+
+    A group may: containers and services are given their keys by one."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return  # the error of reading it says more
+    if stat.S_ISREG(found.st_mode) and found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
+        _warn(str(path), stat.S_IMODE(found.st_mode), found.st_ctime_ns)
+
+
+@cache
+def _warn(path: str, mode: int, _changed_ns: int) -> None:
+    log.warning(
+        "%s: everybody on this machine can %s this file (its mode is %04o): keep it to yourself, by chmod 600, and "
+        "replace what is in it if others have been here",
+        path,
+        "read" if mode & stat.S_IROTH else "write",
+        mode,
+    )
 
 
 def is_key(text: str) -> bool:

@@ -74,6 +74,7 @@ def test_a_node_serves_until_it_is_told_to_stop(tmp_path: Path, number: int, sta
 def test_a_node_serves_http_if_its_file_says_so(tmp_path: Path) -> None:
     """Its tokens are those of other clients, and are read again with them."""
     tokens, file = tmp_path / "tokens", tmp_path / "node.toml"
+    tokens.touch(0o600)
     tokens.write_text("an-old-token-of-many-letters\n")
     more = '[http]\nlisten = "127.0.0.1:0"\n[trust]\ntokens_file = "tokens"\n'
     file.write_text(f'[[node]]\nclients = "tcp://127.0.0.1:*"\n{more}')
@@ -183,6 +184,7 @@ def test_tokens_are_read_again_at_a_hangup(tmp_path: Path) -> None:
     """New ones are let in, old ones refused; a file that will not do changes nothing."""
     old, new = "an-old-token-of-many-letters", "a-new-token-of-many-letters"
     tokens = tmp_path / "tokens"
+    tokens.touch(0o600)
     tokens.write_text(old + "\n")
     file = tmp_path / "node.toml"
     file.write_text('[[node]]\nclients = "tcp://127.0.0.1:*"\n[trust]\ntokens_file = "tokens"\n')

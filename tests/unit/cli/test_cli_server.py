@@ -397,6 +397,7 @@ def test_stats(ran: Ran, server: str, data: str) -> None:
 def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
     for name in ("node", "alice", "mallory"):
         assert ran("keys", str(tmp_path / name))[0] == 0
+    (tmp_path / "tokens").touch(0o600)
     (tmp_path / "tokens").write_text("a token, a long one\n".replace(" ", "-"))
     public = (tmp_path / "node" / "key.pub").read_text().strip()
     (tmp_path / "node.toml").write_text(

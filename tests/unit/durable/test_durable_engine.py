@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import shutil
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import wukongs
 from tests.engine_helpers import EX, A, B, at, names, register_text, subjects, windows
 from tests.inside import core_of, ingest_of
 from tests.unit.wire.pieces import make_piece, many
+from wukongs.adapters.feeds.spool import Spool
 from wukongs.durable.durability import DurableJournal
 from wukongs.live.continuous import ContinuousQuery, Firing
 from wukongs.live.injector import Injector
@@ -565,3 +568,21 @@ def test_stats_look_at_the_windows_that_nobody_has_taken_under_the_lock(tmp_path
         stream.push([at("a", 50)])
         engine.stats()
         assert is_locked == [True]
+
+
+def test_folders_with_data_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Whatever the umask; a folder that is there keeps its mode."""
+    there = tmp_path / "there"
+    there.mkdir(0o755)
+    before = os.umask(0)
+    try:
+        for folder in (tmp_path / "above" / "db", there):
+            with wukongs.Engine(folder) as engine:
+                engine.update("INSERT DATA { <http://ex/a> <http://ex/p> 1 }")
+                engine.backup(tmp_path / f"backup of {folder.name}")
+        Spool(tmp_path / "spool").close()
+    finally:
+        os.umask(before)
+    made = ("above", "above/db", "above/db/log", "there/log", "backup of db", "backup of db/log", "spool")
+    assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in made} == dict.fromkeys(made, 0o700)
+    assert stat.S_IMODE(there.stat().st_mode) == 0o755

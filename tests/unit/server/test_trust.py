@@ -406,6 +406,16 @@ def test_handshakes_count_as_connections_and_end_in_time(
         server.close()
 
 
+def test_a_key_of_tls_that_everybody_can_read_is_warned_of(
+    engine: wukongs.Engine, certificate: tuple[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = certificate
+    for mode, count in ((0o600, 0), (0o644, 1)):
+        Path(key).chmod(mode)
+        HttpServer(engine, HttpSettings(port=0, tls_cert=cert, tls_key=key)).close()
+        assert caplog.text.count(f"{key}: everybody on this machine can read this file") == count
+
+
 def test_half_of_tls_and_files_that_are_none(
     engine: wukongs.Engine, certificate: tuple[str, str], tmp_path: Path
 ) -> None:

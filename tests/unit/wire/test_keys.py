@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -180,3 +181,40 @@ def test_the_command_makes_keys_and_prints_the_public_one(tmp_path: Path, ran: R
     assert ran("keys")[0] == 2
     status, out, _ = ran("keys", "--help")
     assert (status, "wukongs keys DIR" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "can"),
+    [(0o644, "read"), (0o604, "read"), (0o602, "write"), (0o600, None), (0o640, None), (0o400, None)],
+)
+def test_a_secret_that_everybody_can_read_or_write_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, can: str | None
+) -> None:
+    """A group may read: containers and services are given their keys by one."""
+    make_keys(tmp_path)
+    tokens = tmp_path / "tokens"
+    tokens.write_text(TOKEN)
+    for file, read in ((tmp_path / "key.secret", read_key_pair), (tokens, read_tokens)):
+        file.chmod(mode)
+        caplog.clear()
+        for _ in range(2):
+            read(file)
+        told = (
+            [] if can is None else [f"{file}: everybody on this machine can {can} this file (its mode is {mode:04o})"]
+        )
+        assert [one.getMessage().partition(":")[0] for one in caplog.records] == [str(file)] * len(told)
+        assert all(one.getMessage().startswith(first) for one, first in zip(caplog.records, told, strict=True))
+        assert "chmod 600" in caplog.text or can is None
+    caplog.clear()
+    read_public_keys(tmp_path / "key.pub")
+    assert not caplog.records
+
+
+def test_tokens_from_a_pipe_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, TOKEN.encode())
+    os.close(writing)
+    os.fchmod(reading, 0o644)
+    assert read_tokens(f"/dev/fd/{reading}") == (TOKEN,)
+    os.close(reading)
+    assert not caplog.records
