@@ -11,11 +11,15 @@ same function either way. WUKONGS_KERNELS=compile turns that off; with =interpre
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import hashlib
 import importlib.metadata
+import logging
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -26,6 +30,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+_log = logging.getLogger("wukongs")
 _PACKAGE = Path(__file__).absolute().parent.parent
 """The folder of the package wukongs. In a checkout, its store, adapters and csparql are links."""
 _WITH_KERNELS = (".", "store", "adapters")
@@ -64,9 +69,36 @@ def _cache_folder() -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:
-        folder = Path(tempfile.gettempdir()) / f"wukongs-kernels-{os.getuid()}" / _cache_key()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _temporary_folder() / _cache_key()
+        folder.mkdir(exist_ok=True)
     return folder
+
+
+def _temporary_folder() -> Path:
+    """Return this user's folder among the temporary ones. If another user has made it, could write to it, or has put a
+    link there, return a new one that this process and those that it starts have: what is found there is run."""
+    folder = Path(tempfile.gettempdir()) / f"wukongs-kernels-{os.geteuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(0o700)
+    found = folder.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022:
+        return folder
+    own = tempfile.mkdtemp(prefix=f"{folder.name}-")
+    _log.warning(
+        "%s: this folder for compiled kernels is another user's, or others can write to it, so it is not used. They "
+        "are compiled into %s, for this process alone: remove the first one, or name a folder by WUKONGS_KERNEL_CACHE",
+        folder,
+        own,
+    )
+    os.environ["WUKONGS_KERNEL_CACHE"] = own
+    atexit.register(_remove, own, os.getpid())
+    return Path(own)
+
+
+def _remove(folder: str, maker: int) -> None:
+    """Remove a folder when the process ends that has made it, and not with one that was forked."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _installation() -> str:
