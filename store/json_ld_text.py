@@ -15,7 +15,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from wukongs.errors import DataError
+from wukongs.store.token_scan import JSON_TOKEN_BYTES_MAX, too_long
 
 _KEY = re.compile(r'"@context"\s*:\s*')
 _KEY_AT_END = re.compile(r'"@context"\s*:?\s*\Z')
@@ -137,6 +138,9 @@ class JsonLdText:
             out, place = self._taken(text[:stop], is_last=not data)
             self._check_depth(text[:place])
             self._held = text[place:]
+            if len(self._held) > JSON_TOKEN_BYTES_MAX:
+                reason = too_long(JSON_TOKEN_BYTES_MAX, "a string, number or @context")
+                raise DataError(reason, self._name, self._line)
             self._ready += out
             if not data:
                 break
@@ -275,7 +279,7 @@ class JsonLdText:
             return text
         try:
             value = abs(Decimal(text.decode()))
-        except InvalidOperation:
+        except DecimalException:
             return text
         if value.adjusted() != 20 or value != value.to_integral_value():
             return text

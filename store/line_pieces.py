@@ -12,6 +12,16 @@ from typing import IO
 
 LOOK_BYTES = 1 << 16
 """How much is read at once to find the end of a line."""
+LINE_BYTES_MAX = 80_000_000
+"""A line that ends a piece has at most as many bytes: four terms and a time."""
+
+
+class LongLine(Exception):
+    """A line is longer than LINE_BYTES_MAX. line: its number, from 1."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
 
 
 def _cut_behind_last_line(data: bytes) -> int:
@@ -20,12 +30,17 @@ def _cut_behind_last_line(data: bytes) -> int:
 
 
 def cut_stream(file: IO[bytes], piece_bytes: int) -> Iterator[memoryview]:
-    """Read a file to its end and yield it in pieces of about piece_bytes; a longer line makes a longer piece."""
-    rest = b""
+    """Read a file to its end and yield it in pieces of about piece_bytes; a longer line makes a longer piece.
+
+    Raises LongLine."""
+    rest, line = b"", 1
     while piece := file.read(piece_bytes):
         data = rest + piece
         cut = _cut_behind_last_line(data)
         rest = data[cut:]
+        line += _line_count(data, cut)
+        if len(rest) > LINE_BYTES_MAX:
+            raise LongLine(line)
         if cut:
             yield memoryview(data)[:cut]
     if rest:
@@ -35,11 +50,20 @@ def cut_stream(file: IO[bytes], piece_bytes: int) -> Iterator[memoryview]:
 def cut_ranges(descriptor: int, start: int, stop: int, piece_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges [from, to) of the pieces of an open file between start, where a line begins, and stop.
 
-    Only the neighbourhood of each cut is read. Raises OSError."""
+    Only the neighbourhood of each cut is read. Raises OSError, LongLine."""
     while start < stop:
         end = _line_end(descriptor, start + piece_bytes, stop)
+        if end - start > piece_bytes + LINE_BYTES_MAX:
+            pieces = (os.pread(descriptor, LOOK_BYTES, at) for at in range(0, start, LOOK_BYTES))
+            text = os.pread(descriptor, piece_bytes, start)
+            lines = sum(map(_line_count, pieces)) + _line_count(text, _cut_behind_last_line(text))
+            raise LongLine(1 + lines)
         yield start, end
         start = end
+
+
+def _line_count(data: bytes, stop: int | None = None) -> int:
+    return data.count(b"\n", 0, stop) or data.count(b"\r", 0, stop)
 
 
 def _line_end(descriptor: int, at: int, stop: int) -> int:

@@ -32,9 +32,10 @@ from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.encoder import rename_terms
 from wukongs.store.hidden_graphs import check_graphs_written
 from wukongs.store.json_ld_text import Contexts
-from wukongs.store.line_pieces import cut_ranges, cut_stream
+from wukongs.store.line_pieces import LINE_BYTES_MAX, LongLine, cut_ranges, cut_stream
 from wukongs.store.term_ids import HASH_BITS
 from wukongs.store.terms import blank_node
+from wukongs.store.token_scan import TOKEN_BYTES_MAX, too_long
 from wukongs.store.triple_terms import encode_lines_with_triples, with_blanks
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ FORMATS: dict[str, tuple[str, ...]] = {
 }
 """Format -> other names that are understood, in any case; a file's extension may be any of them."""
 
+SHOWN_BYTES = 200
+"""Bytes of a line with a term that is too long, in messages."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _COMPRESSED = (".gz", ".zst")
@@ -111,7 +114,9 @@ class _Limited:
 
 
 def decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
-    """Return a file that reads the content of another, decompressed if it begins like a gzip or zstd file."""
+    """Return a file that reads the content of another, decompressed if it begins like a gzip or zstd file.
+
+    Raises DataError: its name says that it is compressed, and it has not even the beginning of that."""
     file: Any
     if isinstance(source, io.FileIO):
         file = io.BufferedReader(source, 1 << 20)
@@ -126,6 +131,8 @@ def decompressed(source: IO[bytes] | io.FileIO, name: str) -> IO[bytes]:
         return io.BufferedReader(
             _ReadAdapter(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), name), 1 << 20
         )
+    if len(head) < len(_ZSTD_MAGIC) and name.lower().endswith(_COMPRESSED):
+        raise DataError(f"the compressed file is damaged or cut short: it has {len(head)} bytes", name)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise DataError("the file is in UTF-16: expected UTF-8", name, 1)
     return file  # type: ignore[no-any-return]
@@ -235,7 +242,7 @@ class RdfReader:
         self._chunk_quads = chunk_quads
         self._owned = ExitStack()
         try:
-            with _named_errors(self.name):
+            with named_errors(self.name):
                 self._source = self._owned.enter_context(io.FileIO(source)) if is_path else source  # type: ignore[arg-type]
                 self._format = find_format(self.name, format)
                 self.is_lines = self._format in ("nt", "nq")
@@ -262,7 +269,7 @@ class RdfReader:
 
         chunk_bytes, start: only for formats of lines: how much text a piece has, and the byte of the decompressed text
         to read from, where a line begins."""
-        with _named_errors(self.name):
+        with named_errors(self.name), _named_long_line(self.name):
             if self.is_plain:
                 descriptor = self._file.fileno()
                 for place in cut_ranges(descriptor, start, self.size_bytes, chunk_bytes):
@@ -295,19 +302,54 @@ class RdfReader:
         return self._source.tell() if self.size_bytes else 0  # type: ignore[union-attr]
 
     def _encode_range(self, descriptor: int, start: int, stop: int) -> EncodedPiece:
-        with _named_errors(self.name):
+        with named_errors(self.name):
             text = os.pread(descriptor, stop - start, start)
         if len(text) < stop - start:
             raise DataError("the file has become shorter while it was read: load it again", self.name)
         return self._encode(memoryview(text), stop, stop)
 
     def _encode(self, text: memoryview, stop: int, read_bytes: int) -> EncodedPiece:
-        encoded, malformed, behind = encode_lines_with_triples(text, self._scope, self._format == "nq", self._hash_bits)
+        is_quads = self._format == "nq"
+        encoded, malformed, behind = encode_lines_with_triples(text, self._scope, is_quads, self._hash_bits)
+        if len(text) > TOKEN_BYTES_MAX and _has_long_term(encoded):
+            kept, long = self._without_long_terms(bytes(text), is_quads)
+            encoded, malformed, behind = encode_lines_with_triples(kept, self._scope, is_quads, self._hash_bits)
+            malformed = sorted((*malformed, *long), key=lambda found: found.line)
         return EncodedPiece(encoded, malformed, behind - 1, stop, read_bytes)
+
+    def _without_long_terms(self, text: bytes, is_quads: bool) -> tuple[bytes, list[MalformedLine]]:
+        """Return a piece of text with empty lines in place of those that have a term of too many bytes; and these."""
+        lines, long = text.splitlines(keepends=True), list[MalformedLine]()
+        for place, line in enumerate(lines):
+            if len(line) > TOKEN_BYTES_MAX:
+                found = encode_lines_with_triples(line, self._scope, is_quads, self._hash_bits)[0]
+                if _has_long_term(found):
+                    lines[place] = b"\n"
+                    long.append(
+                        MalformedLine(
+                            place + 1, 1, too_long(kind="a term"), line[:SHOWN_BYTES].decode(errors="replace")
+                        )
+                    )
+        return b"".join(lines), long
+
+
+def _has_long_term(encoded: Encoded) -> bool:
+    """Whether a term has more bytes than a token of the other formats may have."""
+    return any(
+        len(table) and int(np.diff(table.offsets).max()) > TOKEN_BYTES_MAX for table in (encoded.terms, encoded.clashes)
+    )
 
 
 @contextmanager
-def _named_errors(name: str) -> Iterator[None]:
+def _named_long_line(name: str) -> Iterator[None]:
+    try:
+        yield
+    except LongLine as error:
+        raise DataError(f"a line is longer than {LINE_BYTES_MAX // 10**6} MB", name, error.line) from None
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
     """Turn the errors of reading and decompressing into DataError."""
     try:
         yield

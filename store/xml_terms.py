@@ -7,6 +7,9 @@ pyoxigraph 0.5 knows neither of these valid forms (docs/decisions/0108-parsers-w
 * `rdf:datatype` of rdf:langString: the literal has the language in scope. Without one, RDF has no such literal.
 * A comment, an instruction or a CDATA section in the middle of a text does not end it (XML 1.0, 2.5 to 2.7).
 
+The document type is replaced by one that declares its entities with their texts written out. So what the library makes
+of references is known before it does: it stays within a bound.
+
 Pieces of a file without these forms are handed on as they are. Tags are counted only inside of an element that has a
 base of its own, other than the root, and inside of XML literals, which keep their text.
 """
@@ -17,8 +20,11 @@ import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, NoReturn
 from xml.sax.saxutils import escape
+
+from wukongs.errors import DataError
+from wukongs.store.token_scan import ELEMENTS_MAX, TOKEN_BYTES_MAX, too_long
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _NAME = rb"[^\s<>\"'/=]+"
@@ -30,14 +36,20 @@ _DOCTYPE = re.compile(
     re.DOTALL,
 )
 _ENTITY = re.compile(rb"<!ENTITY\s+(" + _NAME + rb")\s+(\"[^\"]*\"|'[^']*')\s*>")
+_NO_DECLARATION = re.compile(rb"(\"[^\"]*\"|'[^']*')|<!--.*?-->|<\?.*?\?>", re.DOTALL)
+"""Comments and instructions of a document type; a quoted text, which may look like one, is the group."""
 _REFERENCE = re.compile(r"&(#x[0-9A-Fa-f]+|#[0-9]+|[^;&\s]+);")
+_NAMED = re.compile(rb"&([^#;&<>\s][^;&<>\s]*);")
 _KNOWN_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _MARKS = re.compile(
     rb"<!|<\?|xml:base\s*=|xml:lang\s*=\s*(?:\"\"|''|[\"']&)|langString[\"']|parseType\s*=\s*[\"']Literal"
 )
 """Where a piece may have to be rewritten, or holds what must not be."""
 _HAS_LANGUAGE = re.compile(rb'"@[A-Za-z0-9-]+ \.\n\Z')
-_ENTITY_TEXT_MAX = 1 << 16
+_ENTITY_CHAIN_MAX = 32
+"""How many entities may lead to each other."""
+ENTITY_BYTES, ENTITY_FACTOR = 8 << 20, 100
+"""The texts of references may take as many bytes as the first says, or as the document has times the second."""
 READ_BYTES = 1 << 18
 
 
@@ -66,9 +78,9 @@ class _Scope:
 class RdfXmlText:
     """A file of RDF/XML to read from, in the forms that pyoxigraph knows; and the way back for its N-Quads."""
 
-    def __init__(self, file: IO[bytes], base: str | None, resolve: Callable[[str, str], str | None]) -> None:
-        """resolve(base, reference): the absolute IRI, None where there is none."""
-        self._file, self._base, self._resolve = file, base, resolve
+    def __init__(self, file: IO[bytes], name: str, base: str | None, resolve: Callable[[str, str], str | None]) -> None:
+        """name: of the file, in errors; resolve(base, reference): the absolute IRI, None where there is none."""
+        self._file, self._name, self._base, self._resolve = file, name, base, resolve
         self._held = b""
         """Text that was read and waits for the end of its tag."""
         self._ready = bytearray()
@@ -81,6 +93,13 @@ class RdfXmlText:
         self._scopes: list[_Scope] = []
         self._is_root_open = False
         self._entities: dict[str, str] = {}
+        self._has_type = False
+        self._cut = b""
+        """The beginning of a reference at the end of what was handed on."""
+        self._read_bytes = self._entity_bytes = 0
+        """Bytes of the document so far, and of the texts of its references."""
+        self._line = 1
+        """The line of what is handed on next."""
         self._no_language = f"x-{secrets.token_hex(4)}-{secrets.token_hex(4)}"
         self._of_language = secrets.token_hex(16)
         self._is_marked = False
@@ -88,7 +107,13 @@ class RdfXmlText:
     def read(self, size: int = -1) -> bytes:
         while not self._ready or size < 0:
             data = self._file.read(size if size < 0 else max(size, len(self._held), READ_BYTES))
-            self._ready += self._taken(self._held + data, is_last=not data)
+            self._read_bytes += len(data)
+            out = self._taken(self._held + data, is_last=not data)
+            self._count_references(out)
+            self._line += out.count(b"\n")
+            if len(self._held) > TOKEN_BYTES_MAX:
+                raise DataError(too_long(kind="a tag or a document type"), self._name, self._line)
+            self._ready += out
             if not data:
                 break
         end = len(self._ready) if size < 0 else size
@@ -150,11 +175,11 @@ class RdfXmlText:
                 place += len(aside.begin)
                 continue
             if text.startswith(b"<!", place):
-                stop = self._end_of_declaration(text, place)
-                if stop < 0 and not is_last:
+                stop = self._end_of_type(text, place, is_last=is_last)
+                if stop < 0:
                     break
-                out += text[place : max(stop, place + 2)]
-                place = max(stop, place + 2)
+                out += self._declared(text[place:stop])
+                place = stop
                 continue
             tag = _TAG.match(text, place)
             if tag is None:
@@ -206,16 +231,78 @@ class RdfXmlText:
         begin = text.rfind(b"<", place)
         return len(text) if begin < 0 or _TAG.match(text, begin) else begin
 
-    def _end_of_declaration(self, text: bytes, place: int) -> int:
-        """Return where a document type ends, its entities noted; -1 if its end is not there."""
-        if len(text) - place < len(b"<![CDATA["):
+    def _end_of_type(self, text: bytes, place: int, *, is_last: bool) -> int:
+        """Return where a document type ends; -1 if its end is not there. Raises DataError: it is none, or has none."""
+        if len(text) - place < len(b"<![CDATA[") and not is_last:
             return -1  # it may still become another part
-        declaration = _DOCTYPE.match(text, place)
-        if declaration is None:
-            return -1
-        for name, value in _ENTITY.findall(declaration[0]):
-            self._entities.setdefault(_text(name), _text(value[1:-1]))
-        return declaration.end()
+        found = _DOCTYPE.match(text, place)
+        if found is not None:
+            return found.end()
+        if is_last or not text.startswith(b"<!DOCTYPE", place):
+            self._refuse("found a declaration that does not end, or is no document type")
+        return -1
+
+    def _declared(self, declaration: bytes) -> bytes:
+        """Return a document type that declares the entities of another one, their texts written out.
+
+        Raises DataError: it is not in front of the root, or its entities make too much text."""
+        if self._is_root_open or self._has_type:
+            self._refuse("found a document type that is not the only one in front of the root element")
+        self._has_type = True
+        given: dict[str, str] = {}
+        for name, value in _ENTITY.findall(_NO_DECLARATION.sub(rb"\1", declaration)):
+            if (key := _text(name)) not in _KNOWN_ENTITIES:
+                given.setdefault(key, _text(value[1:-1]))  # the first one counts (XML 1.0, 4.2)
+        for name in given:
+            self._entity(name, given, ())
+        written = "".join(
+            f'<!ENTITY {name} "{escape(text, {chr(34): "&quot;", chr(10): "&#10;"})}">'
+            for name, text in self._entities.items()
+        )
+        lines = b"\n" * declaration.count(b"\n")
+        return b"<!DOCTYPE RDF [" + _bytes(written) + lines + b"]>" if written else lines
+
+    def _entity(self, name: str, given: dict[str, str], chain: tuple[str, ...]) -> str:
+        """Return the text of an entity, that of others in it written out. given: the texts as they are declared; chain:
+        the entities that lead to it. Raises DataError: they lead to each other, or make too much text."""
+        found = self._entities.get(name)
+        if found is not None:
+            return found
+        if name in chain or len(chain) >= _ENTITY_CHAIN_MAX:
+            self._refuse(f"found the entity {name!r}, which leads to itself or to too many others")
+
+        def replaced(match: re.Match[str]) -> str:
+            text = self._entity(match[1], given, (*chain, name)) if match[1] in given else _plain(match)
+            if text == match[0]:
+                self._refuse(f"found the entity {match[1]!r}, which the document does not declare")
+            self._count(len(text))
+            return text
+
+        text = self._entities[name] = _REFERENCE.sub(replaced, given[name])
+        return text
+
+    def _count(self, size: int) -> None:
+        """Note that references are replaced by as many bytes. Raises DataError: it is too much."""
+        self._entity_bytes += size
+        if self._entity_bytes > max(ENTITY_BYTES, ENTITY_FACTOR * self._read_bytes):
+            self._refuse(
+                f"found entities that make more than {ENTITY_FACTOR} times as much text as the document has "
+                f"({self._entity_bytes:,} bytes of {self._read_bytes:,}): write their texts out"
+            )
+
+    def _count_references(self, text: bytes) -> None:
+        """Count the texts of the references in the next piece that is handed on. Raises DataError."""
+        if not self._entities:
+            return
+        text = self._cut + text
+        for name in _NAMED.findall(text):
+            if (found := self._entities.get(_text(name))) is not None:
+                self._count(len(found))
+        last = text.rfind(b"&", -1 - max(map(len, map(_bytes, self._entities))))
+        self._cut = text[last:] if last >= 0 and b";" not in text[last:] else b""
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise DataError(f"expected RDF/XML: {reason}", self._name, self._line)
 
     def _tag(self, tag: re.Match[bytes]) -> bytes:
         """Return a tag as pyoxigraph may read it, and keep count of scopes."""
@@ -236,6 +323,8 @@ class RdfXmlText:
                 is_open = False
         was_literal = bool(self._scopes) and self._scopes[-1].is_literal
         if is_open and not is_root and (self._base != base or is_literal != was_literal):
+            if len(self._scopes) >= ELEMENTS_MAX:
+                self._refuse(f"found more than {ELEMENTS_MAX:,} elements with bases of their own in each other")
             self._scopes.append(_Scope(1, base, is_literal))
         elif is_open and self._scopes:
             self._scopes[-1].depth += 1
@@ -285,19 +374,28 @@ class RdfXmlText:
         """Return the value of an attribute, its entities replaced."""
 
         def replaced(match: re.Match[str]) -> str:
-            name = match[1]
-            if name.startswith("#"):
-                code = int(name[2:], 16) if name[1] == "x" else int(name[1:])
-                return chr(code) if code < 0x110000 else match[0]
-            return _KNOWN_ENTITIES.get(name) or self._entities.get(name, match[0])
+            found = self._entities.get(match[1])
+            if found is None:
+                return _plain(match)
+            self._count(len(found))
+            return found
 
-        text = _text(raw[1:-1])
-        for _ in range(16):  # an entity may hold others
-            before, text = text, _REFERENCE.sub(replaced, text)
-            if text == before or len(text) > _ENTITY_TEXT_MAX:
-                break
-        return text
+        return _REFERENCE.sub(replaced, _text(raw[1:-1]))
+
+
+def _plain(reference: re.Match[str]) -> str:
+    """Return what a reference stands for that no document declares: a character; itself for others."""
+    name = reference[1]
+    if not name.startswith("#"):
+        return _KNOWN_ENTITIES.get(name, reference[0])
+    digits, radix = (name[2:], 16) if name[1] == "x" else (name[1:], 10)
+    code = int(digits, radix) if len(digits) <= 8 else -1
+    return chr(code) if 0 <= code < 0x110000 else reference[0]
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

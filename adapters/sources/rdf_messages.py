@@ -53,8 +53,6 @@ _ENDS: dict[str, MessageEnd] = {
     "jsonld": "line",
 }
 """The formats of messages, and where a message of each ends if the source does not say."""
-TRIPLE_TERMS_MAX = 5000
-"""A message has none that are of use; more than these in each other end the process in its parser."""
 _GAP = rb"(?:[ \t\r\n]|#[^\r\n]*)"
 _VERSION = rb"version" + _GAP + rb"*(?:\"[^\"\r\n]*\"|'[^'\r\n]*')"
 _DIRECTIVE = (
@@ -185,10 +183,7 @@ class MessageParser:
 
         lines = []
         for quad in quads:
-            try:
-                terms = [written(quad.subject), written(quad.predicate), written(quad.object)]
-            except RecursionError:
-                raise _BadMessage(1, 1, "expected triple terms that nest less deeply") from None
+            terms = [written(quad.subject), written(quad.predicate), written(quad.object)]
             if not isinstance(quad.graph_name, ox.DefaultGraph):
                 terms.append(written(quad.graph_name))
             lines.append(" ".join(terms) + " .\n")
@@ -200,13 +195,12 @@ class MessageParser:
         if fault := utf8_fault(data):
             before = data[: fault[0]].decode()
             raise _BadMessage(before.count("\n") + 1, len(before) - before.rfind("\n"), fault[1])
-        if data.count(b"<<") > TRIPLE_TERMS_MAX:
-            raise _BadMessage(1, 1, f"expected {self.format}: found more than {TRIPLE_TERMS_MAX:,} triple terms")
         text = io.BytesIO(self.prologue + data.rstrip())  # what ends too early does so on its own line
         try:
             return parse_quads(text, self.format, self.source.base, Contexts(self.source.contexts))
         except DataError as error:
-            raise _BadMessage(max(error.line, 1), 1, f"expected {self.format}: {error.message}") from None
+            line = error.line - self.prologue.count(b"\n")
+            raise _BadMessage(max(line, 1), 1, f"expected {self.format}: {error.message}") from None
         except SyntaxError as error:
             line = (error.lineno or 1) - self.prologue.count(b"\n")
             reason = _PLACE.sub("", str(error.msg))

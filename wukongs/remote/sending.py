@@ -100,18 +100,19 @@ def parse_json_ld(
     """Return the quads of a document of JSON-LD; None for another format. contexts: files for its contexts.
 
     Raises DataError, as Engine.load."""
-    from wukongs.store.rdf_files import decompressed, find_format
+    from wukongs.store.rdf_files import decompressed, find_format, named_errors
     from wukongs.store.rdf_parser import parse_to_nquads
 
     with SourceFile(source, base) as file:
         if find_format(file.name, format) != "jsonld":
             return None
         parsed = ParsedDocument(file.name)
-        opened = decompressed(file.raw, file.name)
-        if opened.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
-            opened.read(3)
         try:
-            parsed.writelines(parse_to_nquads(opened, "jsonld", file.base, contexts, name=file.name))
+            with named_errors(file.name):
+                opened = decompressed(file.raw, file.name)
+                if opened.peek(3)[:3] == codecs.BOM_UTF8:  # type: ignore[attr-defined]
+                    opened.read(3)
+                parsed.writelines(parse_to_nquads(opened, "jsonld", file.base, contexts, name=file.name))
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None) or 0
             raise DataError(f"expected JSON-LD: {error}", file.name, line) from None

@@ -375,6 +375,18 @@ def test_the_line_is_told_in_rdf_xml(filled: Client) -> None:
     assert re.search("line [23]", bad(filled, "PUT", G1, RDF_XML, BAD[RDF_XML]).text)
 
 
+@pytest.mark.parametrize("kind", [RDF_XML, JSON_LD])
+@pytest.mark.parametrize(("method", "graph"), [one for one in SENT if one[0] == "PUT" or one[1] is not None])
+def test_a_document_that_is_cut_off_replaces_nothing(filled: Client, method: str, graph: str, kind: str) -> None:
+    """Without Content-Length the connection does not say that there should be more."""
+    whole = BODIES[kind]
+    cut = whole.removesuffix("</rdf:RDF>" if kind == RDF_XML else "}")
+    assert cut != whole
+    told = bad(filled, method, graph, kind, cut).text
+    assert kind != RDF_XML or "cut off: 1 elements are open" in told
+    assert filled.store(method, graph, whole, kind).status in (201, 204)
+
+
 def test_no_name_of_a_file_is_told(filled: Client) -> None:
     assert "body.jsonld" not in bad(filled, "PUT", G1, JSON_LD, BAD[JSON_LD]).text
 

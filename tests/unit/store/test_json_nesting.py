@@ -74,7 +74,10 @@ def test_a_message_that_nests_too_deeply_is_set_aside() -> None:
 def test_triple_terms_that_nest_too_deeply_are_malformed(format: str, depth: int, tmp_path: Path) -> None:
     line = "<a:a> <a:b> " + "<<( <a:a> <a:b> " * depth + "<a:a>" + " )>>" * depth + " .\n"
     (tmp_path / f"deep.{format}").write_text(line)
-    with wukongs.Engine() as engine, pytest.raises(DataError, match="not a valid triple term"):
+    with (
+        wukongs.Engine() as engine,
+        pytest.raises(DataError, match=r"not a valid triple term|at most 100 triple terms"),
+    ):
         engine.load(tmp_path / f"deep.{format}", strict=True)
 
 
