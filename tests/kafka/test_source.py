@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -233,8 +233,8 @@ def test_the_end_is_the_start_of_a_first_run_only(
 ) -> None:
     begin, begun = kafka.KafkaFeed.begin, list[int]()
 
-    def noted(feed: kafka.KafkaFeed, row: int) -> int:
-        begun.append(found := begin(feed, row))
+    def noted(feed: kafka.KafkaFeed, row: int, had: Sequence[int] = ()) -> int:
+        begun.append(found := begin(feed, row, had))
         return found
 
     monkeypatch.setattr(kafka.KafkaFeed, "begin", noted)

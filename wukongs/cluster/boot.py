@@ -43,8 +43,8 @@ FIRST_DISK = 0
 
 EVENT_TIMES = "event_times"
 KNOWS = (EVENT_TIMES,)
-"""What this release does that an earlier one, of the same version of messages, does not: told when nodes introduce
-themselves. It is used once all nodes know it. event_times: to keep event times of triples."""
+"""The features that an earlier release lacks, of the same version of messages. Nodes name them when they introduce
+themselves, and use one once all nodes have it. event_times: a node keeps event times of triples."""
 
 log = logging.getLogger("wukongs")
 

@@ -184,7 +184,7 @@ class ClusterNode:
         self.me = me
         self._shape = shape.told(settings)
         self._knows = {me.node: frozenset(KNOWS)}
-        """What nodes know (boot.KNOWS), of those that have introduced themselves."""
+        """The features (boot.KNOWS) of the nodes that have introduced themselves."""
         self._disk, self._recorded = disk, None if disk is None else scanned(disk, shape.genesis)
         shard_map = ShardMap.placed(shape.genesis.shards, shape.node_count, shape.split)
         store = self.store = NodeStore(settings, me.node, shard_map)

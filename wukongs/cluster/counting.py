@@ -31,7 +31,7 @@ ALONE_S = 0.5
 """How long each node may take once one has not answered in time."""
 Facts = dict[str, Any]
 TUPLES, LATE_SIGNS, DROPPED_SIGNS = _OF_STREAMS = ("tuples", "late", "dropped")
-"""What is counted by shards of each stream: the arrays of an answer, with the stream's place."""
+"""The arrays of an answer that count by shards, for each stream; the stream's place stands behind the name."""
 _OF_A_DISK = ("folder_bytes", "log_bytes", "disk_free_bytes", "failure")
 
 
