@@ -74,6 +74,11 @@ def remove(host: Host, number: int, timeout_s: float | None) -> None:
         raise NodeUnavailable(f"node {number} was given shards meanwhile. Nothing was changed")
 
 
+def added_to(control: Control) -> list[AddNode]:
+    """Return the nodes that were added and not removed."""
+    return [one for number, one in control.added.items() if not control.members[number].is_removed]
+
+
 class Meeting:
     """Keeps a node's connections at the nodes that are there. Called by one thread at a time."""
 

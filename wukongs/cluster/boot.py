@@ -4,6 +4,8 @@ A node that has voted before and does not remember it must not vote again (wukon
 data that it held is gone. A node in memory cannot know by itself whether it was there before, but the others do. It
 asks until a majority of the cluster, itself included, has answered. When all start for the first time, none has heard
 of any other. The question carries the node's settings of the cluster, so that a node of another cluster is refused.
+The answers say which nodes were added since: one of them may lead, and a node whose log was lost takes nothing of nodes
+that it does not know.
 
 A node that was there before comes back with a new generation of its disk, if other nodes hold everything that it held.
 It is another voter, without a vote until it is in sync. Reports about its old disk do not count for the new one
@@ -23,13 +25,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec import ValidationError, convert, to_builtins
 
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.protocol.messages import Incarnation
-from wukongs.protocol.records import Voter
+from wukongs.protocol.records import AddNode, Voter
 from wukongs.wire.packets import Handler, Packet, Peers
 
 HELLO = "hello"
@@ -96,11 +100,12 @@ def hello_handler(
     is_covered: Callable[[int], bool] = lambda _: False,
     is_heard: Callable[[int], bool] = lambda _: False,
     is_out: Callable[[Voter], bool] = lambda _: False,
+    added: Callable[[], Iterable[AddNode]] = tuple,
 ) -> Handler:
     """Return the handler of HELLO. last_life: the newest incarnation of a node that this one has heard of; shape: the
     settings that all nodes of the cluster share; is_covered: whether others hold everything that a node held; is_heard:
-    whether a node is still heard; is_out: whether a node was taken out, or has another disk by now. Nodes of another
-    shape are refused."""
+    whether a node is still heard; is_out: whether a node was taken out, or has another disk by now; added: the nodes
+    that were added and not removed. Nodes of another shape are refused."""
 
     def answer(packet: Packet) -> Packet:
         number, disk = packet.fields.get("node"), packet.fields.get("disk")
@@ -109,10 +114,11 @@ def hello_handler(
         version_of(number, packet.fields)
         check_shape(number, packet.fields.get("shape"), shape)
         known = last_life(number)
+        always = {"speaks": SPOKEN, "added": [to_builtins(one) for one in added()]}
         if known is None:
             nothing = {"disk": None, "is_covered": False, "is_heard": False, "is_out": False}
-            return Packet(HELLO, {**nothing, "speaks": SPOKEN})
-        told = {"speaks": SPOKEN, "disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)}
+            return Packet(HELLO, {**nothing, **always})
+        told = {**always, "disk": known.disk, "is_covered": is_covered(number), "is_heard": is_heard(number)}
         return Packet(HELLO, {**told, "is_out": type(disk) is int and is_out(Voter(number, disk))})
 
     return answer
@@ -125,10 +131,11 @@ def next_disk(
     timeout_s: float,
     heard_s: float | None = None,
     mine: int | None = None,
+    added: dict[int, AddNode] | None = None,
 ) -> int:
     """Return the generation of this node's disk once a majority of the cluster has said what it knows of this node:
     FIRST_DISK for a node that they have not heard of. heard_s: in the place of HEARD_S; mine: that of its data folder,
-    which stays unless the node was taken out; None: it has none.
+    which stays unless the node was taken out; None: it has none; added: gets the nodes that the others say were added.
 
     Raises NodeUnavailable (it was there before, and nobody else holds its data; another process is this node; no
     majority answers within timeout_s seconds), SettingsError (the others have other settings of the cluster, or no
@@ -163,6 +170,8 @@ def next_disk(
                 except NodeUnavailable:
                     continue
                 version_of(node, answer.fields)
+                if added is not None:
+                    added.update({one.node: one for one in _added_in(answer)})
                 is_out |= answer.fields.get("is_out") is True
                 is_new = mine is None or is_out
                 disk = _disk_in(answer, peers.me, node) if is_new else None
@@ -175,6 +184,15 @@ def next_disk(
         return mine
     disks = [disk for disk in (mine, *known.values()) if disk is not None]
     return max(new_boot(), max(disks) + 1) if disks else FIRST_DISK
+
+
+def _added_in(answer: Packet) -> list[AddNode]:
+    """Return the nodes that were added, as an answer says; none if it is of an earlier release."""
+    try:
+        return [convert(one, AddNode) for one in answer.fields.get("added", [])]
+    except (TypeError, ValidationError) as error:
+        found = answer.fields["added"]
+        raise DataError(f"{HELLO}: expected the nodes that were added, found {found!r:.200}") from error
 
 
 def _disk_in(answer: Packet, me: int, node: int) -> int | None:

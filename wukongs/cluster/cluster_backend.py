@@ -525,6 +525,7 @@ class ClusterBackend:
             "rules": {one.name: {"is_paused": one.is_paused} for one in self.rules()},
             "node": node.me.node,
             "leader": node.log.leader,
+            "voters": sorted(voter.node for voter in node.log.voters),
             "members": {
                 str(number): SILENT if number in unheard else member.role.value
                 for number, member in node.control.members.items()

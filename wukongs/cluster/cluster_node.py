@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from wukongs.cluster.adding import Meeting
+from wukongs.cluster.adding import Meeting, added_to
 from wukongs.cluster.backups import CHECKPOINT, PART, Backups
 from wukongs.cluster.boot import (
     FIRST_DISK,
@@ -272,7 +272,12 @@ class ClusterNode:
                 **settling.handlers(),
                 **self._donor.handlers(),
                 HELLO: hello_handler(
-                    self._life_of, self._shape, self._is_covered_without, self._is_heard, self._is_out
+                    self._life_of,
+                    self._shape,
+                    self._is_covered_without,
+                    self._is_heard,
+                    self._is_out,
+                    lambda: added_to(self.host.node.control),
                 ),
                 CLAIM: claims.answer,
                 FEED: self.intake.answer,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
+from wukongs.cluster.adding import added_to
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import KINDS, ClusterNode, ClusterShape
 from wukongs.cluster.host import PULSE_S
@@ -15,7 +16,7 @@ from wukongs.cluster.resuming import can_go_on, scanned
 from wukongs.errors import NodeUnavailable
 from wukongs.protocol.control import Control
 from wukongs.protocol.messages import Incarnation
-from wukongs.protocol.records import Role, Voter
+from wukongs.protocol.records import AddNode, Role, Voter
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
@@ -62,11 +63,12 @@ class ServedNode:
             keys = {}
         make_room(len(config.nodes) - 1)
         with ExitStack() as stack:
-            me, disk = _begun_life(config, peers, addresses, keys, stack)
+            added = dict[int, AddNode]()
+            me, disk = _begun_life(config, peers, addresses, keys, added, stack)
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers, disk=disk)
             stack.callback(node.close)
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
-            node.start(addresses, keys)
+            node.start(*_with(added, addresses, keys))
             _wait_until_ready(node)
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
@@ -143,14 +145,20 @@ def _shape(config: NodeConfig) -> ClusterShape:
 
 
 def _begun_life(
-    config: NodeConfig, trust: Trust, addresses: dict[int, str], keys: dict[int, str], stack: ExitStack
+    config: NodeConfig,
+    trust: Trust,
+    addresses: dict[int, str],
+    keys: dict[int, str],
+    added: dict[int, AddNode],
+    stack: ExitStack,
 ) -> tuple[Incarnation, NodeDisk | None]:
     """Ask the other nodes whether this one is new, and open its data folder, if it has one, for the life that begins.
 
-    stack: gives the folder back. Raises as next_disk, NodeFolder and NodeDisk."""
+    added: gets the nodes that were added, as the others say; stack: gives the folder back. Raises as next_disk,
+    NodeFolder and NodeDisk."""
     shape, number = _shape(config), config.number
     if config.data_dir is None:
-        return Incarnation(number, _next_disk(config, trust, addresses, keys), new_boot()), None
+        return Incarnation(number, _next_disk(config, trust, addresses, keys, added), new_boot()), None
     told = shape.told_of_data(config.settings)
     folder = NodeFolder(config.data_dir, number, told)
     stack.callback(folder.close)
@@ -162,7 +170,7 @@ def _begun_life(
             addresses, keys = _those_there(recorded.control, addresses, keys)
         goes_on = recorded is None or can_go_on(recorded, Voter(number, owner.disk))
         mine = owner.disk if goes_on else None
-    generation = _next_disk(config, trust, addresses, keys, recorded, mine)
+    generation = _next_disk(config, trust, addresses, keys, added, recorded, mine)
     if owner is not None and mine is None:
         generation = max(generation, owner.disk + 1)
     boot = new_boot() if owner is None else max(new_boot(), owner.boot + 1)
@@ -178,13 +186,17 @@ def _those_there(
     control: Control, addresses: Mapping[int, str], keys: Mapping[int, str]
 ) -> tuple[dict[int, str], dict[int, str]]:
     """Return where the nodes are that a node's log knows, and their keys."""
-    added = {number: one.peers for number, one in control.added.items()}
-    added_keys = {number: one.public_key for number, one in control.added.items() if one.public_key}
     gone = {number for number, member in control.members.items() if member.is_removed}
-    return (
-        {number: address for number, address in (added | dict(addresses)).items() if number not in gone},
-        added_keys | dict(keys),
-    )
+    there = {number: address for number, address in addresses.items() if number not in gone}
+    return _with({one.node: one for one in added_to(control)}, there, keys)
+
+
+def _with(
+    added: Mapping[int, AddNode], addresses: Mapping[int, str], keys: Mapping[int, str]
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Return addresses and keys with those of nodes that were added; what the file says of a node goes before that."""
+    known = {number: one.public_key for number, one in added.items() if one.public_key}
+    return {number: one.peers for number, one in added.items()} | dict(addresses), known | dict(keys)
 
 
 def _next_disk(
@@ -192,10 +204,12 @@ def _next_disk(
     trust: Trust,
     addresses: dict[int, str],
     keys: dict[int, str],
+    added: dict[int, AddNode],
     recorded: Recorded | None = None,
     mine: int | None = None,
 ) -> int:
-    """Ask the other nodes which generation this node's disk has, and answer them meanwhile. recorded, mine: what its
+    """Ask the other nodes which generation this node's disk has, and answer them meanwhile. added: gets the nodes that
+    were added, as they say; recorded, mine: what its
     data folder says, and which generation that is."""
     told = _shape(config).told(config.settings)
     me = Incarnation(config.number, FIRST_DISK if mine is None else mine, new_boot())
@@ -209,7 +223,7 @@ def _next_disk(
     try:
         network.join(addresses, keys)
         others = [number for number in addresses if number != config.number]
-        return next_disk(network, others, told, START_S, mine=mine)
+        return next_disk(network, others, told, START_S, mine=mine, added=added)
     finally:
         network.close()
 
@@ -222,5 +236,9 @@ def _hello_of(recorded: Recorded, told: str) -> Handler:
         return Incarnation(number, recorded.met[number], 0) if number in recorded.met else None
 
     return hello_handler(
-        last_life, told, control.is_covered_without, is_out=lambda voter: control.role_of(voter) is Role.OUT
+        last_life,
+        told,
+        control.is_covered_without,
+        is_out=lambda voter: control.role_of(voter) is Role.OUT,
+        added=lambda: added_to(control),
     )

@@ -11,8 +11,9 @@ from tests.unit.wire.conftest import wait_until
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.errors import DataError, NodeUnavailable, SettingsError
-from wukongs.live.header import version_with
+from wukongs.live.header import SPOKEN, version_with
 from wukongs.protocol.messages import Incarnation
+from wukongs.protocol.records import AddNode
 from wukongs.wire.network import Network
 from wukongs.wire.packets import Handler, Packet
 
@@ -159,3 +160,17 @@ def test_a_stranger_and_a_second_process_with_its_number_do_not_shut_a_node_out(
             assert real.host.failure is None
         finally:
             second.close()
+
+
+def test_a_node_learns_of_those_that_were_added() -> None:
+    new, learned = AddNode(3, "tcp://d:1", "tcp://d:2", "key"), dict[int, AddNode]()
+    others = Others({0: hello_handler(lambda _: None, SHAPE, added=lambda: [new]), 2: knowing(None)})
+    assert next_disk(others, [0, 2], SHAPE, 5, added=learned) == FIRST_DISK
+    assert learned == {3: new}
+
+
+@pytest.mark.parametrize("told", [3, [3], [{"is": "AddNode", "node": 3}]])
+def test_an_answer_with_added_nodes_that_are_none_is_refused(told: object) -> None:
+    answer = Packet(HELLO, {"disk": None, "speaks": SPOKEN, "added": told})
+    with pytest.raises(DataError, match="hello: expected the nodes that were added, found"):
+        next_disk(Others({2: lambda _: answer}), [0, 2], SHAPE, 5, added={})
