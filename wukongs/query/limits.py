@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -183,6 +183,19 @@ def is_lack_of_memory(error: BaseException | None) -> bool:
     while isinstance(error, SystemError):
         error = error.__cause__ or error.__context__
     return isinstance(error, MemoryError)
+
+
+@contextlib.contextmanager
+def named_lack_of_memory(describe: Callable[[], str]) -> Iterator[None]:
+    """Raise BudgetExceeded in the place of a MemoryError. describe(): the thing that found none, for the message."""
+    try:
+        yield
+    except (MemoryError, SystemError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise BudgetExceeded(
+            f"{describe()}: make it narrower, or end other work; query_bytes_max says what a query may take"
+        ) from error
 
 
 class _Current(threading.local):

@@ -1,5 +1,8 @@
 """Access: each HTTP request has a name, which its answer tells, and a line of the log when it has been answered.
 
+An error that nothing has named is answered here, outside of all else, so that its answer has the name of the request,
+too; the log has its trace under that name. One behind the beginning of an answer cuts that.
+
 The line has no parameters of the address, in which a query or a token may stand.
 """
 
@@ -11,9 +14,11 @@ import secrets
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wukongs.live.tracing import LISTENING, Requested
+from wukongs.server.requests import log_failure, problem
 
 log = logging.getLogger("wukongs.access")
 REQUEST_ID = "X-Request-Id"
@@ -44,6 +49,11 @@ class Named:
 
         try:
             await self._app(scope, receive, noting)
+        except Exception as error:
+            if status or scope["type"] != "http":
+                log_failure(HTTPConnection(scope), error)
+                raise
+            await problem(Request(scope, receive), error)(scope, receive, noting)
         finally:
             if LISTENING.to is not None:
                 headers, method = dict(Headers(scope=scope)), scope.get("method", "WEBSOCKET")

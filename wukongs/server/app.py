@@ -65,7 +65,6 @@ def make_app(face: Face, doors: Doors) -> Starlette:
             ClientGone: _nobody,
             ClientDisconnect: _nobody,
             HTTPException: _http_problem,
-            Exception: _problem,
         },
     )
     app.state.face = face

@@ -36,7 +36,7 @@ from wukongs.errors import (
     UpdateError,
     WukongsError,
 )
-from wukongs.query.limits import Canceller
+from wukongs.query.limits import Canceller, named_lack_of_memory
 from wukongs.server.media import is_utf8
 from wukongs.store.encoded import NOT_UTF8
 
@@ -100,7 +100,7 @@ def details_of(error: BaseException) -> dict[str, Any]:
     """Return what is wrong, as the JSON of RFC 9457; errors of the engine have their fields beside it."""
     status, is_ours = status_of(error), isinstance(error, Refused | WukongsError)
     title = type(error).__name__ if isinstance(error, WukongsError) else "Refused" if is_ours else "Error"
-    message = str(error) if is_ours else "the server has failed in this request: its log says how"
+    message = str(error) if is_ours else "the server has failed in this request: its log says how, under the request id"
     told: dict[str, Any] = {"title": title, "status": status, "detail": message}
     if isinstance(error, WukongsError):
         told |= {name: getattr(error, name) for name in _PLACE if getattr(error, name, None)}
@@ -112,9 +112,10 @@ def details_of(error: BaseException) -> dict[str, Any]:
 def problem(request: Request, error: BaseException) -> Response:
     """Answer with an error: as JSON for whoever takes JSON by name, else as text with the place underlined."""
     told = details_of(error)
-    if told["status"] == 500:
-        name = {"request": getattr(request.state, "request_id", None)}
-        log.exception("%s %s", request.method, request.url.path, exc_info=error, extra=name)
+    if not isinstance(error, Refused | WukongsError):
+        log_failure(request, error)
+        told["request"] = request.state.request_id
+        told["detail"] += f" {request.state.request_id}"
     headers = dict(getattr(error, "headers", None) or {})
     if told["status"] == 503:
         headers.setdefault("Retry-After", "1")
@@ -122,6 +123,12 @@ def problem(request: Request, error: BaseException) -> Response:
         return Response(json.dumps(told) + "\n", told["status"], headers=headers, media_type="application/problem+json")
     text = "\n".join(filter(None, (f"{told['title']}: {told['detail']}", told.get("excerpt")))) + "\n"
     return Response(text.encode(errors="replace"), told["status"], headers=headers, media_type="text/plain")
+
+
+def log_failure(request: HTTPConnection, error: BaseException) -> None:
+    """Log an error that nobody foresaw, or that has cut an answer: its trace, under the id of the request."""
+    method, name = request.scope.get("method", "WEBSOCKET"), request.scope["state"].get("request_id")
+    log.error("request %s: %s %s", name, method, request.url.path, exc_info=error, extra={"request": name})
 
 
 # --- parameters and bodies --------------------------------------------------------------------------------------------
@@ -475,7 +482,8 @@ def _count_down(counts: Counter[Client], name: Client) -> None:
 
 
 def _called_by(canceller: Canceller, work: Callable[[], Answer]) -> Answer:
-    with canceller:
+    """Raises what the work raises; BudgetExceeded where the process has no memory."""
+    with canceller, named_lack_of_memory(lambda: "the request found no memory in this process"):
         return work()
 
 

@@ -12,12 +12,11 @@ import numpy as np
 
 from wukongs.csparql.algebra import Distinct, Query, Slice, TriplePattern
 from wukongs.csparql.terms import Term, Variable
-from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.describe import describe, distinct
 from wukongs.query.execution.executor import Executor, Explored
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
-from wukongs.query.limits import OBJECT_BYTES, Limits, current, is_lack_of_memory
+from wukongs.query.limits import OBJECT_BYTES, Limits, current, named_lack_of_memory
 from wukongs.query.operators import operators
 from wukongs.query.operators.ordering import canonical, canonical_order
 from wukongs.query.paths.kept_paths import KeptPaths
@@ -109,16 +108,12 @@ def modified(columns: Columns, modifiers: Sequence[Distinct | Slice], limits: Li
 @contextmanager
 def within(limits: Limits) -> Iterator[None]:
     """Execute within limits. Raises BudgetExceeded where the process has no memory."""
-    with limits:
-        try:
-            yield
-        except (MemoryError, SystemError) as error:
-            if not is_lack_of_memory(error):
-                raise
-            raise BudgetExceeded(
-                f"{limits.operator} found no memory in this process, beside {limits.held} bytes that the query holds: "
-                "make it narrower, or end other work; query_bytes_max says what a query may take"
-            ) from error
+
+    def describe() -> str:
+        return f"{limits.operator} found no memory in this process, beside {limits.held} bytes that the query holds"
+
+    with limits, named_lack_of_memory(describe):
+        yield
 
 
 def _answer(
