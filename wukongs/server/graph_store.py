@@ -43,7 +43,7 @@ from wukongs.server.media import (
     named,
     written,
 )
-from wukongs.server.requests import Refused, chunks_of, one_of, query_fields, seconds_of
+from wukongs.server.requests import Refused, chunks_of, in_time, one_of, query_fields, seconds_of
 from wukongs.server.sparql import SNAPSHOT, answer
 from wukongs.store.hidden_graphs import check_written
 from wukongs.store.json_ld_text import Contexts
@@ -99,7 +99,7 @@ async def _get(request: Request, face: Face, graph: str | None) -> Response:
     result = await face.workers.do(request, ask, may_cancel=True)
     if graph is not None and not len(result):
         raise _no_graph(graph)
-    return await answer(request, face, result)
+    return await answer(request, face, result, _timeout_s(request, face))
 
 
 async def _all(request: Request, face: Face) -> Response:
@@ -109,7 +109,7 @@ async def _all(request: Request, face: Face) -> Response:
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {' or '.join(one.types[0] for one in DATASETS)} for all graphs")
     at, graphs = await face.workers.do(request, partial(_graphs_at, face.engine, _timeout_s(request, face)))
-    chunks = _dataset_chunks(graphs, media)
+    chunks = in_time(_dataset_chunks(graphs, media), face.engine.settings, _timeout_s(request, face))
     return await face.workers.stream(request, chunks, media.content_type, {SNAPSHOT: str(at), "Vary": "Accept"})
 
 

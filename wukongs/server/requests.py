@@ -12,7 +12,7 @@ import logging
 import time
 import zlib
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -36,8 +36,9 @@ from wukongs.errors import (
     UpdateError,
     WukongsError,
 )
-from wukongs.query.limits import Canceller, named_lack_of_memory
+from wukongs.query.limits import Canceller, limits_of, named_lack_of_memory, watched
 from wukongs.server.media import is_utf8
+from wukongs.settings import Settings
 from wukongs.store.encoded import NOT_UTF8
 
 log = logging.getLogger("wukongs")
@@ -462,6 +463,31 @@ class _Parts(StreamingResponse):
             log.info("an answer is cut: its client has taken nothing of it for %g s", TAKEN_S)
         finally:
             await self.body_iterator.aclose()  # type: ignore[attr-defined]
+
+
+def in_time(
+    chunks: Iterable[bytes], settings: Settings, timeout_s: float | None, took_s: float = 0.0
+) -> Iterator[bytes]:
+    """Iterate over the chunks of an answer, made within the limits of its query. The time in which the client takes
+    them does not count.
+
+    timeout_s: of the query, as Engine.query has it; took_s: how much of it is over. Raises QueryTimeout, QueryKilled,
+    BudgetExceeded."""
+    limits = limits_of(settings, timeout_s)
+    limits.operator = "the writing of its answer"
+    left_s = None if limits.timeout_s is None else limits.timeout_s - took_s
+    iterator = iter(chunks)
+    while True:
+        began_s = time.monotonic()
+        limits.held = limits.kept = 0  # what a chunk has taken is free again
+        limits.deadline_s = None if left_s is None else began_s + left_s
+        with watched(limits):
+            chunk = next(iterator, None)
+        if chunk is None:
+            return
+        if left_s is not None:
+            left_s -= time.monotonic() - began_s
+        yield chunk
 
 
 def _some_of(chunks: Iterator[bytes]) -> bytes:

@@ -8,6 +8,7 @@ Accept, `at` for an older snapshot. Unknown parameters are passed over: clients 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -42,6 +43,7 @@ from wukongs.server.requests import (
     Refused,
     body_of,
     form_of,
+    in_time,
     integer_of,
     one_of,
     query_fields,
@@ -138,21 +140,29 @@ async def _query(request: Request, face: Face, operation: Operation) -> Response
     base, timeout_s, at = address_of(request), face.bounds.timeout_s(seconds_of(fields)), integer_of(fields, "at")
     default, among = fields.getlist("default-graph-uri"), fields.getlist("named-graph-uri")
 
-    def ask() -> tuple[Result, tuple[str, ...]]:
-        engine, text = face.engine, operation.text
+    def ask() -> tuple[Result, tuple[str, ...], float]:
+        engine, text, began_s = face.engine, operation.text, time.monotonic()
         result = engine.query(text, base=base, timeout_s=timeout_s, at=at, default_graphs=default, named_graphs=among)
         if len(text) > TEXT_CHARACTERS_MAX:  # it would be parsed again
-            return result, ()
-        return result, engine.warnings(text, base, default_graphs=default, named_graphs=among)
+            return result, (), time.monotonic() - began_s
+        warnings = engine.warnings(text, base, default_graphs=default, named_graphs=among)
+        return result, warnings, time.monotonic() - began_s
 
-    result, warnings = await face.workers.do(request, ask, may_cancel=True)
-    return await answer(request, face, result, wished, warnings)
+    result, warnings, took_s = await face.workers.do(request, ask, may_cancel=True)
+    return await answer(request, face, result, timeout_s, wished, warnings, took_s)
 
 
 async def answer(
-    request: Request, face: Face, result: Result, wished: Media | None = None, warnings: Sequence[str] = ()
+    request: Request,
+    face: Face,
+    result: Result,
+    timeout_s: float | None,
+    wished: Media | None = None,
+    warnings: Sequence[str] = (),
+    took_s: float = 0.0,
 ) -> Response:
-    """Answer with a result, in the format that is wished, or that Accept prefers. Raises Refused (none of them)."""
+    """Answer with a result, in the format that is wished, or that Accept prefers. timeout_s: of the query, of which
+    took_s are over. Raises Refused (none of them), QueryTimeout."""
     offered = GRAPHS if result.is_graph else ROWS
     accept = request.headers.get("accept")
     alike = (one for one in offered if wished is not None and {*one.types} & {*wished.types})
@@ -162,7 +172,8 @@ async def answer(
     headers = {SNAPSHOT: str(result.snapshot), "Vary": "Accept"}
     if warnings:
         headers[WARNING] = _shortened(_in_header("; ".join(warnings)))
-    return await face.workers.stream(request, _written(result, media), media.content_type, headers)
+    chunks = in_time(_written(result, media), face.engine.settings, timeout_s, took_s)
+    return await face.workers.stream(request, chunks, media.content_type, headers)
 
 
 def _written(result: Result, media: Media) -> Iterator[bytes]:

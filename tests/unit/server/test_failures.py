@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,3 +74,24 @@ def test_an_answer_that_is_cut_is_logged(
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         client.get(TEXT, **{"X-Request-Id": "cut.1"})
     assert traces(caplog, "cut.1") == [Unforeseen]
+
+
+@pytest.mark.parametrize("kind", [JSON, "text/csv", "text/plain", "application/vnd.apache.arrow.stream"])
+def test_writing_an_answer_is_within_the_time_of_its_query(
+    client: Client, engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Before, it went on for as long as it took, whatever the timeout was."""
+    query = engine.query
+
+    def slow(*given: Any, **options: Any) -> Any:
+        result = query(*given, **options)
+        time.sleep(0.3)
+        return result
+
+    monkeypatch.setattr(engine, "query", slow)
+    engine.update("INSERT DATA { <http://e/a> <http://e/p> 1 }")
+    assert client.get(TEXT, ("timeout", "20"), accept=kind).status == 200
+    answer = client.get(TEXT, ("timeout", "0.2"), accept=kind)
+    assert answer.status == 503
+    assert "QueryTimeout" in answer.text
+    assert "at last in the writing of its answer" in answer.text

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias, TypeVar, cast, o
 import numpy as np
 
 from wukongs.errors import DataError, SettingsError
+from wukongs.query.limits import current
 from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import find_rows, number_rows, numbered
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
@@ -40,6 +41,8 @@ _Cell = TypeVar("_Cell")
 _TIME_COLUMN = "timestamp_ms"
 _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
+_CHUNK_CELLS = 1 << 18
+"""A chunk has at most as many cells, unless one row has more: answers may have thousands of columns."""
 _FEW_CELLS = 64
 """So many are told apart in Python: a kernel would take longer to be called."""
 
@@ -131,9 +134,13 @@ class Result:
         return cast("list[Triple]", self.texts()) if self.is_graph else []
 
     def id_chunks(self) -> Iterator[tuple[list[Int64Array], int]]:
-        """Iterate over chunks of rows (or triples) as (columns of ids, number of rows). `reader` knows their texts."""
-        for start in range(0, self._rows, _CHUNK_ROWS):
-            stop = min(start + _CHUNK_ROWS, self._rows)
+        """Iterate over chunks of rows (or triples) as (columns of ids, number of rows). `reader` knows their texts.
+
+        Raises what the limits of the thread raise between two chunks: QueryTimeout, QueryKilled."""
+        rows = max(1, min(_CHUNK_ROWS, _CHUNK_CELLS // max(1, self.width)))
+        for start in range(0, self._rows, rows):
+            current().check()
+            stop = min(start + rows, self._rows)
             yield self.ids(start, stop), stop - start
 
     def ids(self, start: int, stop: int) -> list[Int64Array]:

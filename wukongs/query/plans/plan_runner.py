@@ -24,6 +24,9 @@ from wukongs.query.rows import pieces, put_together
 from wukongs.store.dtypes import Int64Array
 
 CHUNK_ROWS = 512
+TABLE_CELLS = 1 << 23
+"""The tables between the steps of a plan have about as many cells together: a plan of a thousand steps over a thousand
+variables has few rows in each."""
 OUT_ROWS = 4096
 BLOCK_ROWS = 1 << 16
 """So many rows, or a few more, are filtered together."""
@@ -45,10 +48,11 @@ class Workspace:
     value_spans: Int64Array = field(default_factory=lambda: np.empty((SPANS, layout.SPAN_WIDTH), np.int64))
 
     def tables_for(self, n_tables: int, width: int) -> Int64Array:
-        size = n_tables * CHUNK_ROWS * width
+        rows = max(1, min(CHUNK_ROWS, TABLE_CELLS // max(1, n_tables * width)))
+        size = n_tables * rows * width
         if len(self.tables) < size:
             self.tables = np.empty(size, np.int64)
-        return self.tables[:size].reshape(n_tables, CHUNK_ROWS, width)
+        return self.tables[:size].reshape(n_tables, rows, width)
 
     def out_for(self, width: int) -> Int64Array:
         size = OUT_ROWS * width
