@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from wukongs.csparql.cardinality import Direction
+from wukongs.csparql.clock import look
 from wukongs.csparql.paths import (
     Alternative,
     Inverse,
@@ -151,6 +152,7 @@ class _Positions:
 
     def _follow(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
         for number in before:
+            look()
             self.following[number].update(dict.fromkeys(after))
 
 
@@ -174,7 +176,7 @@ def automaton(path: Path) -> Automaton:
     positions.following[0].update(dict.fromkeys(whole.first))
     ending = set(whole.last) | ({0} if whole.nullable else set())
     accepting = [number in ending for number in range(len(positions.following))]
-    edges = [tuple((positions.links[after - 1], after) for after in following) for following in positions.following]
+    edges = [tuple((positions.links[after - 1], after) for after in one) for one in positions.following]
     return replace(_merged(accepting, edges), steps_max=steps_max)
 
 
@@ -182,10 +184,10 @@ def _merged(accepting: list[bool], edges: list[tuple[tuple[Link, int], ...]]) ->
     """Merge states that accept alike and lead alike, until no two do; state 0 stays the first."""
     classes = [int(not accepts) for accepts in accepting]
     while True:
-        signatures = [
-            (classes[state], frozenset((link, classes[after]) for link, after in edges[state]))
-            for state in range(len(edges))
-        ]
+        signatures = []
+        for state, edges_of in enumerate(edges):
+            look()
+            signatures.append((classes[state], frozenset((link, classes[after]) for link, after in edges_of)))
         numbers: dict[tuple[int, frozenset[tuple[Link, int]]], int] = {}
         refined = [numbers.setdefault(signature, len(numbers)) for signature in signatures]
         if len(numbers) == len(set(classes)):

@@ -68,6 +68,7 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.cells import visible
+from wukongs.csparql.clock import look
 from wukongs.csparql.escapes import EscapeError, unescape_iri, unescape_local, unescape_string
 from wukongs.csparql.functions import AGGREGATES, ALIASES, FUNCTIONS, arity_text
 from wukongs.csparql.iris import is_absolute, resolve
@@ -124,6 +125,7 @@ from wukongs.csparql.walk import parts_of, replaced, substitute
 from wukongs.errors import DataError, QuerySyntaxError, UnsupportedFeatureError
 
 _NUMBERS = {"integer": XSD + "integer", "decimal": XSD + "decimal", "double": XSD + "double"}
+_TOKENS_A_LOOK = (1 << 10) - 1
 _SHOWN_CHARACTERS = 40
 _NUMBER_DIGITS_MAX = 15
 _ROWS_MAX = 10**_NUMBER_DIGITS_MAX
@@ -303,6 +305,8 @@ class PatternParser:
         if token.kind != "end":
             self.index += 1
             self.token = self.tokens[self.index]
+            if not self.index & _TOKENS_A_LOOK:
+                look()
         return token
 
     def accept(self, kind: str) -> bool:

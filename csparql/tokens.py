@@ -12,6 +12,7 @@ from collections.abc import Callable, Set
 from contextlib import suppress
 from typing import NamedTuple
 
+from wukongs.csparql.clock import look
 from wukongs.csparql.places import excerpt, place
 from wukongs.errors import DataError, QuerySyntaxError
 
@@ -95,6 +96,9 @@ def check_text(text: object, base: object = None, source: str = "query") -> None
         raise DataError(f"base: expected an IRI as a str, or None, found {base!r:.100}")
 
 
+_TOKENS_A_LOOK = (1 << 12) - 1
+
+
 def tokenize(text: str, source: str = "query") -> list[Token]:
     """Cut a query into tokens; the last one has the kind "end".
 
@@ -120,6 +124,8 @@ def read_tokens(text: str, start: int, tokens: list[Token], last: Set[str] | Non
         elif kind == "word":
             kind = piece.upper()
         tokens.append(new(Token, (kind, piece, match.start(index))))
+        if not len(tokens) & _TOKENS_A_LOOK:
+            look()
         if last is None or kind in last:
             return match.end()  # type: ignore[no-any-return]
     reached = start if match is None else match.end()

@@ -33,6 +33,7 @@ from wukongs.csparql.algebra import (
     Union,
     Values,
 )
+from wukongs.csparql.clock import look
 from wukongs.csparql.functions import PER_ROW
 from wukongs.csparql.scope import exists_patterns, node_expressions
 from wukongs.csparql.terms import Term, Variable
@@ -43,6 +44,7 @@ Part = TypeVar("Part")
 def map_children(node: Node, change: Callable[[Node], Node]) -> Node:
     """Return the node with each of its children changed, and the patterns of EXISTS in its own expressions; the very
     same node if none did change."""
+    look()
     node = _map_exists(node, change)
     match node:
         case Bgp() | PathPattern() | TripleParts() | Values() | GraphNames() | Service():

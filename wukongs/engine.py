@@ -38,7 +38,7 @@ from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
-from wukongs.query.execution.prepared import Prepared, PreparedQueries
+from wukongs.query.execution.prepared import Prepared, PreparedQueries, while_read
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, waiting
 from wukongs.query.output.html import engine_html
@@ -222,7 +222,8 @@ class Engine:
         from wukongs.csparql.parser_update import parse_update
 
         limits = limits_of(self._core.settings, timeout_s or 0)
-        request, dataset = parse_update(text, base), _dataset(default_graphs, named_graphs)
+        with limits:
+            request, dataset = parse_update(text, base), _dataset(default_graphs, named_graphs)
         request = request if dataset is None else using(request, dataset)
         return self._backend.update(request.operations, limits)
 
@@ -373,7 +374,8 @@ class Engine:
         BudgetExceeded, CompactedError (at), StreamError (a query with windows).
         """
         started_s = time.monotonic()
-        prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
+        with while_read(text, self._core.settings, timeout_s):
+            prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         terms = given_terms(bindings) if bindings else {}
         given = {name: term for name, term in terms.items() if name in prepared.variables}
         return self._answer(prepared, text, given, timeout_s, at, started_s)
@@ -478,7 +480,8 @@ class Engine:
         below it; then timeout_s and the errors are those of query(). default_graphs, named_graphs: as query has
         them."""
         started_s = time.monotonic()
-        prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
+        with while_read(text, self._core.settings, timeout_s):
+            prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         core = self._core
         if analyze:
             limits = limits_of(core.settings, timeout_s, started_s)

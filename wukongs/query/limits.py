@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from wukongs.csparql.clock import ask_at_looks
 from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout, SettingsError
 from wukongs.settings import Settings
 
@@ -210,6 +211,9 @@ _OWN = _Current()
 def current() -> Limits:
     """Return the limits of the execution that this thread works for; without one, limits that only bound rows."""
     return _OWN.limits
+
+
+ask_at_looks(lambda: _OWN.limits.check())
 
 
 def check_seconds(timeout_s: object) -> None:

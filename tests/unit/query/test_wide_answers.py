@@ -14,6 +14,8 @@ from wukongs.query.output import results
 from wukongs.query.plans.plan_runner import TABLE_CELLS, Workspace
 
 COUNT = 150
+LINKS = "|".join(f"<http://e/p{at}>" for at in range(400))
+UNION = " UNION ".join(f"{{ ?s <http://e/p> {at} }}" for at in range(5_000))
 
 
 @pytest.fixture
@@ -55,3 +57,23 @@ def test_a_plan_of_many_steps_has_small_tables(engine: wukongs.Engine) -> None:
     integer = "^^<http://www.w3.org/2001/XMLSchema#integer>"
     expected = [(f"<http://e/{name}>", *[f'"{value}"{integer}'] * 2) for name, value in (("a", 1), ("b", 2))]
     assert sorted(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"SELECT * {{ {UNION} }}", "the reading of its text"),
+        (f"SELECT * {{ ?s ({LINKS})* ?o }}", "a property path"),
+    ],
+)
+def test_texts_and_automata_are_made_within_the_time_of_the_query(
+    engine: wukongs.Engine, text: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time passes by itself: a step of the clock for each look."""
+    ticks = iter(range(1_000_000))
+    monkeypatch.setattr("wukongs.query.limits.time.monotonic", lambda: next(ticks) / 100)
+    with pytest.raises(QueryTimeout, match=f"timeout_s = 0.5, at last in {place}"):
+        engine.query(text, timeout_s=0.5)
+    with pytest.raises(QueryTimeout, match=r"timeout_s = 0.5, at last in"):
+        engine.update(f"INSERT {{ ?s <http://e/q> 1 }} WHERE {{ {text} }}", timeout_s=0.5)
+    assert engine.query("ASK { ?s <http://e/q> 1 }").boolean is False

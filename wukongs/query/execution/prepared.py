@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,10 +19,14 @@ from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
 from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
+from wukongs.csparql.tokens import check_text
 from wukongs.csparql.warnings import UnseenNames, unbound
+from wukongs.query.execution.answer import within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.execution.bindings import where_clause
+from wukongs.query.limits import limits_of
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.settings import Settings
 
 TEXT_CHARACTERS_MAX = 1 << 14
 """A longer text is parsed each time: it holds data (a long VALUES) and is not likely to come again."""
@@ -80,6 +85,17 @@ def bindable(query: Query) -> frozenset[str]:
     inside = (variable.name for variable in mentioned_variables(where_clause(query)))
     # One with a dot in its name was made by the parser or a rule: for a blank node, or inside of a subquery.
     return frozenset(name for name in (*inside, *query.variables, *described) if "." not in name)
+
+
+def while_read(text: str, settings: Settings, timeout_s: float | None) -> AbstractContextManager[object]:
+    """Return a context in which a long text is parsed and rewritten within the limits of its execution. timeout_s: as
+    Engine.query has it."""
+    check_text(text)
+    if len(text) <= TEXT_CHARACTERS_MAX:
+        return nullcontext()
+    limits = limits_of(settings, timeout_s)
+    limits.operator = "the reading of its text"
+    return within(limits)
 
 
 class PreparedQueries:
