@@ -187,7 +187,7 @@ def elements(depth: int) -> str:
 def test_elements_nest_within_a_bound_in_linear_time() -> None:
     assert triples_of(elements(token_scan.ELEMENTS_MAX - 1)) > 1000
     took_s = []
-    for depth in (20_000, 80_000):
+    for depth in (5000, 20_000):
         began_s = time.process_time()
         with pytest.raises(DataError, match="at most 2,000 elements in each other") as caught:
             triples_of(elements(depth))
@@ -205,8 +205,6 @@ def test_bases_nest_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("format", ["ttl", "trig"])
 def test_triple_terms_nest_within_a_bound(format: str) -> None:
-    """The parser of the library would end the process at some ten thousand."""
-
     def nested(depth: int) -> str:
         return "<a> <b> 'x >> <<' . # >>\n<a> <b> " + "<<( <a> <b> " * depth + "1" + " )>>" * depth + " ."
 

@@ -70,7 +70,7 @@ def test_a_message_that_nests_too_deeply_is_set_aside() -> None:
     assert len(rows.encoded) == 2
 
 
-@pytest.mark.parametrize(("format", "depth"), [("nt", 20_000), ("ttl", 2000)])
+@pytest.mark.parametrize(("format", "depth"), [("nt", 2000), ("ttl", 500)])
 def test_triple_terms_that_nest_too_deeply_are_malformed(format: str, depth: int, tmp_path: Path) -> None:
     line = "<a:a> <a:b> " + "<<( <a:a> <a:b> " * depth + "<a:a>" + " )>>" * depth + " .\n"
     (tmp_path / f"deep.{format}").write_text(line)
@@ -81,7 +81,7 @@ def test_triple_terms_that_nest_too_deeply_are_malformed(format: str, depth: int
         engine.load(tmp_path / f"deep.{format}", strict=True)
 
 
-@pytest.mark.parametrize("depth", [600, 3000, 30_000])
+@pytest.mark.parametrize("depth", [101, 600])
 def test_a_message_of_nested_triple_terms_is_set_aside(depth: int) -> None:
     parser = MessageParser("m", RdfSource(paths=(), predicate="", time_format=TimeFormat(), format="ttl"), "ttl")
     line = b"<a:a> <a:b> " + b"<<( <a:a> <a:b> " * depth + b"<a:a>" + b" )>>" * depth + b" ."
