@@ -427,6 +427,7 @@ def test_a_silent_source_follows_the_wall_clock_through_spark(tmp_path: Path, sp
         check_silence(tmp_path, engine, lambda config: feeding(engine, config, spark))
 
 
+@pytest.mark.slow
 def test_a_silent_source_of_a_cluster_follows_the_wall_clock(tmp_path: Path) -> None:
     with fed_cluster(3, 2) as (nodes, addresses):
         check_silence(tmp_path, nodes[0].engine, lambda config: feeding(addresses, config), 5000, 0)
