@@ -91,7 +91,7 @@ DISAGREEMENTS = [
         [(f'"0"^^<{XSD}integer>',)],
     ),
     Disagreement(
-        "COUNT(DISTINCT *) counts blank nodes",
+        "COUNT(DISTINCT *) counts blank nodes, and what lies within the sequence of a path",
         "18.5.1.2 counts distinct solutions, and blank nodes of a pattern are no part of a solution (18.3).",
         asked("SELECT (", tree("expression", "COUNT DISTINCT *", "COUNT( DISTINCT * )"), "AS ?n ) WHERE { ?a :p [] }"),
         f"{A} {P} {B} . {A} {P} {C} .",
