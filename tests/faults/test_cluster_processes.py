@@ -57,11 +57,13 @@ class Nodes:
 
 
 @contextmanager
-def running(folder: Path, count: int, head: str = "", keys: Sequence[str] = ()) -> Iterator[Nodes]:
+def running(
+    folder: Path, count: int, head: str = "", keys: Sequence[str] = (), options: Sequence[str] = ()
+) -> Iterator[Nodes]:
     nodes = Nodes(folder, count, head, keys)
     with ExitStack() as stack:
         for number in range(count):
-            nodes.processes.append(stack.enter_context(child([*NODE, nodes.file(number)])))
+            nodes.processes.append(stack.enter_context(child([*NODE, nodes.file(number), *options])))
         for number, process in enumerate(nodes.processes):
             assert process.stdout is not None
             while not select.select([process.stdout], [], [], 0.2)[0]:
@@ -76,6 +78,37 @@ def running(folder: Path, count: int, head: str = "", keys: Sequence[str] = ()) 
 
 def triples(name: str, count: int) -> io.BytesIO:
     return io.BytesIO("".join(f"<{EX}{name}{row}> <{EX}l> <{EX}o> .\n" for row in range(count)).encode())
+
+
+@pytest.mark.slow
+def test_a_node_that_was_paused_starts_itself_again_and_the_cluster_says_so(tmp_path: Path) -> None:
+    with (
+        running(tmp_path, 3, "replicas = 2", options=["--restart"]) as nodes,
+        wukongs.connect(nodes.clients[0]) as client,
+    ):
+        client.load(triples("x", 40), format="nt")
+
+        def wait_for(role: str) -> None:
+            deadline = time.monotonic() + END_S
+            while client.stats()["members"]["2"] != role:
+                assert time.monotonic() < deadline, client.stats()["members"]
+                time.sleep(0.05)
+
+        assert client.stats()["taken_out"] == {}
+        os.kill(nodes.processes[2].pid, signal.SIGSTOP)
+        wait_for("out")
+        os.kill(nodes.processes[2].pid, signal.SIGCONT)
+        wait_for("in")
+        assert client.stats()["taken_out"] == {"2": 1}
+        assert nodes.processes[2].poll() is None
+        process = nodes.processes[2]
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == nodes.clients[2], "it serves again"
+        with wukongs.connect(nodes.clients[2]) as back:
+            assert len(back.query(f"SELECT * {{ ?s <{EX}l> ?o }}")) == 40
+        process.terminate()
+        status, said = nodes.said_at_end(2)
+        assert (status, "node 2 was taken out of the cluster" in said) == (0, True)
 
 
 SIGNALS = [signal.SIGKILL, signal.SIGSTOP] if "WUKONGS_FAULTS" in os.environ else [signal.SIGKILL]

@@ -146,6 +146,7 @@ def test_a_node_that_was_taken_out_ends_and_says_so() -> None:
                 call()
         assert engine.stats()["node"] == 2
         wait_until_out(nodes[0], 2)
+        assert [node.engine.stats()["taken_out"] for node in nodes[:2]] == [{"2": 1}] * 2
         nodes[0].engine.load(lines("z", 20), format="nt")
         assert nodes[0].host.node.control.members[2].role is Role.OUT, "it has not asked to come back"
 

@@ -141,8 +141,9 @@ OXIGRAPH: tuple[Fault, ...] = (
     ),
     Fault(
         "COUNT(DISTINCT *) counts blank nodes, and what lies within the sequence of a path",
-        lambda case: has(case.tree, "COUNT DISTINCT *")
-        and ("_:" in case.text or "[]" in case.text or has(case.tree, "/")),
+        lambda case: (
+            has(case.tree, "COUNT DISTINCT *") and ("_:" in case.text or "[]" in case.text or has(case.tree, "/"))
+        ),
     ),
     *(Fault(name, partial(_is_reading, name)) for name in READINGS),
     Fault("loses the sum of a constant moment and a duration", lambda case: has(case.tree, "TIME +")),

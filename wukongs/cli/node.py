@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,8 +50,9 @@ Ctrl-C or SIGTERM. With [trust] in its file SIGHUP lets it read the files of key
 that are gone are refused from then on. Its own secret key changes only with a restart.
 
 Several nodes in one process are as many nodes of the cluster, each with its number, folder and addresses: so a machine
-takes the place of another one beside its own. One that the others have taken out is started again, and one that has
-failed ends alone; the process ends with the last one.
+takes the place of another one beside its own. One that the others have taken out is started again (a single one by
+--restart, where nothing else starts the process again), and one that has failed ends alone; the process ends with the
+last one.
 """
 
 
@@ -78,6 +80,11 @@ def make_parser() -> argparse.ArgumentParser:
     files = "the TOML file of this node; several: the files of nodes of one cluster, which this process runs together"
     parser.add_argument("--config", required=True, nargs="+", metavar="FILE", help=files)
     parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="start a node again that the others have taken out, as those of several files are",
+    )
+    parser.add_argument(
         "--until-stdin-ends", action="store_true", help="end also when standard input does, with who has started it"
     )
     add_log_options(parser, has_http=True)
@@ -95,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
     begin_logs(options, configs[0].number if len(configs) == 1 < len(configs[0].nodes) else None)
     compile_first()
     take_turns_quickly()
-    nodes = _Nodes(configs)
+    nodes = _Nodes(configs, options.restart)
     nodes.start()  # they may wait for other nodes: a signal ends it at once until one serves
     try:
         nodes.watch_signals()
@@ -164,8 +171,19 @@ def _start(config: NodeConfig) -> tuple[Running, Inside | None]:
         return ServedEngine(config), None
     from wukongs.cluster.node import run
 
-    node = run(config)
+    node = run(config, partial(_say_spare, config))
     return node, node.inside
+
+
+def _say_spare(config: NodeConfig, address: str) -> None:
+    """Say that a node is a spare one, and where it is: for now it needs nothing, and may wait for days."""
+    print(
+        f"wukongs: node {config.number} is a spare one: other nodes reach it at {address}; it serves clients at "
+        f"{config.me.clients} once it has taken another node's place",
+        file=sys.stderr,
+        flush=True,
+    )
+    tell_systemd("READY=1")
 
 
 class _OverHttp:
@@ -237,10 +255,11 @@ def reload_on_hangup(reload_trust: Callable[[], object]) -> None:
 class _Nodes:
     """The nodes of this process, until it is told to stop or the last one has ended; and the exit status.
 
-    One of several that the others have taken out is started again, as a supervisor does with a process."""
+    One of several that the others have taken out is started again, as a supervisor does with a process; restarts: a
+    single one, too."""
 
-    def __init__(self, configs: Sequence[NodeConfig]) -> None:
-        self._configs = configs
+    def __init__(self, configs: Sequence[NodeConfig], restarts: bool = False) -> None:
+        self._configs, self._restarts = configs, restarts or len(configs) > 1
         self._running: dict[int, Running] = {}
         self._failures: dict[int, BaseException] = {}
         self._left = len(configs)
@@ -252,8 +271,9 @@ class _Nodes:
         self._is_closed = threading.Event()
 
     def start(self) -> None:
-        """Start all nodes; return once one serves, or none will. Raises what starting raises, if it is a single one."""
-        if len(self._configs) == 1:
+        """Start all nodes; return once one serves, or none will. Raises what starting raises, if none is started
+        again."""
+        if not self._restarts:
             node = start(self._configs[0])
             self._show(self._configs[0], node)
             node.on_failure(self._fail)
@@ -265,7 +285,7 @@ class _Nodes:
             self._changed.wait_for(lambda: self._running or not self._left)
 
     def _keep(self, config: NodeConfig) -> None:
-        """Run one of several nodes until it is to end, or ends for good."""
+        """Run a node until it is to end, or ends for good."""
         tries = 0
         while not self._is_wished:
             failure, tries = self._run(config), tries + 1

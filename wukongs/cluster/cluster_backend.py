@@ -512,6 +512,7 @@ class ClusterBackend:
     def stats(self) -> dict[str, Any]:
         """Return the counts of the cluster: each thing counts once, however many nodes hold it
         (docs/api.md). node: this node's number; members: the role of each node, or SILENT while nothing is heard of it;
+        taken_out: how often the others have gone on without a node of which nothing was heard, since this one began;
         on_one_machine: the nodes of shards that a machine alone holds, where there are several machines;
         this_node: the facts of this node alone; silent_nodes: members that have not answered; counts that only they
         know are missing."""
@@ -530,6 +531,7 @@ class ClusterBackend:
                 str(number): SILENT if number in unheard else member.role.value
                 for number, member in node.control.members.items()
             },
+            "taken_out": {str(number): count for number, count in sorted(self._host.taken_out.copy().items())},
             "on_one_machine": [list(nodes) for nodes in on_one_machine(node.control, node.machines)],
             "registered": {name: list(query.nodes) for name, query in node.control.queries.items()},
             "silent_nodes": silent,

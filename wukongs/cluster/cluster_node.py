@@ -339,16 +339,18 @@ class ClusterNode:
     def _meet(self) -> None:
         self._meeting.meet(self.host.node.control)
 
-    def wait_until_ready(self, timeout_s: float) -> None:
+    def wait_until_ready(self, timeout_s: float, when_spare: Callable[[], object] = lambda: None) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
-        again and votes: from then on another node may go. Raises NodeUnavailable."""
+        again and votes: from then on another node may go. when_spare: is called if this node has to wait for a place.
+
+        Raises NodeUnavailable."""
         deadline, is_new = time.monotonic() + timeout_s, False
         try:
             node = self._wait_until(
                 lambda node: node.exposed is not None and node.control.life != "", deadline, "a majority of the nodes"
             )
             if node.is_spare:
-                log.info("node %d is a spare one: it serves once it has taken another node's place", self.me.node)
+                when_spare()
                 what = "another node's place, which it is to take"
                 node = self.host.wait_until(lambda node: not node.is_spare, left_s(deadline), what)
                 is_new = True

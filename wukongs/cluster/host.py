@@ -13,7 +13,7 @@ import logging
 import random
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -270,6 +270,8 @@ class Host:
         self.failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], object] = lambda _: None
         """Is called once, in the protocol's thread, when something has ended it."""
+        self.taken_out: Counter[int] = Counter()
+        """How often each node was taken out since this life began, because nothing was heard of it."""
         self._install: Callable[[act.InstallState], object] = _not_joining
         self._collect: Callable[[act.CollectState], object] = self._collect_nothing
         self._on_pulse: Sequence[Callable[[], object]] = ()
@@ -699,7 +701,7 @@ class Host:
             case act.SettleClaim(claim=number) | act.AnswerClaim(question=number):
                 self._told.append(partial(self._hand_on, number, action))
             case act.Apply(index=index, entry=entry, sn=sn):
-                self._check_is_in(entry.record)
+                self._note_role(entry.record)
                 self.disk.commit(index)
                 self.catching_up.apply(index, entry.record, sn)
                 self._decide(entry.record, Applied(index, sn or node.control.last_sn))
@@ -729,14 +731,19 @@ class Host:
     def _decide(self, record: Record, found: Applied | Dropped) -> None:
         self._decided += [(outcome, found) for outcome in self._waiting.pop(record_key(record), [])]
 
-    def _check_is_in(self, record: Record) -> None:
-        """End a node without a disk when it was taken out, or has begun anew elsewhere: only a new life takes over the
-        data that it has missed."""
-        if self.disk.is_lasting or not isinstance(record, Membership) or record.node != self.me.node:
+    def _note_role(self, record: Record) -> None:
+        """Count nodes that are taken out. End this one, if it has no disk, when it was taken out or has begun anew
+        elsewhere: only a new life takes over the data that it has missed."""
+        if not isinstance(record, Membership):
+            return
+        is_taken_out = record.role is Role.OUT and not record.tells_of_a_loss
+        if is_taken_out:
+            self.taken_out[record.node] += 1
+        if self.disk.is_lasting or record.node != self.me.node:
             return
         if record.disk > self.me.disk:
             raise NodeUnavailable(f"node {self.me.node} was started anew elsewhere: this one ends")
-        if record.role is Role.OUT and record.disk == self.me.disk and not record.tells_of_a_loss:
+        if is_taken_out and record.disk == self.me.disk:
             raise NodeUnavailable(
                 f"node {self.me.node} was taken out of the cluster, since the others had heard nothing of it for too "
                 "long; it has missed what came since, and ends. The others go on without it: ask one of them, or start "

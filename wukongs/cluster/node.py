@@ -51,7 +51,7 @@ class ServedNode:
     """address: where it listens for clients; inside: for clients inside this node. Raises SettingsError,
     NodeUnavailable (too few other nodes start)."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, when_spare: Callable[[str], object]) -> None:
         files = config.trust
         peers = Trust(files.secret_key_file, files.allowed_nodes)
         clients = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
@@ -69,7 +69,7 @@ class ServedNode:
             stack.callback(node.close)
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
             node.start(*_with(added, addresses, keys))
-            _wait_until_ready(node)
+            _wait_until_ready(node, when_spare)
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
             self.inside = Inside(node, service)
@@ -112,20 +112,28 @@ class ServedNode:
         self._stack.close()
 
 
-def _wait_until_ready(node: ClusterNode) -> None:
-    """Wait until a node serves; a spare one for as long as it holds nothing. Raises NodeUnavailable."""
+def _wait_until_ready(node: ClusterNode, when_spare: Callable[[str], object]) -> None:
+    """Wait until a node serves; a spare one for as long as it holds nothing. when_spare: is called with the address for
+    other nodes, once, if it is one. Raises NodeUnavailable."""
+    said = list[object]()
+
+    def say() -> None:
+        if not said:
+            said.append(when_spare(node.address))
+
     while True:
         try:
-            return node.wait_until_ready(START_S)
+            return node.wait_until_ready(START_S, say)
         except NodeUnavailable:
             node.host.check()
             if not node.host.node.is_spare:
                 raise
 
 
-def run(config: NodeConfig) -> ServedNode:
-    """Start one node of a cluster, and return it once it serves. Raises as ServedNode."""
-    return ServedNode(config)
+def run(config: NodeConfig, when_spare: Callable[[str], object] = lambda _: None) -> ServedNode:
+    """Start one node of a cluster, and return it once it serves. when_spare: is called with its address for other nodes
+    if it waits for another one's place. Raises as ServedNode."""
+    return ServedNode(config, when_spare)
 
 
 def listen_peers(config: NodeConfig) -> str:

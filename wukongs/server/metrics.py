@@ -184,4 +184,10 @@ def _members(facts: Mapping[str, Any]) -> Iterable[Metric]:
     for node, role in members.items():
         family.add_metric([str(node), str(role)], 1)
     yield family
+    ended = CounterMetricFamily(
+        "wukongs_nodes_taken_out", "how often nothing was heard of a node, and the others went on", labels=["node"]
+    )
+    for node, count in facts["taken_out"].items():
+        ended.add_metric([node], count)
+    yield ended
     yield GaugeMetricFamily("wukongs_is_leader", "1 at the leader", int(facts.get("leader") == facts.get("node")))

@@ -377,6 +377,9 @@ def test_a_node_is_added_and_another_one_removed_while_the_cluster_runs(tmp_path
             with sending(client.listen().split(",")) as sent:
                 new = ("--clients", clients[2], "--peers", addresses[2][1])
                 assert ran("cluster", "add", *new, *server) == (0, "2\n", "")
+                assert nodes[2].stderr is not None
+                said = next(line for line in nodes[2].stderr if "is a spare one" in line)
+                assert all(address in said for address in addresses[2])
                 assert client.listen().split(",") == clients
                 assert ran("cluster", "drain", "0", *server) == (0, "", "")
                 nodes[0].send_signal(signal.SIGTERM)
@@ -742,6 +745,39 @@ def test_one_of_several_nodes_that_was_taken_out_is_started_again(
     assert tries == [0] * node.TRIES_MAX, "then it is given up"
     nodes.close()
     assert nodes.wait() == 1
+
+
+def test_a_single_node_that_was_taken_out_is_started_again_if_that_is_wished(
+    tmp_path: Path, fakes: dict[int, Fake], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(node, "PAUSE_S", 0.01)
+    nodes = node._Nodes(
+        configs(tmp_path, 1), restarts=node.make_parser().parse_args(["--config", "a", "--restart"]).restart
+    )
+    nodes.start()
+    wait_until(lambda: 0 in fakes and hasattr(fakes[0], "fail"), "it serves")
+    first = fakes.pop(0)
+    first.fail(NodeUnavailable("node 0 was taken out"))
+    wait_until(lambda: 0 in fakes and hasattr(fakes[0], "fail"), "it serves again")
+    assert first.is_closed
+    fakes[0].fail(StorageError("node 0 has no disk"))
+    assert nodes.wait() == 1
+    nodes.close()
+    assert capsys.readouterr().err.splitlines() == ["wukongs: node 0 was taken out", "wukongs: node 0 has no disk"]
+
+
+def test_a_spare_node_says_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [config] = configs(tmp_path, 1)
+    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    told.bind(str(tmp_path / "told"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "told"))
+    node._say_spare(config, "tcp://127.0.0.1:4711")
+    said = "wukongs: node 0 is a spare one: other nodes reach it at tcp://127.0.0.1:4711; it serves clients at "
+    assert capsys.readouterr().err == f"{said}{config.me.clients} once it has taken another node's place\n"
+    assert told.recv(100) == b"READY=1"
+    told.close()
 
 
 def _raise(text: str) -> None:
