@@ -51,7 +51,7 @@ class ServedNode:
     """address: where it listens for clients; inside: for clients inside this node. Raises SettingsError,
     NodeUnavailable (too few other nodes start)."""
 
-    def __init__(self, config: NodeConfig, when_spare: Callable[[str], object]) -> None:
+    def __init__(self, config: NodeConfig, when_spare: Callable[[str], object] = lambda _: None) -> None:
         files = config.trust
         peers = Trust(files.secret_key_file, files.allowed_nodes)
         clients = Trust(files.secret_key_file, files.allowed_clients, files.tokens_file)
