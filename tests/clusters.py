@@ -71,7 +71,8 @@ def cluster(
     with ExitStack() as stack:
         if silence_pulses_max >= PATIENT:
             stack.enter_context(patience())
-        nodes = []
+        nodes = list[ClusterNode]()
+        stack.callback(lambda: [node.close() for node in nodes])  # those that were started again in their places, too
         for number in range(node_count):
             me = Incarnation(number, 0, boot)
             disk = None if folder is None else _disk(folder / f"node{number}", me, shape, settings or Settings())
