@@ -129,7 +129,7 @@ class LivePlanner:
     ) -> None:
         self.opened = tuple(opened)
         self.epoch = epoch
-        begins = [_begin_of(node) for node in opened]
+        begins, cuts = [_begin_of(node) for node in opened], [cuts_of(node) for node in opened]
         self.setups = tuple(
             PartitionSetup(
                 stream=feed.stream,
@@ -139,18 +139,16 @@ class LivePlanner:
                 timing=node.timing,
                 hash_bits=node.hash_bits,
                 is_last=feed.waits.is_last,
-                cuts=cuts_of(node),
+                cuts=rows,
             )
-            for feed, node in zip(feeds, opened, strict=True)
+            for feed, node, rows in zip(feeds, opened, cuts, strict=True)
         )
         self._feeds, self._config, self._say, self._wall_ms = feeds, config, say, wall_ms
         self._said: set[str] = set()
         self._places = {(one.stream, one.source.partition): place for place, one in enumerate(self.setups)}
         self._lock = threading.Lock()
         now_s = time.monotonic()
-        self._begun = [
-            feed.begin(begin.row, cuts_of(node)) for feed, begin, node in zip(feeds, begins, opened, strict=True)
-        ]
+        self._begun = [feed.begin(begin.row, rows) for feed, begin, rows in zip(feeds, begins, cuts, strict=True)]
         self._tracks = [
             _Track(
                 newest_ms=NO_TIME,
@@ -160,10 +158,10 @@ class LivePlanner:
                 quiet_since_s=now_s,
                 ends=deque([(NO_TIME, row)]),
                 opened_ms=begin.complete_ms,
-                had_row=cuts_of(node)[-1],
+                had_row=rows[-1],
                 carried_count=begin.carried_count,
             )
-            for node, begin, row in zip(opened, begins, self._begun, strict=True)
+            for begin, row, rows in zip(begins, self._begun, cuts, strict=True)
         ]
         self.start = self._position(self._begun, self._never, [False] * len(feeds))
 

@@ -29,19 +29,23 @@ END_S = 60
 
 
 class Nodes:
-    """The files of a cluster, and its processes."""
+    """The files of a cluster, and its processes. count: of the nodes that all files name; added: of those behind them,
+    which only their own files name."""
 
-    def __init__(self, folder: Path, count: int, head: str = "", keys: Sequence[str] = ()) -> None:
-        ports = free_ports(2 * count)
-        self.clients = [f"tcp://127.0.0.1:{port}" for port in ports[:count]]
-        self.peers = [f"tcp://127.0.0.1:{port}" for port in ports[count:]]
+    def __init__(self, folder: Path, count: int, head: str = "", keys: Sequence[str] = (), added: int = 0) -> None:
+        ports = free_ports(2 * (count + added))
+        self.clients = [f"tcp://127.0.0.1:{port}" for port in ports[::2]]
+        self.peers = [f"tcp://127.0.0.1:{port}" for port in ports[1::2]]
         self.processes: list[subprocess.Popen[str]] = []
-        self._folder, self._keys, self.head = folder, keys, head
+        self._folder, self._keys, self.head, self._count = folder, keys, head, count
 
     def file(self, number: int, head: str | None = None) -> str:
         lines = [f"number = {number}", (self.head if head is None else head)]
         for at, (clients, peers) in enumerate(zip(self.clients, self.peers, strict=True)):
-            lines += ["[[node]]", f'clients = "{clients}"', f'peers = "{peers}"']
+            if at >= self._count and at != number:
+                continue
+            table = "[[node]]" if at < self._count else "[added]"
+            lines += [table, f'clients = "{clients}"', f'peers = "{peers}"']
             lines += [f'public_key = "{self._keys[at]}"'] if self._keys else []
         if self._keys:
             lines += ["[trust]", f'secret_key_file = "node{number}/{SECRET_FILE}"', 'allowed_nodes = "nodes"']

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from tests.faults.test_cluster_processes import END_S, EX, NODE, triples
+from tests.faults.test_cluster_processes import END_S, EX, NODE, Nodes, triples
 from tests.processes import child
-from wukongs.cli.cluster import free_ports
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
 
 COUNT = 3
+TOKEN = "t" * 32
 LATER_S = 3.0
 """By then each node has applied what was decided before."""
 
@@ -29,33 +29,22 @@ class Growing:
 
     def __init__(self, folder: Path, stack: ExitStack, trust: str) -> None:
         self._folder, self._stack, self._trust = folder, stack, trust
-        ports = free_ports(2 * (COUNT + 1))
-        self.clients = [f"tcp://127.0.0.1:{port}" for port in ports[::2]]
-        self.peers = [f"tcp://127.0.0.1:{port}" for port in ports[1::2]]
-        self.keys = [make_keys(folder / f"key{number}") for number in range(COUNT + 1)] if trust == "own" else []
+        self.keys = [make_keys(folder / f"node{number}") for number in range(COUNT + 1)] if trust == "own" else []
         if trust == "own":
             (folder / "nodes").write_text("".join(f"{key}\n" for key in self.keys[:COUNT]))
             (folder / "clients").write_text(f"{make_keys(folder / 'client')}\n")
+            (folder / "tokens").write_text(f"{TOKEN}\n")
         elif trust == "shared":
             make_keys(folder / "all")
+        self.nodes = Nodes(folder, COUNT, keys=self.keys, added=1)
+        self.clients, self.peers = self.nodes.clients, self.nodes.peers
         self.processes: dict[int, subprocess.Popen[str]] = {}
         self.count = 0
 
     def file(self, number: int) -> str:
-        lines = [f'number = {number}\nreplicas = 2\ndata_dir = "data{number}"\nsilence_s = 2']
-        for node in range(COUNT + 1):
-            table = "[[node]]" if node < COUNT else "[added]"
-            if node < COUNT or node == number:
-                lines.append(f'{table}\nclients = "{self.clients[node]}"\npeers = "{self.peers[node]}"')
-                lines += [f'public_key = "{self.keys[node]}"'] if self.keys else []
-        if self._trust == "shared":
-            lines.append(f'[trust]\ncluster_key_file = "all/{SECRET_FILE}"')
-        elif self._trust == "own":
-            lines.append(f'[trust]\nsecret_key_file = "key{number}/{SECRET_FILE}"\nallowed_nodes = "nodes"')
-            lines.append('allowed_clients = "clients"')
-        file = self._folder / f"node{number}.toml"
-        file.write_text("\n".join(lines) + "\n")
-        return str(file)
+        head = f'replicas = 2\ndata_dir = "data{number}"\nsilence_s = 2'
+        shared = f'\n[trust]\ncluster_key_file = "all/{SECRET_FILE}"' if self._trust == "shared" else ""
+        return self.nodes.file(number, head + shared)
 
     def begin(self, *numbers: int) -> None:
         for number in numbers:
@@ -81,10 +70,10 @@ class Growing:
         self.processes[number].communicate(timeout=END_S)
 
     def connect(self, number: int) -> wukongs.RemoteEngine:
-        keys = None
-        if self.keys:
-            keys = self._folder / "client" / SECRET_FILE, self._folder / f"key{number}" / PUBLIC_FILE
-        return wukongs.connect(self.clients[number], keys=keys, silence_s=END_S)
+        if not self.keys:
+            return wukongs.connect(self.clients[number], silence_s=END_S)
+        keys = self._folder / "client" / SECRET_FILE, self._folder / f"node{number}" / PUBLIC_FILE
+        return wukongs.connect(self.clients[number], token=TOKEN, keys=keys, silence_s=END_S)
 
     def check(self, *numbers: int) -> None:
         """Write at the first of these nodes, and read at all."""

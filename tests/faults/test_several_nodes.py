@@ -15,7 +15,6 @@ import pytest
 import wukongs
 from tests.faults.test_cluster_processes import END_S, EX, NODE, QUERY, Nodes, triples
 from tests.processes import child
-from wukongs.cli.cluster import free_ports
 
 CLUSTER = [sys.executable, "-m", "wukongs", "cluster"]
 
@@ -24,17 +23,12 @@ class Machines:
     """Processes with one node or several each, with data folders."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder, self._stack = folder, stack
-        self.nodes = Nodes(folder, 3, "replicas = 2")
-        ports = free_ports(2)
-        self.added = f"tcp://127.0.0.1:{ports[0]}", f"tcp://127.0.0.1:{ports[1]}"
+        self._stack = stack
+        self.nodes = Nodes(folder, 3, added=1)
+        self.added = self.nodes.clients[3], self.nodes.peers[3]
 
     def file(self, number: int) -> str:
-        file = self.nodes.file(number, f'replicas = 2\ndata_dir = "data{number}"')
-        if number == 3:
-            with Path(file).open("a") as more:
-                more.write('[added]\nclients = "{}"\npeers = "{}"\n'.format(*self.added))
-        return file
+        return self.nodes.file(number, f'replicas = 2\ndata_dir = "data{number}"')
 
     def begin(self, *numbers: int) -> subprocess.Popen[str]:
         files = [self.file(number) for number in numbers]

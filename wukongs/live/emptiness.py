@@ -151,12 +151,11 @@ def counted(states: dict[str, StreamState], counts: QueryCounts, log: WindowLog)
     if counts.last_ms is not None:
         yield f"the last window reported, ending at {counts.last_ms} ms, has {counts.last_rows} rows"
     for name, state in sorted(states.items()):
-        late_count = state.late_count + state.piped_carried_count
-        if late_count:
-            carried_count = state.carried_count + state.piped_carried_count
+        if state.all_late_count:
+            carried_count = state.all_carried_count
             carried = f"{carried_count} of them joined later windows, " if carried_count else ""
             dropped = f"{state.dropped_count} of them were dropped"
-            yield f"stream {name}: {late_count} tuples came late, {carried}{dropped}"
+            yield f"stream {name}: {state.all_late_count} tuples came late, {carried}{dropped}"
     if counts.partial:
         yield f"{counts.partial} windows were partial, the last of them ended at {counts.partial_ms} ms"
     if counts.over_budget:

@@ -435,6 +435,16 @@ class StreamState:
         self.dropped_count += int((call.is_late & timing).sum())
         self.carried_count += carried_count
 
+    @property
+    def all_late_count(self) -> int:
+        """Late tuples, those of pipelines included."""
+        return self.late_count + self.piped_carried_count
+
+    @property
+    def all_carried_count(self) -> int:
+        """Late tuples that stream batches have carried, those of pipelines included."""
+        return self.carried_count + self.piped_carried_count
+
     def count_late_signs(self, found: LateSigns) -> None:
         """Count tuples that changed nothing in the stored graph, since their event time is older."""
         if self.note_late_signs is not None:

@@ -26,6 +26,7 @@ from tests.unit.cluster.test_pipelines import fed_cluster
 from wukongs.adapters.replay import replay
 from wukongs.adapters.run_config import RunConfig, load_run_config
 from wukongs.adapters.source import SetAside
+from wukongs.cluster.cluster_node import ClusterNode
 from wukongs.cluster.installing import StreamTaken, Taken, standings
 from wukongs.errors import NodeUnavailable
 from wukongs.live.pieces import Piece
@@ -108,6 +109,22 @@ def story(
     return Story(load_run_config(folder / "run.toml"), partitions)
 
 
+def asked(nodes: Sequence[ClusterNode], late: Any, at: int = -1) -> Any:
+    """Declare the stream, and return a query over it that is registered at a node."""
+    nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)
+    return nodes[at].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+
+
+def check(nodes: Sequence[ClusterNode], query: Any, told: Story) -> None:
+    """Compare all windows, and the counts of each node."""
+    for node in nodes:
+        node.engine.settle(LONG_S)
+    assert filled(query) == told.windows()
+    for node in nodes:
+        stats = of_stream(node, "streamA")
+        assert [stats[name] for name in ("carried", "passed_over")] == [told.carried_count, 0]
+
+
 class Failing:
     """A connection that is cut off when so many pieces have gone."""
 
@@ -151,8 +168,7 @@ def test_late_rows_reach_the_windows_that_are_not_closed(node_count: int, replic
     """Of two partitions, one of which is ahead of the other; old rows are set aside."""
     told = story(tmp_path, random.Random(node_count), "open", ["one", "two"])
     with fed_cluster(node_count, replica_count) as (nodes, addresses):
-        nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late="open", timing=True)
-        query = nodes[-1].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+        query = asked(nodes, "open")
         bad = sent(told, addresses)
         nodes[-1].engine.settle(LONG_S)
         assert told.carried_count > 50
@@ -175,16 +191,11 @@ def test_a_writer_that_is_cut_off_leaves_its_decisions_to_the_next_one(
     draw = random.Random(node_count * 10 + lives)
     told = story(tmp_path, draw, late, ["one", "two"])
     with fed_cluster(node_count, replica_count) as (nodes, addresses):
-        nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)  # type: ignore[arg-type]
-        query = nodes[-1].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+        query = asked(nodes, late)
         for _ in range(lives):
             assert sent_in_part(told, draw, addresses, 200 // lives)
         sent(told, addresses)
-        nodes[-1].engine.settle(LONG_S)
-        assert filled(query) == told.windows()
-        for node in nodes:
-            stats = of_stream(node, "streamA")
-            assert [stats[name] for name in ("carried", "passed_over")] == [told.carried_count, 0]
+        check(nodes, query, told)
 
 
 @pytest.mark.slow
@@ -194,8 +205,7 @@ def test_a_pipeline_that_joins_a_stream_decides_by_what_is_closed_there(late: An
     draw = random.Random(3)
     told = story(tmp_path, draw, late, ["one", "two"], closed_ms=4000)
     with fed_cluster(3, 2) as (nodes, addresses), IngestLink(addresses) as link:
-        nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)
-        query = nodes[-1].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+        query = asked(nodes, late)
         link.open(A, "earlier", 1)
         link.close_batches(A, "earlier", 1, 0, 4000)
         nodes[0].engine.settle(LONG_S)
@@ -203,11 +213,7 @@ def test_a_pipeline_that_joins_a_stream_decides_by_what_is_closed_there(late: An
             assert sent_in_part(told, draw, addresses, 40)
         link.finish(A, "earlier", 1)
         sent(told, addresses)
-        nodes[-1].engine.settle(LONG_S)
-        assert filled(query) == told.windows()
-        for node in nodes:
-            stats = of_stream(node, "streamA")
-            assert [stats[name] for name in ("carried", "passed_over")] == [told.carried_count, 0]
+        check(nodes, query, told)
 
 
 @pytest.mark.slow
@@ -220,8 +226,7 @@ def test_nodes_that_join_take_over_what_was_decided(late: Any, tmp_path: Path) -
         sockets = [ClientSocket("tcp://127.0.0.1:*", {}, node.intake) for node in nodes]
         addresses = [socket.address for socket in sockets]
         stack.callback(lambda: [socket.close() for socket in sockets])
-        nodes[0].engine.stream(A, batch_ms=BATCH_MS, history_ms=HISTORY_MS, late=late, timing=True)
-        query = nodes[0].engine.register(register_text(f"RANGE {RANGE_MS}ms STEP {BATCH_MS}ms"))
+        query = asked(nodes, late, at=0)
         for lost in (1, 2, 1):
             assert sent_in_part(told, draw, addresses, 40)
             sockets[lost].close()
@@ -232,12 +237,7 @@ def test_nodes_that_join_take_over_what_was_decided(late: Any, tmp_path: Path) -
             sockets[lost] = ClientSocket(addresses[lost], {}, nodes[lost].intake)
             assert sent_in_part(told, draw, addresses, 40)
         sent(told, addresses)
-        nodes[0].engine.settle(LONG_S)
-        assert filled(query) == told.windows()
-        for node in nodes:
-            node.engine.settle(LONG_S)
-            stats = of_stream(node, "streamA")
-            assert [stats[name] for name in ("carried", "passed_over")] == [told.carried_count, 0]
+        check(nodes, query, told)
 
 
 def test_a_node_that_joins_begins_where_all_donors_begin_a_piece() -> None:
