@@ -28,6 +28,7 @@ PARTS = (
     "nodes-soak",
     "pipeline",
     "http",
+    "http-heavy",
 )
 
 
@@ -145,6 +146,10 @@ def run(
         from wukongs.bench.http.run import main as run_http
 
         return run_http(report, quick)
+    if name == "http-heavy":
+        from wukongs.bench.http.heavy import main as run_heavy
+
+        return run_heavy(report, quick)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)

@@ -40,7 +40,7 @@ from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries, while_read
 from wukongs.query.execution.profile import Profile
-from wukongs.query.limits import Limits, limits_of, waiting
+from wukongs.query.limits import Limits, limits_of, scheduled, waiting
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import (
@@ -458,7 +458,7 @@ class Engine:
         while True:
             view = self._backend.view
             try:
-                return answer(limits_of(self._core.settings, timeout_s, started_s))
+                return answer(scheduled(limits_of(self._core.settings, timeout_s, started_s)))
             except NodeUnavailable:
                 if self._backend.view == view:
                     raise
@@ -484,7 +484,7 @@ class Engine:
             prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         core = self._core
         if analyze:
-            limits = limits_of(core.settings, timeout_s, started_s)
+            limits = scheduled(limits_of(core.settings, timeout_s, started_s))
             profile = Profile()
             _, dataset = ask(core, prepared.query, prepared.memo, limits, f"explain {text[:40]!r}", profile=profile)
             return explain_over(prepared.query, dataset, profile)

@@ -56,7 +56,7 @@ def _run(results: Report, workload: Workload, folder: Path, seconds: int, count:
     stored = folder / "stored.nt"
     stored.write_bytes(workload.data.stored)
     user = workload.posters[0]
-    with _serving(stored) as (address, server):
+    with serving(stored) as (address, server):
         client = Connection(address)
         for name, iri in IRI.items():
             told = {"iri": iri, "timing": name in TIMING, "batch_ms": BATCH_MS}
@@ -199,7 +199,7 @@ def _arrow(table: Any) -> bytes:
 
 
 @contextmanager
-def _serving(stored: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(stored: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     command = [sys.executable, "-m", "wukongs", "serve", "--port", "0", "--data", str(stored)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

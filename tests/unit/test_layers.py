@@ -24,6 +24,7 @@ ROOMS = (
     "csparql",
     "store",
     "settings",
+    "query.scheduler",
     "query.limits",
     "query.mechanisms",
     "query.rows_kernels",

@@ -26,7 +26,7 @@ from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect
 from wukongs.live.slice_filter import Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
-from wukongs.query.limits import check_seconds
+from wukongs.query.limits import check_seconds, scheduler
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import take_turns_quickly
 from wukongs.store.snapshot import tick_sn
@@ -330,17 +330,18 @@ class Injector:
             self._renew()
 
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
-        """Run the firings of queries that are run together, at one time."""
-        if len(firings) > 1:
-            self._groups.explore(firings, self._stale)
-            firings = self._compiled.ran(firings)
-        for firing in firings:
-            query = firing.query
-            if query.is_closed:
-                continue
-            query.run(firing, due_at_s)
-            if query.plans.is_stale:
-                self._stale.append(query.plans)
+        """Run the firings of queries that are run together, at one time; one-shot queries wait for them."""
+        with scheduler().urgent():
+            if len(firings) > 1:
+                self._groups.explore(firings, self._stale)
+                firings = self._compiled.ran(firings)
+            for firing in firings:
+                query = firing.query
+                if query.is_closed:
+                    continue
+                query.run(firing, due_at_s)
+                if query.plans.is_stale:
+                    self._stale.append(query.plans)
 
     def _renew(self) -> None:
         while self._stale:

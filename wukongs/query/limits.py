@@ -11,11 +11,15 @@ How bytes are counted (docs/decisions/0014-budgets.md):
 * When an operator is done (`leave`), it gives back all that it held but for its table. Texts that the whole execution
   keeps (`keep`) stay held. So `held` counts the live bytes, or a little more; it never grows with how often operators
   run.
+
+An execution that shares the processors with others is a task of the scheduler (wukongs/query/scheduler.py): it may be
+paused where it checks its limits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +28,7 @@ from typing import TypeVar
 
 from wukongs.csparql.clock import ask_at_looks
 from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout, SettingsError
+from wukongs.query.scheduler import Scheduler, Task
 from wukongs.settings import Settings
 
 ITEMS_PER_CHECK = 1024
@@ -60,20 +65,45 @@ class Limits:
     service_bytes_max: int = 1 << 26
     """How long that may be."""
     is_killed: bool = field(default=False, init=False)
+    task: Task | None = field(default=None, init=False)
+    """Its task of the scheduler; None if it never waits for a processor."""
     _outer: list[Limits] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Limits:
+        if self.task is not None and not self._outer:
+            scheduler().start(self.task, self._check_time)
         self._outer.append(_OWN.limits)
         _OWN.limits = self
         return self
 
     def __exit__(self, *_: object) -> None:
         _OWN.limits = self._outer.pop()
+        if self.task is not None and not self._outer:
+            scheduler().stop(self.task)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise QueryTimeout after the deadline, QueryKilled once it is killed."""
+        """Pause while other tasks should run. Raise QueryTimeout after the deadline, QueryKilled once it is killed."""
+        if self.task is not None and scheduler().has_to_pause(self.task):
+            scheduler().pause(self.task, self._check_time)
+        self._check_time()
+
+    @contextlib.contextmanager
+    def without_processor(self) -> Iterator[None]:
+        """Wait for another server in the block: other tasks run meanwhile."""
+        task, self.task = self.task, None
+        if task is None:
+            yield
+            return
+        scheduler().stop(task)
+        try:
+            yield
+        finally:
+            scheduler().start(task, lambda: None)
+            self.task = task
+
+    def _check_time(self) -> None:
         if self.deadline_s is not None and time.monotonic() > self.deadline_s:
             if self.is_killed:
                 raise QueryKilled(f"the query was killed, at last in {self.operator}: somebody has asked for that")
@@ -151,9 +181,10 @@ class Limits:
 class Canceller:
     """Ends the executions of its own thread from another one: `with canceller:` around the call, `cancel()` elsewhere.
 
-    It has them killed as Engine.kill does, also those that begin later."""
+    It has them killed as Engine.kill does, also those that begin later. client: the one that they are for."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: object = None) -> None:
+        self.client = client
         self._lock = threading.Lock()
         self._limits: list[Limits] = []
         self._is_cancelled = False
@@ -208,6 +239,26 @@ class _Current(threading.local):
 _OWN = _Current()
 
 
+class _Processors:
+    """The scheduler of this process; another one in a forked child, where nothing runs yet."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        self.scheduler = Scheduler(len(usable))
+
+
+_PROCESSORS = _Processors()
+
+
+def scheduler() -> Scheduler:
+    """Return the scheduler of this process."""
+    return _PROCESSORS.scheduler
+
+
 def current() -> Limits:
     """Return the limits of the execution that this thread works for; without one, limits that only bound rows."""
     return _OWN.limits
@@ -244,6 +295,15 @@ def limits_of(settings: Settings, timeout_s: float | None, started_s: float | No
     if given_s > 0:
         limits.deadline_s, limits.timeout_s = began_s + given_s, given_s
     return watched(limits)
+
+
+def scheduled(limits: Limits, used_s: float = 0.0) -> Limits:
+    """Return limits whose execution shares the processors. used_s: how long parts before it have run.
+
+    Not for code that holds locks that others need: a paused execution would keep them."""
+    canceller = _OWN.canceller
+    limits.task = Task(None if canceller is None else canceller.client, used_s)
+    return limits
 
 
 def watched(limits: Limits) -> Limits:

@@ -17,7 +17,7 @@ from wukongs.query import rows_kernels as kernels
 from wukongs.query.limits import Limits, current
 from wukongs.store.dtypes import BoolArray, Int64Array
 
-PIECE_ROWS = 1 << 18
+PIECE_ROWS = 1 << 16
 DIGIT_BITS = 11
 """The bits of one pass of the radix sort that orders long tables."""
 

@@ -48,8 +48,9 @@ from wukongs.wire.answering import Quick, Reply
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.workers import Workers
 
-THREADS_MAX = 64
-WAITING_MAX = 1024
+THREADS_MAX = 1024
+"""Calls that are under way; the scheduler (query/scheduler.py) decides which of their queries run."""
+WAITING_MAX = 64
 CLIENT_LENGTH_MAX = 64
 _SWEEP_S = 5.0
 _END_S = 5.0
@@ -235,7 +236,8 @@ class Service:
         by = Asked(session.client, number, tuple(needed)) if needed else None
 
         def start() -> SessionCall | None:
-            call = SessionCall(Upload(str(args.get("name"))) if method == "load" else None, is_read=method in READS)
+            upload = Upload(str(args.get("name"))) if method == "load" else None
+            call = SessionCall(upload, is_read=method in READS, client=session.client)
             work = self._calls.work(session, method, args, packet.arrays, call.upload)
 
             def asked() -> Packet:

@@ -34,11 +34,12 @@ def failed(error: BaseException) -> Packet:
 
 
 class SessionCall:
-    """A task that is done once, however often its outcome is asked for. is_read: it may be ended once nobody asks."""
+    """A task that is done once, however often its outcome is asked for. is_read: it may be ended once nobody asks;
+    client: the name of the client that it is for."""
 
-    def __init__(self, upload: Upload | None = None, *, is_read: bool = False) -> None:
+    def __init__(self, upload: Upload | None = None, *, is_read: bool = False, client: str = "") -> None:
         self.upload, self._is_read = upload, is_read
-        self.canceller = Canceller()
+        self.canceller = Canceller(client)
         self._lock = threading.Lock()
         self._outcome: Packet | None = None
         self._waiting: list[tuple[float, Reply]] = []

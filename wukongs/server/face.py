@@ -16,16 +16,15 @@ from wukongs.server.requests import HeldBytes, Workers
 class Bounds:
     """body_bytes_max: of a query, an update, tuples; bodies_bytes_max: of all that are held; document_bytes_max: of a
     document that is loaded; documents_bytes_max: of all of these that are held; timeout_max_s: of a query or update
-    (None: the settings of the engine); threads: that call the engine; per_client_max, waiting_max: requests at the same
-    time, of one client and of all; connections_max: that are open; header_s: how long one may take until a request is
-    told, and before that for the handshake of TLS."""
+    (None: the settings of the engine); per_client_max, waiting_max: requests at the same time, of one client and of
+    all; connections_max: that are open; header_s: how long one may take until its request's head has arrived, and
+    before that for the handshake of TLS."""
 
     body_bytes_max: int = 64 << 20
     bodies_bytes_max: int = 512 << 20
     document_bytes_max: int = 4 << 30
     documents_bytes_max: int = 16 << 30
     timeout_max_s: float | None = None
-    threads: int = 16
     per_client_max: int = 64
     waiting_max: int = 1024
     connections_max: int = 8192

@@ -72,7 +72,7 @@ class HttpServer:
         self._tokens = _tokens_of(settings)
         doors = _doors_of(settings, self._tokens)
         bounds = settings.bounds
-        self._workers = Workers(bounds.threads, bounds.per_client_max, bounds.waiting_max)
+        self._workers = Workers(bounds.per_client_max, bounds.waiting_max)
         self._relays = None if node is None else Relays(node)
         self._feeds = Feeds(bounds.feed, self._relays)
         certificates = _certificates(settings)

@@ -1,7 +1,7 @@
 """Requests: their parameters and bodies, the threads that work for them, and the errors that they are answered with.
 
-The event loop never calls the engine itself: what may take long is done by `Workers`, a bounded pool of threads, in
-which each client has a bounded share. A client that goes away while its query runs has it cancelled.
+The event loop never calls the engine itself: what may take long is done by `Workers`, a bounded pool of threads, of
+which each client has a bounded number. A query whose client disconnects is cancelled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import logging
 import time
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -36,7 +36,7 @@ from wukongs.errors import (
     UpdateError,
     WukongsError,
 )
-from wukongs.query.limits import Canceller, limits_of, named_lack_of_memory, watched
+from wukongs.query.limits import Canceller, limits_of, named_lack_of_memory, scheduled, watched
 from wukongs.server.media import is_utf8
 from wukongs.settings import Settings
 from wukongs.store.encoded import NOT_UTF8
@@ -327,18 +327,14 @@ async def form_of(request: Request, bytes_max: int) -> Fields:
 
 
 class Workers:
-    """The threads that call the engine. per_client_max, waiting_max: as in face.Bounds.
+    """The threads that call the engine, one for each request that is under way. per_client_max, waiting_max: as in
+    face.Bounds. The scheduler (query/scheduler.py) decides which of their queries run."""
 
-    One client has half of the threads at most; what it asks for beyond that waits, and others go before."""
-
-    def __init__(self, threads: int, per_client_max: int, waiting_max: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, "wukongs-http")
-        self._threads, self._share = threads, max(1, threads // 2)
+    def __init__(self, per_client_max: int, waiting_max: int) -> None:
+        self._pool = ThreadPoolExecutor(waiting_max, "wukongs-http")
         self._per_client_max, self._waiting_max = per_client_max, waiting_max
         self._busy: Counter[Client] = Counter()
-        """Requests of each client, those that wait as well."""
-        self._running: Counter[Client] = Counter()
-        self._waiting: deque[tuple[Client, asyncio.Future[None]]] = deque()
+        """The requests of each client that are under way."""
         self._cancellers: set[Canceller] = set()
         self._is_ending = False
 
@@ -356,20 +352,14 @@ class Workers:
         self, request: Request, client: Client, work: Callable[[], Answer], *, may_cancel: bool = False
     ) -> Answer:
         """Do as `do`, for a client that may ask for more."""
-        self._busy[client] += 1
-        try:
-            await self._turn(client)
-        except BaseException:
-            _count_down(self._busy, client)
-            raise
         if self._is_ending:
-            self._end(client)
             raise Refused(503, "the server ends")
-        canceller = Canceller()
-        self._cancellers.add(canceller)
+        canceller = Canceller(client)
         running = asyncio.wrap_future(self._pool.submit(_called_by, canceller, work))
+        self._busy[client] += 1
+        self._cancellers.add(canceller)
         running.add_done_callback(lambda _: self._cancellers.discard(canceller))
-        running.add_done_callback(lambda _: self._end(client))
+        running.add_done_callback(lambda _: _count_down(self._busy, client))
         if not may_cancel:
             return await asyncio.shield(running)
         gone = asyncio.ensure_future(_until_gone(request))
@@ -385,35 +375,6 @@ class Workers:
             raise
         finally:
             gone.cancel()
-
-    async def _turn(self, client: Client) -> None:
-        """Wait until a thread is free for this client."""
-        if self._running.total() < self._threads and self._running[client] < self._share:
-            self._running[client] += 1
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((client, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_back(client)
-            else:
-                self._waiting.remove((client, turn))
-            raise
-
-    def _end(self, client: Client) -> None:
-        _count_down(self._busy, client)
-        self._give_back(client)
-
-    def _give_back(self, client: Client) -> None:
-        _count_down(self._running, client)
-        for place, (other, turn) in enumerate(self._waiting):
-            if self._running[other] < self._share:
-                del self._waiting[place]
-                self._running[other] += 1
-                turn.set_result(None)
-                return
 
     def cancel(self) -> None:
         """End the queries and updates that run, and begin no others. Called in the event loop."""
@@ -473,7 +434,7 @@ def in_time(
 
     timeout_s: of the query, as Engine.query has it; took_s: how much of it is over. Raises QueryTimeout, QueryKilled,
     BudgetExceeded."""
-    limits = limits_of(settings, timeout_s)
+    limits = scheduled(limits_of(settings, timeout_s), took_s)
     limits.operator = "the writing of its answer"
     left_s = None if limits.timeout_s is None else limits.timeout_s - took_s
     iterator = iter(chunks)

@@ -185,7 +185,8 @@ class Asking:
             yield names, subjects, predicates, objects
 
     def _ask(self, asked: Sequence[tuple[int, Packet]]) -> list[tuple[int, Packet]]:
-        answers = self._owners.ask(asked, self.traffic)
+        with current().without_processor():
+            answers = self._owners.ask(asked, self.traffic)
         return [(node, answer) for (node, _), answer in zip(asked, answers, strict=True)]
 
 

@@ -24,7 +24,7 @@ from wukongs.csparql.warnings import UnseenNames, unbound
 from wukongs.query.execution.answer import within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.execution.bindings import where_clause
-from wukongs.query.limits import limits_of
+from wukongs.query.limits import limits_of, scheduled
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import Settings
 
@@ -93,7 +93,7 @@ def while_read(text: str, settings: Settings, timeout_s: float | None) -> Abstra
     check_text(text)
     if len(text) <= TEXT_CHARACTERS_MAX:
         return nullcontext()
-    limits = limits_of(settings, timeout_s)
+    limits = scheduled(limits_of(settings, timeout_s))
     limits.operator = "the reading of its text"
     return within(limits)
 

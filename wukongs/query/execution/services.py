@@ -219,7 +219,7 @@ def _asked(endpoint: str, text: str, names: Sequence[str], limits: Limits) -> li
         "User-Agent": "wukongs",
     }
     try:
-        with _watched(connection, limits, timeout_s) as (is_late, sockets):
+        with limits.without_processor(), _watched(connection, limits, timeout_s) as (is_late, sockets):
             try:
                 connection.connect()
                 sockets.append(connection.sock)

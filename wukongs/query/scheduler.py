@@ -1,0 +1,209 @@
+"""Scheduler: which of the executions that ask for processors run now, and which wait.
+
+An execution (a Task) runs in its thread. It is paused only where it checks its limits (Limits.check), which kernels do
+every few milliseconds, and runs again once the scheduler picks it. The rules:
+
+* A task has a level, by how long it has run: LEVELS_S. A task of the lowest level is new.
+* At most `processors` tasks run. New tasks may start beyond that, up to twice as many: short queries do not wait for
+  long kernels. While more than `processors` run, a task that is not new is paused at its next check.
+* A task whose time slice (SLICE_S) is over is paused if a task of its level, or a lower one, waits.
+* Of the tasks that wait, the scheduler picks one of the lowest level; among these one of the client with the fewest
+  running tasks; among these the one that has waited longest.
+* Work that is urgent (`urgent`: firings of registered queries) counts as running, and never waits.
+
+Every task runs again:
+
+* Once a task has waited for AGED_S it is picked first for one time slice, whatever runs; one such task at a time.
+* A task that has not checked for SILENT_S does not count as running. It may wait for a lock, or for another server. So
+  tasks never wait in a circle.
+
+Source: multilevel feedback, as operating systems schedule processes (Corbato and others, 1962). The decision is
+docs/decisions/0123-time-slices.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+LEVELS_S = (0.02, 0.2, 2.0, 20.0)
+"""A task rises to the next level once it has run for so long."""
+SLICE_S = 0.05
+"""How long a task runs before it is paused for another one of its level."""
+AGED_S = 2.0
+"""How long a task waits at most for its next time slice, if no other one has waited longer."""
+SILENT_S = 0.5
+"""A task that has not checked for so long does not count as running."""
+POLL_S = 0.25
+"""How often a waiting task checks whether its query was killed."""
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One execution. client: the one that it is for, if that is known; used_s: how long it has run, in seconds, up to
+    its current time slice."""
+
+    client: object = None
+    used_s: float = 0.0
+    began_s: float = field(default=0.0, init=False)
+    """When it began to run, or to wait."""
+    checked_s: float = field(default=0.0, init=False)
+    """When it last checked."""
+    is_aged: bool = field(default=False, init=False)
+    """Whether it was picked because it had waited long."""
+    picked: threading.Event | None = field(default=None, init=False)
+    """Set once it is picked; None while it has not waited yet."""
+
+    def level(self, ran_s: float = 0.0) -> int:
+        """Return its level. ran_s: since its time slice began."""
+        return bisect_right(LEVELS_S, self.used_s + ran_s)
+
+
+class Scheduler:
+    """processors: as many tasks run at a time; clock: seconds, monotonic. Used from any thread."""
+
+    def __init__(self, processors: int, clock: Callable[[], float] = time.monotonic) -> None:
+        assert processors > 0, processors
+        self.processors, self._clock = processors, clock
+        self._lock = threading.Lock()
+        self._running: set[Task] = set()
+        self._waiting: list[Task] = []
+        self._clients: Counter[object] = Counter()
+        """The running tasks of each client."""
+        self._urgent = 0
+        self.pauses = 0
+        """How often a running task was paused."""
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The tasks that run, and those that wait."""
+        return len(self._running), len(self._waiting)
+
+    def start(self, task: Task, check: Callable[[], object]) -> None:
+        """Let a task run, or wait until it may. check: raises an error if it should not wait any more."""
+        with self._lock:
+            self._wait_for(task)
+        try:
+            self._await(task, check)
+        except BaseException:
+            self.stop(task)
+            raise
+
+    def stop(self, task: Task) -> None:
+        """End a task that runs."""
+        with self._lock:
+            self._leave(task)
+
+    def has_to_pause(self, task: Task) -> bool:
+        """Note that a running task checks; return whether `pause` may have to pause it. Needs no lock."""
+        now = self._clock()
+        task.checked_s = now
+        ran_s = now - task.began_s
+        if len(self._running) + self._urgent > self.processors:
+            return task.used_s + ran_s >= LEVELS_S[0]
+        return bool(self._waiting) and ran_s >= SLICE_S
+
+    def pause(self, task: Task, check: Callable[[], object]) -> None:
+        """Pause a running task if others should run before it, and return when it runs again. check: as for start. If
+        that raises, the task still counts as running, until `stop`."""
+        with self._lock:
+            if not self._is_over(task):
+                return
+            self.pauses += 1
+            self._leave(task, is_paused=True)
+        self._await(task, check)
+
+    @contextmanager
+    def urgent(self) -> Iterator[None]:
+        """Count the block as running work that never waits."""
+        with self._lock:
+            self._urgent += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._urgent -= 1
+                if self._waiting:
+                    self._pick()
+
+    # --- with the lock held -------------------------------------------------------------------------------------------
+
+    def _is_over(self, task: Task) -> bool:
+        now = self._clock()
+        ran_s = now - task.began_s
+        if task.is_aged and ran_s < SLICE_S:
+            return False
+        level = task.level(ran_s)
+        if self._busy(now) > self.processors and level > 0:
+            return True
+        return ran_s >= SLICE_S and any(one.level() <= level for one in self._waiting)
+
+    def _busy(self, now: float) -> int:
+        return self._urgent + sum(now - one.checked_s < SILENT_S for one in self._running)
+
+    def _leave(self, task: Task, *, is_paused: bool = False) -> None:
+        task.used_s += self._clock() - task.began_s
+        task.is_aged = False
+        self._running.discard(task)
+        self._clients[task.client] -= 1
+        if not self._clients[task.client]:
+            del self._clients[task.client]
+        if is_paused:
+            self._wait_for(task)
+        elif self._waiting:
+            self._pick()
+
+    def _wait_for(self, task: Task) -> None:
+        task.began_s = self._clock()
+        if not self._waiting and self._has_room(task, task.began_s):
+            self._run(task, task.began_s)
+            return
+        task.picked = threading.Event()
+        self._waiting.append(task)
+        self._pick()
+
+    def _has_room(self, task: Task, now: float) -> bool:
+        return self._busy(now) < self.processors * (2 if task.level() == 0 else 1)
+
+    def _run(self, task: Task, now: float) -> None:
+        task.began_s = task.checked_s = now
+        self._running.add(task)
+        self._clients[task.client] += 1
+
+    def _pick(self) -> None:
+        """Let those that wait run, as far as there is room."""
+        now = self._clock()
+        while self._waiting:
+            task = min(self._waiting, key=lambda one: (one.level(), self._clients[one.client], one.began_s))
+            if not self._has_room(task, now):
+                task = min(self._waiting, key=lambda one: one.began_s)
+                if now - task.began_s < AGED_S or any(one.is_aged for one in self._running):
+                    return
+                task.is_aged = True
+            self._waiting.remove(task)
+            self._run(task, now)
+            if task.picked is not None:
+                task.picked.set()
+
+    # --- without it ---------------------------------------------------------------------------------------------------
+
+    def _await(self, task: Task, check: Callable[[], object]) -> None:
+        if task in self._running:
+            return
+        assert task.picked is not None
+        try:
+            while not task.picked.wait(POLL_S):
+                check()
+                with self._lock:
+                    self._pick()  # those that run may have fallen silent
+        except BaseException:
+            with self._lock:
+                if task in self._waiting:
+                    self._waiting.remove(task)
+                    self._run(task, self._clock())
+            raise
