@@ -23,9 +23,9 @@ from wukongs.wire.transport import (
     joined,
     milliseconds_left,
     parted,
-    receive_frames,
-    receive_signed,
+    receive_framed,
     send_frames,
+    signed_by,
 )
 from wukongs.wire.trust import Gate
 
@@ -40,12 +40,13 @@ _log = logging.getLogger(__name__)
 
 
 class Doorkeeper:
-    """Tells ZeroMQ of each peer that connects with CURVE whether its key is let in (ZAP 1.0).
+    """Answers ZeroMQ's question whether a peer that connects is let in (ZAP 1.0): by its key, with CURVE; without keys
+    each one is. allowed: the keys; None: the socket has none.
 
-    There is one per context. The thread of the context's bound socket uses it, and has to come to `answer` when
-    asked."""
+    ZeroMQ then refuses version 1.0 of its protocol, which has no handshake and thus no bounds. There is one per
+    context. The thread of the context's bound socket uses it, and has to call `answer` when asked."""
 
-    def __init__(self, context: Any, allowed: frozenset[str]) -> None:
+    def __init__(self, context: Any, allowed: frozenset[str] | None) -> None:
         import zmq
 
         self.allowed = allowed
@@ -54,7 +55,7 @@ class Doorkeeper:
         self.socket.bind("inproc://zeromq.zap.01")
 
     def answer(self) -> None:
-        """Answer one question; nothing but a key on the list is let in."""
+        """Answer one question."""
         import zmq
         from zmq.utils import z85
 
@@ -63,19 +64,23 @@ class Doorkeeper:
         except zmq.Again:
             return
         version, number, mechanism, credentials = request[0], request[1], request[5], request[6:]
-        is_let_in = (version, mechanism, len(credentials)) == (_VERSION, b"CURVE", 1) and z85.encode(
-            credentials[0]
-        ).decode() in self.allowed
+        key = b""
+        if self.allowed is None:
+            is_let_in = (version, mechanism, len(credentials)) == (_VERSION, b"NULL", 0)
+        elif (version, mechanism, len(credentials)) == (_VERSION, b"CURVE", 1):
+            key = z85.encode(credentials[0])
+            is_let_in = key.decode() in self.allowed
+        else:
+            is_let_in = False
         status, text = (b"200", b"OK") if is_let_in else (b"400", b"not let in")
-        self.socket.send_multipart(
-            [_VERSION, number, status, text, z85.encode(credentials[0]) if is_let_in else b"", b""]
-        )
+        self.socket.send_multipart([_VERSION, number, status, text, key if is_let_in else b"", b""])
 
 
 class BoundSocket:
     """Hands on received messages, and sends messages that any thread posts.
 
-    receive(peer, frames) runs in that thread and has to be quick; an error of it is logged. gate: the keys that peers
+    receive(peer, frames) runs in that thread and has to be quick; it returns whether the message was let in, which
+    proves its connection (connections.py). An error of it is logged. gate: the keys that peers
     need; refused: called for each peer that could not prove its key (connections.py bounds what peers can take before
     that). can_read: while it is False, nothing more is taken
     in, and ZeroMQ holds the senders back; wake() has it asked again. failed: called once, in that thread, if an error
@@ -87,7 +92,7 @@ class BoundSocket:
     def __init__(
         self,
         address: str,
-        receive: Callable[[bytes, list[Frame]], None],
+        receive: Callable[[bytes, list[Frame]], bool],
         *,
         name: str,
         gate: Gate | None = None,
@@ -103,7 +108,7 @@ class BoundSocket:
         make_room(at_most=NEEDED)
         begin_sending()
         self._context = zmq.Context()  # a doorkeeper answers for all of one
-        self._door = None if gate.pair is None else Doorkeeper(self._context, gate.allowed)
+        self._door = Doorkeeper(self._context, None if gate.pair is None else gate.allowed)
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
@@ -148,7 +153,7 @@ class BoundSocket:
 
     def let_in(self, allowed: frozenset[str]) -> None:
         """Let in these keys from now on. Messages of others over connections that are there are dropped."""
-        if self._door is not None:
+        if self._door.allowed is not None:
             self._door.allowed, self._has_changed_keys = allowed, True
 
     def wake(self) -> None:
@@ -192,8 +197,7 @@ class BoundSocket:
         for poller in (reading, resting):
             poller.register(self._rung, zmq.POLLIN)
             poller.register(self._events, zmq.POLLIN)
-            if self._door is not None:
-                poller.register(self._door.socket, zmq.POLLIN)
+            poller.register(self._door.socket, zmq.POLLIN)
         reading.register(self._socket, zmq.POLLIN)
         rung = self._rung.fileno()
         while not self._is_closing:
@@ -209,20 +213,20 @@ class BoundSocket:
             self._connections.look()
             while self._calls:
                 self._calls.popleft()()
-            if self._door is not None and self._door.socket in ready:
+            if self._door.socket in ready:
                 self._door.answer()
             self._send_all()
 
     def _take_in(self) -> None:
-        if self._door is not None and self._has_changed_keys:
-            (peer, *frames), key = receive_signed(self._socket)
-            if key not in self._door.allowed:
-                self._refused()
-                return
-        else:
-            peer, *frames = receive_frames(self._socket)
+        import zmq
+
+        (peer, *frames), last = receive_framed(self._socket)
+        if self._has_changed_keys and signed_by(last) not in (self._door.allowed or ()):
+            self._refused()
+            return
         try:
-            self._receive(bytes(peer), parted(frames))
+            if self._receive(bytes(peer), parted(frames)) and not self._connections.are_all_proven:
+                self._connections.proven(last.get(zmq.SRCFD))
         except Exception:
             _log.exception("%s: what came in could not be handled", self._thread.name)
 

@@ -119,7 +119,7 @@ class ClientSocket:
     def _can_read(self) -> bool:
         return self._ingesting is None or not self._ingesting.is_full()
 
-    def _receive(self, peer: bytes, frames: list[Frame]) -> None:
+    def _receive(self, peer: bytes, frames: list[Frame]) -> bool:
         self.traffic.received(frames)
         post = partial(self._socket.post, peer)
         try:
@@ -151,6 +151,8 @@ class ClientSocket:
                 answer = to_frames(refused(error), 0)
                 self.traffic.sent(answer)
                 post(answer)
+            return error.reason == "replayed"
+        return True
 
     def _answer_direct(self, sender: Sender, frames: list[Frame], post: Post) -> None:
         """Answer what a client asks over a connection of its own. Raises: MessageError (no question of that one)."""

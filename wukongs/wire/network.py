@@ -415,23 +415,26 @@ class Network:
         connect = partial(peer.way.connect, offer, partial(self._connect, peer.address))
         return Question(name, address, connect, sequence, to_frames(packet, ASK, sequence, self._me), note_stranger)
 
-    def _receive(self, peer: bytes, frames: list[Frame]) -> None:
+    def _receive(self, peer: bytes, frames: list[Frame]) -> bool:
         self.traffic.received(frames)
         post = partial(self._socket.post, peer)
         try:
             header = read_packet_header(frames, self._message_bytes_max)
         except MessageError as error:
             self._answerer.refuse(post, error.sequence, error.reason, error)
-            return
+            return False
         if header.way not in (ASK, TELL):
             self.traffic.refused("malformed")
-        elif header.way == ASK and header.kind == INTRODUCE:
-            self._let_in(post, header, frames)
-        elif self._is_admitted(post, header):
-            if header.way == ASK:
-                self._answerer.take(post, header, frames)
-            else:
-                self._tell(header, frames)
+            return False
+        if header.way == ASK and header.kind == INTRODUCE:
+            return self._let_in(post, header, frames)
+        if not self._is_admitted(post, header):
+            return False
+        if header.way == ASK:
+            self._answerer.take(post, header, frames)
+        else:
+            self._tell(header, frames)
+        return True
 
     def _sender(self, post: Post, header: Header) -> Incarnation | None:
         """Return the life of a node of this cluster that a message is from; None: it is refused."""
@@ -442,11 +445,12 @@ class Network:
         self._answerer.refuse(post, header.sequence if header.way == ASK else 0, "stranger", stranger)
         return None
 
-    def _let_in(self, post: Post, header: Header, frames: Sequence[Frame]) -> None:
-        """Answer an introduction: from now on this life of its node is heard, or it is refused."""
+    def _let_in(self, post: Post, header: Header, frames: Sequence[Frame]) -> bool:
+        """Answer an introduction: from now on this life of its node is heard, or it is refused. Return whether it was
+        let in."""
         sender = self._sender(post, header)
         if sender is None:
-            return
+            return False
         known = self._replays.life_of(sender.node)
         try:
             if known is not None and sender < known:
@@ -458,11 +462,12 @@ class Network:
                 self._refused_lives[sender.node] = sender
                 _log.warning("node %d, life %s, is not let in: %s", sender.node, sender[1:], error)
             self._answerer.refuse(post, header.sequence, "stranger", error)
-            return
+            return False
         self._replays.let_in(sender)
         self.traffic.add("introductions")
         offer = {} if self._direct is None else self._direct.offer(sender)
         self._answerer.send(post, Packet(INTRODUCE, offer), header.sequence)
+        return True
 
     def _is_admitted(self, post: Post, header: Header) -> bool:
         """Tell whether a message is from a life that was let in and comes for the first time; else refuse it."""

@@ -230,24 +230,27 @@ def send_frames(socket: Any, frames: Sequence[Frame]) -> None:
 
 def receive_frames(socket: Any, flags: int = 0) -> list[Frame]:
     """Return the next message. Raises: zmq.Again (none came in the socket's time)."""
+    return receive_framed(socket, flags)[0]
+
+
+def receive_framed(socket: Any, flags: int = 0) -> tuple[list[Frame], Any]:
+    """Return the next message, and its last frame as ZeroMQ's, which knows the sender. Raises: as receive_frames."""
     frame = socket.recv(flags, False)
     frames = [frame.buffer]
     while frame.more:
         frame = socket.recv(flags, False)
         frames.append(frame.buffer)
-    return frames
+    return frames, frame
 
 
-def receive_signed(socket: Any) -> tuple[list[Frame], str]:
-    """Return the next message, and the key of the one who sends it, as the doorkeeper has noted it ("": none)."""
+def signed_by(frame: Any) -> str:
+    """Return the key of the sender of a frame, as the doorkeeper has noted it; "": none."""
     import zmq
 
-    frames = socket.recv_multipart(copy=False)
     try:
-        key = frames[-1].get("User-Id")
+        return str(frame.get("User-Id"))
     except zmq.ZMQError:  # nobody has noted any
-        key = ""
-    return [frame.buffer for frame in frames], str(key)
+        return ""
 
 
 def bound_queues(of: Any) -> None:

@@ -71,12 +71,13 @@ class Gate:
             raise SettingsError("the secret key of this node has changed: that needs a restart")
 
     def guard(self, socket: Any) -> None:
-        """Have a socket that is to be bound speak CURVE, if there are keys; doorkeeper.py is asked about each peer."""
+        """Have a socket that is to be bound ask the doorkeeper (bound_socket.py) about each peer; it speaks CURVE, if
+        there are keys."""
+        socket.zap_domain = b"wukongs"
+        socket.zap_enforce_domain = True
         if self.pair is not None:
             socket.curve_server = True
             socket.curve_secretkey = self.pair.secret.encode()
-            socket.zap_domain = b"wukongs"
-            socket.zap_enforce_domain = True
 
 
 def _digest(token: str) -> bytes:

@@ -282,7 +282,7 @@ def test_a_node_whose_socket_fails_ends_and_says_so(monkeypatch: pytest.MonkeyPa
         told: list[BaseException] = []
         for node in nodes:
             node.host.on_failure = told.append
-        monkeypatch.setattr(bound_socket, "receive_frames", no_memory)
+        monkeypatch.setattr(bound_socket, "receive_framed", no_memory)
         wait_until(lambda: bool(told), "the one that was told something first has ended")
         assert isinstance(told[0], MemoryError)
         with pytest.raises(WukongsError):

@@ -20,13 +20,13 @@ from wukongs.errors import NodeUnavailable, SettingsError
 from wukongs.wire import bound_socket, connections, descriptors
 from wukongs.wire.client_channel import ClientChannel
 from wukongs.wire.client_socket import ClientSocket
-from wukongs.wire.connections import Connections
+from wukongs.wire.connections import FIRST_BYTES_MAX, Connections
 from wukongs.wire.keys import make_keys, read_key_pair
 from wukongs.wire.packets import Packet
 from wukongs.wire.trust import ANY, Keys, Trust
 
 MB = 1 << 20
-CUT_OFF = 500 * MB
+CUT_OFF = FIRST_BYTES_MAX + 100 * MB
 """A connection that is cut takes less: so much until the thread that cuts it has its turn, on a busy machine too."""
 LONG_MS = 60_000
 
@@ -36,6 +36,10 @@ def greeting(mechanism: bytes) -> bytes:
 
 
 HUGE_COMMAND = b"\x06" + struct.pack(">Q", (1 << 30) - 1)
+HUGE_FRAME = b"\x02" + struct.pack(">Q", (1 << 30) - 1)
+ONE_OF_MANY = b"\x03" + struct.pack(">Q", (1 << 16) - 9)
+"""The begin of a frame that another one of the same message follows: 65,536 bytes with it."""
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 
 
 class Strangers:
@@ -54,13 +58,17 @@ class Strangers:
         """Return how many are still connected."""
         return sum(is_open(one) for one in self.all)
 
-    def send(self, *begins: bytes, byte: bytes = b"\1") -> int:
-        """Send without end; return how many bytes were taken before the connection ended, at most 1 GiB."""
+    def send(self, *begins: bytes, chunk: bytes = b"\1" * (1 << 16)) -> int:
+        """Send without end; return how many bytes were taken before the connection ended, at most 1 GiB. Behind each
+        begin the other side's answer is waited for."""
         one, sent = self.connect(), 0
-        chunk = byte * (1 << 16)
+        one.settimeout(0.2)
         with contextlib.suppress(OSError):
             for begin in begins:
                 one.sendall(begin)
+                with contextlib.suppress(TimeoutError):
+                    one.recv(4096)
+            one.settimeout(20)
             while sent < 1 << 30:
                 sent += one.send(chunk)
         return sent
@@ -158,10 +166,58 @@ def test_bytes_without_end_in_the_place_of_a_handshake_are_cut_off(served: Serve
     strangers = Strangers(clients.address)
     assert strangers.send() < CUT_OFF  # a version of ZeroMQ's without a greeting: messages that never end
     if has_keys:
-        assert strangers.send(byte=b"\xff") < CUT_OFF
+        assert strangers.send(chunk=b"\xff" * (1 << 16)) < CUT_OFF
         assert strangers.send(greeting(b"CURVE"), HUGE_COMMAND) < CUT_OFF
+    else:
+        # ZeroMQ's own check, before a byte is kept: that version has no handshake.
+        assert strangers.send() < MB
     assert is_answered(friend)
     strangers.close()
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+def test_a_first_message_without_end_is_cut_off(tmp_path: Path, tokens: bool) -> None:
+    """Where there are no keys, anybody on the machine gets through the handshake."""
+    (tmp_path / "tokens").write_text("a-token-of-this-test\n")
+    (tmp_path / "tokens").chmod(0o600)
+    trust = Trust(tokens_file=str(tmp_path / "tokens")) if tokens else Trust()
+    clients = ClientSocket(ANY_PORT, {"echo": echo}, trust=trust)
+    friend = ClientChannel(clients.address, token="a-token-of-this-test" if tokens else None)
+    strangers, many = Strangers(clients.address), ONE_OF_MANY + b"\1" * ((1 << 16) - 9)
+    try:
+        assert is_answered(friend)
+        assert strangers.send(greeting(b"NULL"), READY, HUGE_FRAME) < CUT_OFF
+        assert strangers.send(greeting(b"NULL"), READY, chunk=many) < CUT_OFF
+        assert is_answered(friend)
+        assert clients._socket._connections.shut == 2
+    finally:
+        strangers.close()
+        friend.close()
+        clients.close()
+
+
+def test_first_messages_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "UNPROVEN_SUM_BYTES_MAX", 4 * MB)
+    clients = ClientSocket(ANY_PORT, {"echo": echo})
+    friend, strangers = ClientChannel(clients.address), Strangers(clients.address)
+    try:
+        for _ in range(5):
+            one = strangers.connect()
+            one.settimeout(0.1)
+            for begin in (greeting(b"NULL"), READY):
+                one.sendall(begin)
+                with contextlib.suppress(TimeoutError):
+                    one.recv(4096)
+            one.settimeout(20)
+            with contextlib.suppress(OSError):  # those before are cut first, then this one
+                one.sendall(HUGE_FRAME + b"\1" * MB)
+        wait_until(lambda: clients._socket._connections.shut >= 1, "one is cut")
+        assert strangers.left() >= 2
+        assert is_answered(friend)
+    finally:
+        strangers.close()
+        friend.close()
+        clients.close()
 
 
 @pytest.mark.usefixtures("few")

@@ -299,7 +299,7 @@ def test_a_socket_that_fails_says_so_instead_of_staying_silent(monkeypatch: pyte
     def no_memory(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr(bound_socket, "receive_frames", no_memory)
+    monkeypatch.setattr(bound_socket, "receive_framed", no_memory)
     channel = ClientChannel(clients.address)
     with pytest.raises(NodeUnavailable):
         channel.ask(Packet("echo"), 5)
