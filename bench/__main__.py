@@ -29,6 +29,7 @@ PARTS = (
     "pipeline",
     "http",
     "http-heavy",
+    "http-idle",
 )
 
 
@@ -150,6 +151,10 @@ def run(
         from wukongs.bench.http.heavy import main as run_heavy
 
         return run_heavy(report, quick)
+    if name == "http-idle":
+        from wukongs.bench.http.idle import main as run_idle
+
+        return run_idle(report, quick)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wukongs.errors import GapError, StreamError, WukongsError
@@ -31,12 +31,15 @@ from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.row_formats import json_term
 from wukongs.query.output.serialize import serialize
 from wukongs.query.terms.rdf_terms import to_ntriples
+from wukongs.server.pace import Pace
 from wukongs.server.relays import Relay, Relays
 from wukongs.server.requests import Refused, details_of
 
 log = logging.getLogger("wukongs")
 FETCHED_MAX = 64
 """Windows that are read at a time."""
+FORMS_MAX = 3
+"""So many forms of a window are kept beside its JSON: as a message of a WebSocket, as Arrow, its first rows."""
 THREADS = 4
 IDLE_S = 300.0
 """After so long without a subscriber the windows of a query are not asked of another node any more."""
@@ -67,6 +70,16 @@ class Event:
     sent: bytes
     window: WindowResult | None = None
     changes: Event | None = None
+    _made: dict[object, asyncio.Future[Any]] = field(default_factory=dict)
+
+    async def made(self, form: object, make: Callable[[], Any]) -> Any:
+        """Return what make() returns. It is called in a thread, once for each of the first FORMS_MAX forms: subscribers
+        share those."""
+        if form not in self._made:
+            if len(self._made) >= FORMS_MAX:
+                return await asyncio.to_thread(make)
+            self._made[form] = asyncio.ensure_future(asyncio.to_thread(make))
+        return await asyncio.shield(self._made[form])
 
     @staticmethod
     def of(
@@ -369,6 +382,7 @@ class Feeds:
 
     def __init__(self, bounds: FeedBounds, relays: Relays | None = None) -> None:
         self._bounds, self._relays = bounds, relays
+        self.pace = Pace()
         self._feeds: dict[str, Feed] = {}
         self._threads = ThreadPoolExecutor(THREADS, "wukongs-feed")
         self._beginners = ThreadPoolExecutor(THREADS, "wukongs-relays")

@@ -34,6 +34,8 @@ from wukongs.wire.trust import Trust
 log = logging.getLogger("wukongs")
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 """Errors of requests are logged where they are answered; that clients send nonsense or leave is no error."""
+UNSENT_BYTES_MAX = 1 << 17
+"""The system keeps so much of an answer that cannot be sent yet: clients that do not read cost no more than that."""
 STARTS_S, CLOSES_S, LEAVES_S = 10.0, 5, 0.5
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -87,6 +89,7 @@ class HttpServer:
             make_app(face, doors),
             http=bounded(most_connections(bounds.connections_max), bounds.header_s, certificates),
             ws="websockets-sansio",
+            ws_per_message_deflate=False,  # it would pack each window anew for each subscriber
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -237,6 +240,8 @@ def _bound(host: str, port: int) -> socket.socket:
         raise SettingsError(f"host = {host!r}, port = {port}: {error}") from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # connections inherit it
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
         bound.bind(address)
         bound.listen(2048)
     except OSError as error:

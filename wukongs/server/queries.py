@@ -24,6 +24,7 @@ from wukongs.query.output.results import WindowResult
 from wukongs.server.face import Face, face_of
 from wukongs.server.feeds import Event, Feed, window_json
 from wukongs.server.media import ARROW, Media, base_type, choose
+from wukongs.server.pace import Pace
 from wukongs.server.requests import (
     Refused,
     body_of,
@@ -210,7 +211,8 @@ async def windows(request: Request) -> Response:
         del answer.headers["content-length"]
         return answer
     if media is EVENTS:
-        return StreamingResponse(_server_sent(feed, wish), headers=headers, media_type=EVENTS.types[0])
+        parts = _server_sent(feed, wish, face.feeds.pace)
+        return StreamingResponse(parts, headers=headers, media_type=EVENTS.types[0])
     timeout_s = min(POLL_S if (given_s := seconds_of(fields)) is None else given_s, POLL_MAX_S)
     if media is ARROW:
         return await _one_as_arrow(face, request, feed, wish, timeout_s)
@@ -241,12 +243,16 @@ async def _wish(request: HTTPConnection, feed: Feed) -> Wish:
     return Wish(after, changes, given not in (None, "now"), is_arrow, rows_max, request.state.stranger)
 
 
-async def _server_sent(feed: Feed, wish: Wish) -> AsyncIterator[bytes]:
+async def _server_sent(feed: Feed, wish: Wish, pace: Pace) -> AsyncIterator[bytes | memoryview]:
     yield f"retry: {RETRY_MS}\n\n".encode()
     telling = Telling(wish)
     try:
         async for event in feed.events(wish.after, wish.stranger, ALIVE_S):
-            yield b": \n\n" if event is None else (await telling.of(event)).sent
+            if event is None:
+                yield b": \n\n"
+                continue
+            async for part in pace.parts((await telling.of(event)).sent):
+                yield part
     except Refused as refused:
         yield f"event: error\ndata: {json.dumps(details_of(refused))}\n\n".encode()
         return
@@ -270,12 +276,29 @@ class Telling:
         window, rows_max = event.window, self._rows_max
         if window is None or rows_max is None or len(window) <= rows_max:
             return event
-        return Event.of("window", event.id, await asyncio.to_thread(window_json, window, rows_max))
+        made = await event.made(("first rows", rows_max), partial(_first_rows, event.id, window, rows_max))
+        assert isinstance(made, Event)
+        return made
 
     async def message(self, event: Event) -> bytes:
         """Return an event as a JSON object."""
         told = await self.of(event)
         return b'{"event": "%b", "id": %d, "data": %b}' % (told.kind.encode(), told.id, told.text)
+
+    async def text(self, event: Event) -> str:
+        """Return the same as text, which all subscribers share."""
+        told = await self.of(event)
+        made = await told.made("text", partial(_message_text, told))
+        assert isinstance(made, str)
+        return made
+
+
+def _first_rows(number: int, window: WindowResult, rows_max: int) -> Event:
+    return Event.of("window", number, window_json(window, rows_max))
+
+
+def _message_text(event: Event) -> str:
+    return f'{{"event": "{event.kind}", "id": {event.id}, "data": {event.text.decode()}}}'
 
 
 async def _polled(feed: Feed, wish: Wish, timeout_s: float, count_max: int) -> list[Event]:
@@ -301,7 +324,7 @@ async def _one_as_arrow(face: Face, request: Request, feed: Feed, wish: Wish, ti
     event = found[0]
     if event.window is None:
         return Response(event.text, 410, media_type="application/problem+json")
-    body = await face.workers.do(request, partial(arrow_bytes, event.window))
+    body = await event.made("arrow", partial(arrow_bytes, event.window))
     return Response(body, headers={WINDOW: str(event.id)}, media_type=ARROW.types[0])
 
 
@@ -331,7 +354,7 @@ async def live(socket: WebSocket) -> None:
         await _refuse(socket, error)
         return
     await socket.accept(spoken)
-    sending = asyncio.ensure_future(_send(socket, feed, wish))
+    sending = asyncio.ensure_future(_send(socket, feed, wish, face.feeds.pace))
     leaving = asyncio.ensure_future(_until_left(socket))
     await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
     for one in (sending, leaving):
@@ -339,15 +362,19 @@ async def live(socket: WebSocket) -> None:
     await asyncio.gather(sending, leaving, return_exceptions=True)
 
 
-async def _send(socket: WebSocket, feed: Feed, wish: Wish) -> None:
+async def _send(socket: WebSocket, feed: Feed, wish: Wish, pace: Pace) -> None:
     telling = Telling(wish)
     try:
         async for event in feed.events(wish.after, wish.stranger):
             assert event is not None, "no time passes"
             if wish.arrow and event.window is not None:
-                await socket.send_bytes(await asyncio.to_thread(arrow_bytes, event.window))
+                table = await event.made("arrow", partial(arrow_bytes, event.window))
+                await pace.take(len(table))
+                await socket.send_bytes(table)
             else:
-                await socket.send_text((await telling.message(event)).decode())
+                text = await telling.text(event)
+                await pace.take(len(text))
+                await socket.send_text(text)
     except Refused as refused:
         await _refuse(socket, refused)
         return
