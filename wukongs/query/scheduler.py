@@ -6,14 +6,16 @@ every few milliseconds, and runs again once the scheduler picks it. The rules:
 * A task has a level, by how long it has run: LEVELS_S. A task of the lowest level is new.
 * At most `processors` tasks run. New tasks may start beyond that, up to twice as many: short queries do not wait for
   long kernels. While more than `processors` run, a task that is not new is paused at its next check.
-* A task whose time slice (SLICE_S) is over is paused if a task of its level, or a lower one, waits.
+* A task is paused if one of a lower level waits. When it rises to a level, those that wait on that level run first. On
+  the highest level tasks alternate, each for SLICE_S.
 * Of the tasks that wait, the scheduler picks one of the lowest level; among these one of the client with the fewest
-  running tasks; among these the one that has waited longest.
+  running tasks; among these the one that has been on that level longest. So of twenty equal tasks the first ones end
+  early, and few are half done and hold memory.
 * Work that is urgent (`urgent`: firings of registered queries) counts as running, and never waits.
 
 Every task runs again:
 
-* Once a task has waited for AGED_S it is picked first for one time slice, whatever runs; one such task at a time.
+* Once a task has waited for AGED_S it is picked first for AGED_SLICE_S, whatever runs; one such task at a time.
 * A task that has not checked for SILENT_S does not count as running. It may wait for a lock, or for another server. So
   tasks never wait in a circle.
 
@@ -33,10 +35,10 @@ from dataclasses import dataclass, field
 
 LEVELS_S = (0.02, 0.2, 2.0, 20.0)
 """A task rises to the next level once it has run for so long."""
-SLICE_S = 0.05
-"""How long a task runs before it is paused for another one of its level."""
-AGED_S = 2.0
-"""How long a task waits at most for its next time slice, if no other one has waited longer."""
+SLICE_S = 5.0
+"""How long a task of the highest level runs before it is paused for another one."""
+AGED_S, AGED_SLICE_S = 2.0, 0.05
+"""How long a task waits at most before it runs again, if no other one has waited longer; and how long it then runs."""
 SILENT_S = 0.5
 """A task that has not checked for so long does not count as running."""
 POLL_S = 0.25
@@ -52,6 +54,8 @@ class Task:
     used_s: float = 0.0
     began_s: float = field(default=0.0, init=False)
     """When it began to run, or to wait."""
+    rose_s: float = field(default=0.0, init=False)
+    """When it rose to its level."""
     checked_s: float = field(default=0.0, init=False)
     """When it last checked."""
     is_aged: bool = field(default=False, init=False)
@@ -87,6 +91,7 @@ class Scheduler:
     def start(self, task: Task, check: Callable[[], object]) -> None:
         """Let a task run, or wait until it may. check: raises an error if it should not wait any more."""
         with self._lock:
+            task.rose_s = self._clock()
             self._wait_for(task)
         try:
             self._await(task, check)
@@ -104,9 +109,9 @@ class Scheduler:
         now = self._clock()
         task.checked_s = now
         ran_s = now - task.began_s
-        if len(self._running) + self._urgent > self.processors:
-            return task.used_s + ran_s >= LEVELS_S[0]
-        return bool(self._waiting) and ran_s >= SLICE_S
+        if not self._waiting and len(self._running) + self._urgent <= self.processors:
+            return False
+        return task.used_s + ran_s >= LEVELS_S[0]
 
     def pause(self, task: Task, check: Callable[[], object]) -> None:
         """Pause a running task if others should run before it, and return when it runs again. check: as for start. If
@@ -131,23 +136,31 @@ class Scheduler:
                 if self._waiting:
                     self._pick()
 
+    def _has_run_enough(self, task: Task, ran_s: float) -> bool:
+        """Tell whether a task of the same level may run before it."""
+        return task.level(ran_s) > task.level() or (ran_s >= SLICE_S and task.level() == len(LEVELS_S))
+
     # --- with the lock held -------------------------------------------------------------------------------------------
 
     def _is_over(self, task: Task) -> bool:
         now = self._clock()
         ran_s = now - task.began_s
-        if task.is_aged and ran_s < SLICE_S:
-            return False
+        if task.is_aged:
+            return ran_s >= AGED_SLICE_S
         level = task.level(ran_s)
         if self._busy(now) > self.processors and level > 0:
             return True
-        return ran_s >= SLICE_S and any(one.level() <= level for one in self._waiting)
+        level_max = level if self._has_run_enough(task, ran_s) else level - 1
+        return any(one.level() <= level_max for one in self._waiting)
 
     def _busy(self, now: float) -> int:
         return self._urgent + sum(now - one.checked_s < SILENT_S for one in self._running)
 
     def _leave(self, task: Task, *, is_paused: bool = False) -> None:
-        task.used_s += self._clock() - task.began_s
+        now, level = self._clock(), task.level()
+        task.used_s += now - task.began_s
+        if task.level() > level:
+            task.rose_s = now
         task.is_aged = False
         self._running.discard(task)
         self._clients[task.client] -= 1
@@ -179,7 +192,7 @@ class Scheduler:
         """Let those that wait run, as far as there is room."""
         now = self._clock()
         while self._waiting:
-            task = min(self._waiting, key=lambda one: (one.level(), self._clients[one.client], one.began_s))
+            task = min(self._waiting, key=lambda one: (one.level(), self._clients[one.client], one.rose_s))
             if not self._has_room(task, now):
                 task = min(self._waiting, key=lambda one: one.began_s)
                 if now - task.began_s < AGED_S or any(one.is_aged for one in self._running):
