@@ -30,6 +30,7 @@ PARTS = (
     "http",
     "http-heavy",
     "http-idle",
+    "attacks",
 )
 
 
@@ -155,6 +156,10 @@ def run(
         from wukongs.bench.http.idle import main as run_idle
 
         return run_idle(report, quick)
+    if name == "attacks":
+        from wukongs.bench.attacks.run import main as run_attacks
+
+        return run_attacks(report, quick)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)
