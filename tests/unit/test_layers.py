@@ -41,6 +41,7 @@ ROOMS = (
     "query.operators",
     "query.paths",
     "query.execution",
+    "incremental",
     "rules",
     "live",
     "durable",

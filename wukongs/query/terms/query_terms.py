@@ -99,6 +99,13 @@ class QueryTerms:
         self._computed: dict[int, str] = {}
         self._ids: dict[str, int] = {}
 
+    def renewed(self, reader: DataTexts) -> QueryTerms:
+        """Return the terms of the next execution of the same query, which has all that were computed before under the
+        same ids. reader: the texts as they are then."""
+        found = QueryTerms(self._registry, reader, self.moment)
+        found._computed, found._ids = self._computed, self._ids
+        return found
+
     @property
     def has_computed(self) -> bool:
         """Whether there are terms that the data may not have."""

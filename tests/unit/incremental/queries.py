@@ -1,0 +1,135 @@
+"""Random changes and queries for views: few terms and predicates, so that patterns meet and changes matter."""
+
+from __future__ import annotations
+
+import random
+
+NODES = tuple(f"<http://ex/n{at}>" for at in range(4))
+PREDICATES = tuple(f"<http://ex/p{at}>" for at in range(2))
+NUMBERS = ("1", "2", "3", '"a"', '"b"@en')
+GRAPHS = ("", "<http://ex/g0>", "<http://ex/g1>")
+"""The default graph, and named ones."""
+VARIABLES = ("?a", "?b", "?c", "?d")
+Triple = tuple[str, str, str]
+Graphs = dict[str, set[Triple]]
+
+
+def random_triples(rng: random.Random, count: int) -> list[Triple]:
+    return [
+        (rng.choice(NODES), rng.choice(PREDICATES), rng.choice(NODES if rng.random() < 0.85 else NUMBERS))
+        for _ in range(count)
+    ]
+
+
+def quads_text(graph: str, triples: list[Triple]) -> str:
+    inside = " ".join(f"{' '.join(triple)} ." for triple in triples)
+    return f"GRAPH {graph} {{ {inside} }}" if graph else inside
+
+
+def random_update(rng: random.Random, graphs: Graphs) -> str:
+    """Return an update: triples are inserted, deleted, deleted and inserted again, or a graph is cleared. graphs: what
+    is stored, which is changed too."""
+    graph = rng.choices(GRAPHS, (3, 1, 1))[0]
+    held, kind = graphs[graph], rng.random()
+    if kind < 0.45 or not held:
+        new = random_triples(rng, rng.randint(1, 4))
+        held.update(new)
+        return f"INSERT DATA {{ {quads_text(graph, new)} }}"
+    some = rng.sample(sorted(held), min(len(held), rng.randint(1, 4)))
+    if kind < 0.85:
+        held.difference_update(some)
+        return f"DELETE DATA {{ {quads_text(graph, some)} }}"
+    if kind < 0.95:
+        text = quads_text(graph, some)
+        return f"DELETE DATA {{ {text} }} ; INSERT DATA {{ {text} }}"
+    held.clear()
+    return f"CLEAR GRAPH {graph}" if graph else "CLEAR DEFAULT"
+
+
+class QueryMaker:
+    """Makes SELECT queries of all operators."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self._made = 0
+
+    def query(self) -> str:
+        rng = self.rng
+        clause = rng.choice(
+            ("", "", "", "", f"FROM {GRAPHS[1]} FROM NAMED {GRAPHS[2]}", f"FROM {GRAPHS[1]} FROM {GRAPHS[2]}")
+        )
+        body, kind = self.group(2), rng.random()
+        if kind < 0.45:
+            shown = " ".join(rng.sample(VARIABLES, rng.randint(1, 3)))
+            word = rng.choice(("", "", "DISTINCT"))
+            return f"SELECT {word} {shown} {clause} WHERE {body}{self._order(shown)}"
+        if kind < 0.75:
+            return f"SELECT * {clause} WHERE {body}"
+        return self._grouped(clause, body)
+
+    def _order(self, shown: str) -> str:
+        if self.rng.random() < 0.75:
+            return ""
+        keys = "" if self.rng.random() < 0.3 else f" ORDER BY {shown.split()[0]}"
+        return f"{keys} LIMIT {self.rng.randint(0, 4)} OFFSET {self.rng.randint(0, 2)}"
+
+    def _grouped(self, clause: str, body: str) -> str:
+        rng = self.rng
+        keys = " ".join(rng.sample(VARIABLES, rng.randint(0, 2)))
+        function = rng.choice(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
+        argument = f"{rng.choice(('', 'DISTINCT '))}{rng.choice(VARIABLES)}"
+        aggregate = rng.choice((f"COUNT({rng.choice(('*', argument))})", f"{function}({argument})"))
+        by = f" GROUP BY {keys}" if keys else ""
+        having = " HAVING (COUNT(*) > 1)" if rng.random() < 0.2 else ""
+        return f"SELECT {keys} ({aggregate} AS ?n) {clause} WHERE {body}{by}{having}"
+
+    def group(self, depth: int) -> str:
+        parts = [self._triples()] if self.rng.random() < 0.9 else []
+        parts.extend(self._part(depth) for _ in range(self.rng.randint(0, 2) if depth else 0))
+        return f"{{ {' '.join(parts)} }}"
+
+    def _term(self, among: tuple[str, ...]) -> str:
+        return self.rng.choice(VARIABLES) if self.rng.random() < 0.9 else self.rng.choice(among)
+
+    def _triples(self) -> str:
+        rng = self.rng
+        made = []
+        for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
+            predicate = rng.choice(VARIABLES) if rng.random() < 0.08 else rng.choice(PREDICATES)
+            made.append(f"{self._term(NODES)} {predicate} {self._term(NODES)} .")
+        text = " ".join(made)
+        if rng.random() < 0.2:
+            return f"GRAPH {rng.choice((*GRAPHS[1:], '?g'))} {{ {text} }}"
+        return text
+
+    def _part(self, depth: int) -> str:
+        rng, inner = self.rng, depth - 1
+        one, other = rng.sample(VARIABLES, 2)
+        match rng.randrange(12):
+            case 0 | 1:
+                return f"OPTIONAL {self.group(inner)}"
+            case 2:
+                return f"OPTIONAL {{ {self._triples()} FILTER({one} != {other}) }}"
+            case 3:
+                return f"{self.group(inner)} UNION {self.group(inner)}"
+            case 4 | 5:
+                return f"MINUS {self.group(inner)}"
+            case 6:
+                return f"FILTER {rng.choice(('', 'NOT '))}EXISTS {self.group(inner)}"
+            case 7:
+                return f"FILTER({one} {rng.choice(('=', '!=', '<'))} {other})"
+            case 8:
+                self._made += 1
+                value = rng.choice((f"STR({one})", f"{one} + 1", f"CONCAT(STR({one}), STR({other}))", one))
+                return f"BIND({value} AS ?x{self._made})"
+            case 9:
+                cells = " ".join(f"({rng.choice((*NODES, 'UNDEF'))} {rng.choice((*NODES, 'UNDEF'))})" for _ in range(2))
+                return f"VALUES ({one} {other}) {{ {cells} }}"
+            case 10:
+                path = rng.choice(
+                    (f"{PREDICATES[0]}+", f"{PREDICATES[0]}/{PREDICATES[1]}", f"({PREDICATES[0]}|{PREDICATES[1]})*")
+                )
+                return f"{self._term(NODES)} {path} {self._term(NODES)} ."
+            case _:
+                self._made += 1
+                return f"{{ SELECT {one} (COUNT(*) AS ?x{self._made}) WHERE {self.group(inner)} GROUP BY {one} }}"

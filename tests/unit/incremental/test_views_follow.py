@@ -1,0 +1,64 @@
+"""Views against the same text evaluated from scratch at every SN: random graphs, changes and queries."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+import wukongs
+from tests.unit.incremental.followed import Followed
+from tests.unit.incremental.queries import GRAPHS, QueryMaker, quads_text, random_triples, random_update
+from wukongs.incremental.operators import operators_of
+
+VIEWS, STEPS = 25, 8
+NAMES = {"delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"}
+"""The operators that a run has to have moved, by a change that was not empty."""
+
+
+def follow(seed: int, moved: Counter[str] | None = None) -> int:
+    """Follow views over random changes; return how many reports were not empty. moved: counts the operators of views
+    with such reports. Raises AssertionError (a view's sum is not its text's answer)."""
+    rng, reports = random.Random(seed), 0
+    graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
+    stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
+    with wukongs.Engine() as engine:
+        engine.update(f"INSERT DATA {{ {stored} }}")
+        views = list[tuple[str, Followed]]()
+        while len(views) < VIEWS:
+            text = QueryMaker(rng).query()
+            try:
+                views.append((text, Followed(engine, text)))
+            except wukongs.QuerySyntaxError:  # a variable that BIND would bind again
+                continue
+        for step in range(STEPS):
+            for _ in range(rng.choice((1, 1, 1, 3))):
+                engine.update(random_update(rng, graphs))
+            for text, followed in views:
+                report = followed.advance()
+                assert 0 not in report.values(), f"seed {seed}, step {step}: {text}"
+                if report:
+                    reports += 1
+                    if moved is not None:
+                        moved.update(operator.kind for _, operator in operators_of(followed.view.top))
+                asked = followed.asked()
+                missing, extra = asked - followed.content, followed.content - asked
+                assert missing == extra == Counter(), (
+                    f"seed {seed}, step {step}: {text}\n{followed.view.explain()}\nmissing {missing}\nextra {extra}"
+                )
+        for _, followed in views:
+            followed.close()
+    return reports
+
+
+def test_views_follow_their_text() -> None:
+    moved = Counter[str]()
+    assert sum(follow(seed, moved) for seed in range(6)) > 120
+    assert {*moved} >= NAMES, moved
+
+
+@pytest.mark.slow
+def test_views_follow_their_text_for_many_seeds() -> None:
+    for seed in range(1000, 1100):
+        follow(seed)

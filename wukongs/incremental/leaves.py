@@ -1,0 +1,216 @@
+"""The leaves of a view: basic graph patterns, constants, and parts without a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from wukongs.csparql.algebra import (
+    DEFAULT,
+    Bgp,
+    DatasetClause,
+    Filter,
+    GraphNames,
+    GraphRef,
+    Node,
+    PathPattern,
+    PerGraph,
+    Service,
+    StreamWindow,
+    TripleParts,
+    TriplePattern,
+)
+from wukongs.csparql.scope import exists_patterns, possible_variables
+from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.walk import parts_of
+from wukongs.incremental.lookups import Content, Operator, Side, stored_at
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.zset import ZSet
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.operators import operators as tables
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
+from wukongs.store.hidden_graphs import view_of
+
+
+@dataclass(slots=True)
+class DeltaJoin:
+    """A basic graph pattern, each pattern in one stored graph, with filters. Keeps nothing."""
+
+    node: Node
+    evaluation: Evaluation
+    _patterns: tuple[TriplePattern, ...] = ()
+    _graphs: tuple[Term, ...] = ()
+    _plans: list[tuple[TriplePattern, Term, Node, PlanMemo]] = field(default_factory=list)
+    _clause: DatasetClause = field(default_factory=DatasetClause)
+    _before: dict[StreamWindow, Term] = field(default_factory=dict)
+    _changed: dict[StreamWindow, Term] = field(default_factory=dict)
+    children: tuple[Operator, ...] = ()
+    kind = "delta join"
+    kept_bytes = 0
+
+    @staticmethod
+    def of(node: Node, evaluation: Evaluation) -> DeltaJoin | None:
+        """Return the operator of patterns with the filters right above them; None if it is another part, or a pattern
+        is matched in several graphs."""
+        inner = node
+        while isinstance(inner, Filter):
+            if exists_patterns(inner.condition):
+                return None
+            inner = inner.pattern
+        if not isinstance(inner, Bgp) or not inner.patterns:
+            return None
+        graphs = [_graph_of(pattern.graph, evaluation.clause) for pattern in inner.patterns]
+        if None in graphs:
+            return None
+        return DeltaJoin(node, evaluation)._laid_out(inner, [graph for graph in graphs if graph is not None])
+
+    def _laid_out(self, bgp: Bgp, graphs: Sequence[Term]) -> DeltaJoin:
+        """Write down, for each pattern, the part with this one over what has changed, those before it over the graph
+        after the change, those behind it over the graph before."""
+        self._patterns, self._graphs = bgp.patterns, tuple(graphs)
+        names = {graph: at for at, graph in enumerate(dict.fromkeys(graphs))}
+        self._before = {_window(f"before {at}"): graph for graph, at in names.items()}
+        self._changed = {_window(f"changed {at}"): graph for graph, at in names.items()}
+        self._clause = DatasetClause(
+            named_graphs=tuple(graph.name for graph in names), windows=(*self._before, *self._changed)
+        )
+        for number, graph in enumerate(graphs):
+            patterns = [
+                replace(
+                    pattern,
+                    graph=own if at < number else iri(f"{'changed' if at == number else 'before'} {names[own]}"),
+                )
+                for at, (pattern, own) in enumerate(zip(bgp.patterns, graphs, strict=True))
+            ]
+            changed = _with_patterns(self.node, Bgp(tuple(patterns)))
+            self._plans.append((bgp.patterns[number], graph, changed, PlanMemo()))
+        return self
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        return ZSet.of(self.evaluation.run(self.node, stored))
+
+    def change(self, change: Change) -> ZSet:
+        resolve, found = self.evaluation.resolve, ZSet.empty()
+        graph_ids = {window: resolve(graph) for window, graph in (*self._before.items(), *self._changed.items())}
+        for sign, changed in ((1, change.inserted), (-1, change.deleted)):
+            if not len(changed):
+                continue
+            windows = dict.fromkeys(self._before, change.before) | dict.fromkeys(self._changed, changed)
+            for pattern, graph, part, memo in self._plans:
+                predicate = resolve(pattern.predicate) if isinstance(pattern.predicate, Term) else None
+                if not any(batch.has_row(predicate, resolve(graph)) for batch in changed.batches):
+                    continue
+                rows = self.evaluation.run_among(part, self._clause, change.after, windows, graph_ids, memo)
+                found = found.plus(ZSet.of(rows, sign))
+        return found.project(sorted(found.variables, key=str)).consolidated()
+
+
+def _window(name: str) -> StreamWindow:
+    return StreamWindow(name, 1, 1, True, own_name=name)  # no IRI has a space
+
+
+def _with_patterns(node: Node, bgp: Bgp) -> Node:
+    return replace(node, pattern=_with_patterns(node.pattern, bgp)) if isinstance(node, Filter) else bgp
+
+
+def _graph_of(graph: GraphRef, clause: DatasetClause) -> Term | None:
+    """Return the one stored graph in which a pattern is matched; None if there are others, or it is a view of one."""
+    found: Term | None = None
+    if graph == DEFAULT:
+        if clause.is_empty:
+            found = iri(DEFAULT_GRAPH_IRI)
+        elif len(clause.default_graphs) == 1:
+            found = iri(clause.default_graphs[0])
+    elif isinstance(graph, Term) and (clause.is_empty or graph.name in clause.named_graphs):
+        found = graph
+    return None if found is None or view_of(found.name) is not None else found
+
+
+@dataclass(slots=True)
+class Constant:
+    """VALUES, or the one empty solution: it never changes."""
+
+    node: Node
+    evaluation: Evaluation
+    children: tuple[Operator, ...] = ()
+    kind = "constant"
+    kept_bytes = 0
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        return ZSet.of(self.evaluation.run(self.node, stored))
+
+    def change(self, change: Change) -> ZSet:
+        return ZSet.empty(names_of(self.node))
+
+    def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
+        return rows.joined(self.begin(stored_at(change, side)))
+
+    def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
+        return self.begin(stored_at(change, side)).compatible_with(keys)
+
+
+@dataclass(slots=True)
+class Refresh:
+    """A part without a rule: evaluated anew when a triple that it may read was inserted or deleted, and compared."""
+
+    node: Node
+    evaluation: Evaluation
+    reads: Callable[[Change], bool]
+    content: Content = field(default_factory=lambda: Content.of(ZSet.empty()))
+    children: tuple[Operator, ...] = ()
+    kind = "refresh"
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.content.size_bytes
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        self.content = Content.of(self._evaluated(stored))
+        return self.content.after
+
+    def _evaluated(self, stored: BatchSet) -> ZSet:
+        return ZSet.of(tables.project(self.evaluation.run(self.node, stored), names_of(self.node))).consolidated()
+
+    def change(self, change: Change) -> ZSet:
+        if not self.reads(change):
+            self.content.before = self.content.after
+            return ZSet.empty(names_of(self.node))
+        after = self._evaluated(change.after)
+        self.content = Content(self.content.after, after)
+        return after.plus(self.content.before.negated()).consolidated()
+
+    def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
+        return rows.joined(self.content.at(side))
+
+    def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
+        return self.content.at(side).compatible_with(keys)
+
+
+def names_of(node: Node) -> tuple[Variable, ...]:
+    """Return the variables of a part's solutions, in a fixed order."""
+    return tuple(sorted(possible_variables(node), key=str))
+
+
+def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:
+    """Return what tells whether a change may concern a part of a query."""
+    wanted = list[tuple[Term | None, Term | None]]()
+    is_any = False
+    for one in parts_of(part):
+        if isinstance(one, TriplePattern):
+            predicate = one.predicate if isinstance(one.predicate, Term) else None
+            wanted.append((predicate, _graph_of(one.graph, evaluation.clause)))
+        elif isinstance(one, PathPattern | GraphNames | PerGraph | Service | TripleParts):
+            is_any = True
+
+    def reads(change: Change) -> bool:
+        if is_any:
+            return not change.is_empty
+        resolve = evaluation.resolve
+        return any(
+            change.touches(None if predicate is None else resolve(predicate), None if graph is None else resolve(graph))
+            for predicate, graph in wanted
+        )
+
+    return reads

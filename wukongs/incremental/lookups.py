@@ -1,0 +1,153 @@
+"""Contents that rows are looked up in: kept beside the stored graph, or in the stored graph itself.
+
+`begin` evaluates a content once; after it, `change` is called once per change of the stored graph, children first. Then
+`matching` joins rows with the content before or after that change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from wukongs.csparql.algebra import Node
+from wukongs.csparql.scope import certain_variables, possible_variables
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.zset import ZSet
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.operators import operators as tables
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import UNBOUND
+
+
+class Side(Enum):
+    """One end of the change under way."""
+
+    BEFORE = 0
+    AFTER = 1
+
+
+class Operator(Protocol):
+    """A part of a query with its content, and what has changed in it."""
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        """The operators below it."""
+
+    @property
+    def kind(self) -> str:
+        """Its name, for explain."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that it keeps itself."""
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        """Return the content over a stored graph, and keep what its changes need."""
+
+    def change(self, change: Change) -> ZSet:
+        """Return the difference of the content, consolidated."""
+
+
+class LookUp(Operator, Protocol):
+    """An operator whose content rows can be looked up in, at both ends of the change that it has taken last."""
+
+    def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
+        """Join rows with the content."""
+
+    def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
+        """Return the rows of the content that are compatible with some row of a table."""
+
+
+def stored_at(change: Change, side: Side) -> BatchSet:
+    return change.before if side is Side.BEFORE else change.after
+
+
+@dataclass(slots=True)
+class Content:
+    """A kept content, before and after the change under way."""
+
+    before: ZSet
+    after: ZSet
+
+    @staticmethod
+    def of(content: ZSet) -> Content:
+        return Content(content, content)
+
+    def move(self, change: ZSet) -> None:
+        self.before, self.after = self.after, self.after.plus(change).consolidated() if len(change) else self.after
+
+    def at(self, side: Side) -> ZSet:
+        return self.before if side is Side.BEFORE else self.after
+
+    @property
+    def size_bytes(self) -> int:
+        return self.after.size_bytes + (0 if self.before is self.after else self.before.size_bytes)
+
+
+@dataclass(slots=True)
+class Kept:
+    """Keeps the content of an operator, for rules that look rows up in it."""
+
+    below: Operator
+    content: Content = field(default_factory=lambda: Content.of(ZSet.empty()))
+    kind = "kept"
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return (self.below,)
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.content.size_bytes
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        found = self.below.begin(stored).consolidated()
+        self.content = Content.of(found)
+        return found
+
+    def change(self, change: Change) -> ZSet:
+        found = self.below.change(change)
+        self.content.move(found)
+        return found
+
+    def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
+        return rows.joined(self.content.at(side))
+
+    def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
+        return self.content.at(side).compatible_with(keys)
+
+
+@dataclass(slots=True)
+class Explored:
+    """Looks rows up in the stored graph, for a part that can be explored and of which nothing is kept."""
+
+    node: Node
+    below: Operator
+    evaluation: Evaluation
+    kind = "explored"
+    kept_bytes = 0
+
+    @property
+    def children(self) -> tuple[Operator, ...]:
+        return (self.below,)
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        return self.below.begin(stored)
+
+    def change(self, change: Change) -> ZSet:
+        return self.below.change(change)
+
+    def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
+        if not len(rows):
+            names = (*rows.variables, *sorted(possible_variables(self.node), key=str))
+            return ZSet.empty(tuple(dict.fromkeys(names)))
+        return ZSet.of_weighted(self.evaluation.explored(self.node, rows.weighted(), stored_at(change, side)))
+
+    def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
+        own, stored = possible_variables(self.node), stored_at(change, side)
+        asked = tables.distinct(tables.project(keys, [variable for variable in keys.variables if variable in own]))
+        is_bound = certain_variables(self.node).issuperset(asked.variables)
+        if not is_bound or any((column == UNBOUND).any() for column in asked.columns):
+            # Exploring would bind what a row leaves unbound, and find rows again that are compatible with several keys.
+            return ZSet.of(self.evaluation.run(self.node, stored)).compatible_with(asked)
+        return self.matching(ZSet.of(asked), change, side).consolidated()

@@ -1,0 +1,343 @@
+"""The operators of a view above its leaves, and the tree of them.
+
+All operators of a view move together: `change` returns the difference of two contents as a Z-set and moves what the
+operator keeps. A content is kept only where a rule needs it (lookups.py: Kept). Others are looked up in the stored
+graph itself, which all views share: a part that can be explored from given rows is (csparql/exploration_order.py).
+
+The rules, with d for the change of a part, f for its content before and t for its content after the change:
+
+* basic graph pattern (DeltaJoin): the sum over its patterns i of the patterns before i at t, d of i, those after i at f
+  (delta queries; shared arrangements, section 5.3).
+* filter, extend, project, union: linear, so the operator is applied to d.
+* join: d(L) * t(R) + f(L) * d(R).
+* OPTIONAL, MINUS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with a row of d(R), extended
+  by t(R) minus extended by f(R).
+* DISTINCT, groups (Reduce): the groups of the rows in d are evaluated anew, before and after.
+* whatever has no rule (Refresh): evaluated at t, minus what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from wukongs.csparql.algebra import (
+    Bgp,
+    Distinct,
+    Extend,
+    Filter,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    Project,
+    Slice,
+    Union,
+    Values,
+)
+from wukongs.csparql.exploration_order import is_explorable
+from wukongs.csparql.scope import exists_patterns, is_ordered, node_expressions, possible_variables
+from wukongs.csparql.terms import Variable
+from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
+from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, stored_at
+from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.zset import WEIGHT, ZSet
+from wukongs.query.operators import operators as tables
+from wukongs.query.rows import numbered
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import UNBOUND
+
+_ROW = Variable(".row of the left side")
+
+
+@dataclass(slots=True)
+class Linear:
+    """Filter, extend or project: applied to the rows of the change, whatever the rest is. Keeps nothing."""
+
+    node: Filter | Extend | Project
+    children: tuple[Operator, ...]
+    evaluation: Evaluation
+    kind = "linear"
+    kept_bytes = 0
+
+    def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        if isinstance(self.node, Project):
+            return rows.project(tuple(dict.fromkeys(self.node.variables)))
+        known = leaf(rows.variables)
+        part = replace(self.node, pattern=known)
+        return ZSet.of_weighted(self.evaluation.run_over(part, stored, (known, rows.weighted())))
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        return self._applied(self.children[0].begin(stored), stored)
+
+    def change(self, change: Change) -> ZSet:
+        return self._applied(self.children[0].change(change), change.after).consolidated()
+
+
+@dataclass(slots=True)
+class Sum:
+    """UNION."""
+
+    node: Union
+    children: tuple[Operator, ...]
+    kind = "union"
+    kept_bytes = 0
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        left, right = (child.begin(stored) for child in self.children)
+        return left.plus(right)
+
+    def change(self, change: Change) -> ZSet:
+        left, right = (child.change(change) for child in self.children)
+        return left.plus(right).consolidated()
+
+
+@dataclass(slots=True)
+class Joined:
+    """The join of two parts that are not one basic graph pattern. Each side is explored, or keeps its content."""
+
+    node: Join
+    children: tuple[LookUp, LookUp]
+    kind = "join"
+    kept_bytes = 0
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        left, right = (child.begin(stored) for child in self.children)
+        return left.joined(right)
+
+    def change(self, change: Change) -> ZSet:
+        left, right = self.children
+        of_left, of_right = left.change(change), right.change(change)
+        found = right.matching(of_left, change, Side.AFTER).plus(left.matching(of_right, change, Side.BEFORE))
+        return found.consolidated()
+
+
+@dataclass(slots=True)
+class Flag:
+    """OPTIONAL or MINUS: rows of the left side, by whether they have partners on the right. Both sides are explored, or
+    keep their content."""
+
+    node: LeftJoin | Minus
+    children: tuple[LookUp, LookUp]
+    evaluation: Evaluation
+    kind = "flag"
+    kept_bytes = 0
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        left, right = (child.begin(stored) for child in self.children)
+        return self._extended(left, right, stored)
+
+    def change(self, change: Change) -> ZSet:
+        left, right = self.children
+        of_left, of_right = left.change(change), right.change(change)
+        found = self._at(of_left, change, Side.AFTER)
+        if len(of_right):
+            touched = left.compatible_with(of_right.table, change, Side.BEFORE)
+            after, before = (self._at(touched, change, side) for side in (Side.AFTER, Side.BEFORE))
+            found = found.plus(after, before.negated())
+        return found.consolidated()
+
+    def _at(self, rows: ZSet, change: Change, side: Side) -> ZSet:
+        """Return what rows of the left side become with the content of the right one at an end of the change."""
+        right = self.children[1].compatible_with(rows.table, change, side)
+        return self._extended(rows, right, stored_at(change, side))
+
+    def _extended(self, left: ZSet, right: ZSet, stored: BatchSet) -> ZSet:
+        rows = tables.with_column(left.table, _ROW, np.arange(len(left), dtype=np.int64))
+        partners = right.consolidated()
+        if isinstance(self.node, Minus):
+            return left.take(tables.minus(rows, partners.table).column(_ROW))
+        known = leaf(left.variables), leaf(right.variables)
+        part = LeftJoin(*known, self.node.condition)
+        pairs = self.evaluation.run_over(part, stored, (known[0], rows), (known[1], partners.weighted()))
+        weights = pairs.column(WEIGHT)
+        weights = np.where(weights == UNBOUND, 1, weights)  # a row without a partner
+        own = tuple(variable for variable in pairs.variables if variable not in (WEIGHT, _ROW))
+        return ZSet(tables.project(pairs, own), weights * left.weights[pairs.column(_ROW)])
+
+
+@dataclass(slots=True)
+class Existing:
+    """A filter or BIND with EXISTS: applied to the change of the part below; and to all its rows,
+    before and after, when a triple that a pattern of EXISTS may read was inserted or deleted. Its child is kept."""
+
+    node: Filter | Extend
+    children: tuple[Kept]
+    evaluation: Evaluation
+    reads: Callable[[Change], bool]
+    kind = "exists"
+    kept_bytes = 0
+
+    def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        known = leaf(rows.variables)
+        part = replace(self.node, pattern=known)
+        return ZSet.of_weighted(self.evaluation.run_over(part, stored, (known, rows.weighted())))
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        return self._applied(self.children[0].begin(stored), stored)
+
+    def change(self, change: Change) -> ZSet:
+        (below,) = self.children
+        found = self._applied(below.change(change), change.after)
+        if self.reads(change):
+            rows = below.content.before
+            found = found.plus(self._applied(rows, change.after), self._applied(rows, change.before).negated())
+        return found.consolidated()
+
+
+@dataclass(slots=True)
+class Reduce:
+    """DISTINCT or groups: those of the rows that have changed are evaluated anew from the rows below, which are kept.
+    Without keys there is one group, always."""
+
+    node: Distinct | Group
+    children: tuple[Kept]
+    evaluation: Evaluation
+    kind = "reduce"
+    kept_bytes = 0
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        return self._reduced(self.children[0].begin(stored).consolidated(), stored)
+
+    def change(self, change: Change) -> ZSet:
+        (below,) = self.children
+        changed = below.change(change)
+        if not len(changed):
+            return ZSet.empty(names_of(self.node))
+        sides = [self._touched(below.content.at(side), changed) for side in (Side.BEFORE, Side.AFTER)]
+        before, after = self._reduced(sides[0], change.before), self._reduced(sides[1], change.after)
+        return after.plus(before.negated()).consolidated()
+
+    def _touched(self, content: ZSet, changed: ZSet) -> ZSet:
+        """Return the rows of the groups that some rows are in."""
+        keys = content.variables if isinstance(self.node, Distinct) else self.node.keys
+        if not keys:
+            return content
+        wanted = tables.distinct(tables.project(changed.table, keys))
+        own = tables.project(content.table, keys)
+        both = tables.union(wanted, own)
+        places, _ = numbered(both.columns, both.length)
+        is_wanted = np.isin(places[wanted.length :], places[: wanted.length])
+        return content.take(np.flatnonzero(is_wanted))
+
+    def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        if isinstance(self.node, Distinct):
+            return ZSet.of(rows.table)
+        if self.node.keys and not len(rows):
+            return ZSet.empty(names_of(self.node))
+        known = leaf(rows.variables)
+        part = replace(self.node, pattern=known)
+        return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated())))
+
+
+@dataclass(slots=True)
+class Cut:
+    """LIMIT and OFFSET, in the order of ORDER BY and then in canonical order: evaluated anew from the rows below, which
+    are kept, when these change."""
+
+    node: Slice
+    children: tuple[Kept]
+    evaluation: Evaluation
+    content: ZSet = field(default_factory=ZSet.empty)
+    kind = "top-k"
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.content.size_bytes
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        self.content = self._cut(self.children[0].begin(stored), stored)
+        return self.content
+
+    def _cut(self, rows: ZSet, stored: BatchSet) -> ZSet:
+        known = leaf(rows.variables)
+        part = _above(self.node, known)
+        return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated()))).consolidated()
+
+    def change(self, change: Change) -> ZSet:
+        (below,) = self.children
+        if not len(below.change(change)):
+            return ZSet.empty(names_of(self.node))
+        before, self.content = self.content, self._cut(below.content.after, change.after)
+        return self.content.plus(before.negated()).consolidated()
+
+
+def below_cut(node: Slice) -> Node:
+    """Return the part whose rows LIMIT cuts: below the ORDER BY that decides, if there is one."""
+    inner = node.pattern
+    while is_ordered(inner):
+        if isinstance(inner, OrderBy):
+            return inner.pattern
+        inner = inner.pattern  # type: ignore[union-attr]
+    return node.pattern
+
+
+def _above(node: Node, known: Node) -> Node:
+    """Return what is above below_cut, with another part in its place."""
+    if isinstance(node, OrderBy) or (isinstance(node, Slice) and not is_ordered(node.pattern)):
+        return replace(node, pattern=known)
+    return replace(node, pattern=_above(node.pattern, known))  # type: ignore[arg-type, union-attr]
+
+
+# --- the tree ---------------------------------------------------------------------------------------------------------
+
+
+def operator_of(node: Node, evaluation: Evaluation) -> Operator:
+    """Return the operators of a part of a query, the top one of them."""
+    joined = DeltaJoin.of(node, evaluation)
+    if joined is not None:
+        return joined
+    match node:
+        case Values() | Bgp(patterns=()):
+            return Constant(node, evaluation)
+        case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
+            reads = reads_of(node_expressions(node)[0], evaluation)
+            return Existing(node, (_kept(node.pattern, evaluation),), evaluation, reads)
+        case Filter() | Extend() | Project():
+            return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
+        case Union(left=left, right=right):
+            return Sum(node, (operator_of(left, evaluation), operator_of(right, evaluation)))
+        case Join(left=left, right=right):
+            return Joined(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)))
+        case LeftJoin(left=left, right=right, condition=condition) if condition is None or not exists_patterns(
+            condition
+        ):
+            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
+        case Minus(left=left, right=right):
+            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
+        case Distinct() | Group() if not any(map(exists_patterns, node_expressions(node))):
+            return Reduce(node, (_kept(node.pattern, evaluation),), evaluation)
+        case OrderBy(pattern=pattern):
+            return operator_of(pattern, evaluation)  # a collection has no order
+        case Slice():
+            return Cut(node, (_kept(below_cut(node), evaluation),), evaluation)
+    return Refresh(node, evaluation, reads_of(node, evaluation))
+
+
+def _kept(node: Node, evaluation: Evaluation) -> Kept:
+    return Kept(operator_of(node, evaluation))
+
+
+def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
+    """Return the operators of a part that rows of another part are looked up in."""
+    found = operator_of(node, evaluation)
+    if isinstance(found, Refresh | Constant):
+        return found
+    if is_explorable(node, possible_variables(other)):
+        return Explored(node, found, evaluation)
+    return Kept(found)
+
+
+def operators_of(top: Operator) -> Iterator[tuple[int, Operator]]:
+    """Iterate over the operators from the top one down, with their depth."""
+
+    def below(operator: Operator, depth: int) -> Iterator[tuple[int, Operator]]:
+        yield depth, operator
+        for child in operator.children:
+            yield from below(child, depth + 1)
+
+    return below(top, 0)

@@ -1,0 +1,116 @@
+"""ZSet: rows of term ids with integer weights; a collection, or the difference of two.
+
+A collection has weights above 0: a row of weight 2 occurs twice. A difference has a weight below 0 for rows that were
+deleted. Sums, differences and joins of Z-sets follow from those of their weights (DBSP, Budiu and others, VLDB 2023,
+section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wukongs.csparql.terms import Variable
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import current
+from wukongs.query.operators import operators
+from wukongs.query.rows import numbered
+from wukongs.store.dtypes import Int64Array
+
+WEIGHT = Variable(".weight")
+"""The variable that has the weights while an operator runs over rows; no query can name it."""
+_OTHER_WEIGHT = Variable(".weight of the other side")
+
+
+@dataclass(frozen=True, slots=True)
+class ZSet:
+    """table: the rows; weights : int64[table.length]. The same row may occur in several places; `consolidated` has each
+    once, and none of weight 0."""
+
+    table: BindingTable
+    weights: Int64Array
+
+    @staticmethod
+    def of(table: BindingTable, weight: int = 1) -> ZSet:
+        """Return rows of one weight each."""
+        return ZSet(table, np.full(table.length, weight, np.int64))
+
+    @staticmethod
+    def empty(variables: Sequence[Variable] = ()) -> ZSet:
+        return ZSet.of(BindingTable.empty(variables))
+
+    @staticmethod
+    def of_weighted(table: BindingTable) -> ZSet:
+        """Do the reverse of `weighted`, also after an operator has dropped, repeated or extended rows."""
+        others = tuple(variable for variable in table.variables if variable != WEIGHT)
+        return ZSet(operators.project(table, others), table.column(WEIGHT))
+
+    def __len__(self) -> int:
+        return self.table.length
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        return self.table.variables
+
+    @property
+    def size_bytes(self) -> int:
+        return self.table.size_bytes + self.weights.nbytes
+
+    def weighted(self) -> BindingTable:
+        """Return the rows with their weights as one more column, WEIGHT."""
+        return operators.with_column(self.table, WEIGHT, self.weights)
+
+    def negated(self) -> ZSet:
+        return ZSet(self.table, -self.weights)
+
+    def take(self, rows: Int64Array) -> ZSet:
+        return ZSet(self.table.take(rows), self.weights[rows])
+
+    def project(self, variables: Sequence[Variable]) -> ZSet:
+        return ZSet(operators.project(self.table, tuple(variables)), self.weights)
+
+    def plus(self, *others: ZSet) -> ZSet:
+        """Return the sum, not consolidated."""
+        found = self
+        for other in others:
+            table = operators.union(found.table, other.table, current().rows_max)
+            found = ZSet(table, np.concatenate((found.weights, other.weights)))
+        return found
+
+    def consolidated(self) -> ZSet:
+        """Return each row once with the sum of its weights, and none whose sum is 0."""
+        if not len(self):
+            return self
+        numbers, firsts = numbered(self.table.columns, self.table.length)
+        sums = np.zeros(len(firsts), np.int64)
+        np.add.at(sums, numbers, self.weights)
+        kept = np.flatnonzero(sums)
+        return ZSet(self.table.take(firsts[kept]), sums[kept])
+
+    def distinct(self) -> ZSet:
+        """Return each row of a collection once, with weight 1."""
+        return ZSet.of(self.consolidated().table)
+
+    def repeated(self) -> BindingTable:
+        """Return the rows of a collection as a bag: a row of weight 2 occurs twice."""
+        assert not len(self) or self.weights.min() > 0, "a collection"
+        return self.table.take(np.repeat(np.arange(len(self)), self.weights))
+
+    def joined(self, other: ZSet) -> ZSet:
+        """Return the join: compatible rows merged, their weights multiplied."""
+        right = operators.with_column(other.table, _OTHER_WEIGHT, other.weights)
+        table = operators.join(self.weighted(), right, current().rows_max)
+        weights = table.column(WEIGHT) * table.column(_OTHER_WEIGHT)
+        rest = tuple(variable for variable in table.variables if variable not in (WEIGHT, _OTHER_WEIGHT))
+        return ZSet(operators.project(table, rest), weights)
+
+    def compatible_with(self, keys: BindingTable) -> ZSet:
+        """Return the rows that are compatible with some row of a table; each keeps its weight."""
+        shared = [variable for variable in self.variables if variable in keys.variables]
+        places = Variable(".place")
+        own = operators.project(self.table, tuple(shared))
+        numbered_rows = operators.with_column(own, places, np.arange(len(self), dtype=np.int64))
+        asked = operators.distinct(operators.project(keys, tuple(shared)))
+        found = operators.join(numbered_rows, asked, current().rows_max).column(places)
+        return self.take(np.unique(found))
