@@ -60,5 +60,5 @@ def test_views_follow_their_text() -> None:
 
 @pytest.mark.slow
 def test_views_follow_their_text_for_many_seeds() -> None:
-    for seed in range(1000, 1100):
+    for seed in range(1000, 1030):
         follow(seed)
