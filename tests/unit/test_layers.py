@@ -24,6 +24,7 @@ ROOMS = (
     "csparql",
     "store",
     "settings",
+    "query.memory",
     "query.limits",
     "query.mechanisms",
     "query.rows_kernels",

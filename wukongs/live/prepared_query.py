@@ -174,12 +174,13 @@ def ask_rows(
     names = tuple(sorted(table.column_names))
     plans = prepared.bound(names)
     bound = plans.bound
-    with reading(core, bound.query.dataset, limits, owner, at) as read:
-        with limits:
-            columns = [_ids_of(table.column(name), name, read.terms, core.registry.hash_bits) for name in names]
+    with reading(core, bound.query.dataset, limits, owner, at) as read, limits:
+        columns = [_ids_of(table.column(name), name, read.terms, core.registry.hash_bits) for name in names]
         rows = ArgumentRows(bound, columns, table.num_rows)
         found = rows.answer(read.dataset, read.terms, limits, plans.memo)
-    return Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
+        result = Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
+        result.reservation = limits.hand_over(result.size_bytes)
+    return result
 
 
 def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bits: int) -> Int64Array:

@@ -133,10 +133,18 @@ def ask(
     query is that of a BoundQuery; text: of the query, for the result. Raises QueryTimeout,
     BudgetExceeded, CompactedError (at).
     """
-    with reading(core, query.dataset, limits, owner, at) as read:
-        with limits:
-            row = None if given is None else given(read.terms)
+    with reading(core, query.dataset, limits, owner, at) as read, limits:
+        row = None if given is None else given(read.terms)
         found = answer(query, read.dataset, read.terms, limits, memo, read.scope, profile=profile, given=row)
-    names, columns = query.variables, found.columns
-    result = Result(query.form, names, columns, read.terms, read.sn, found.boolean, found.length, text=text)
+        result = Result(
+            query.form,
+            query.variables,
+            found.columns,
+            read.terms,
+            read.sn,
+            found.boolean,
+            found.length,
+            text=text,
+        )
+        result.reservation = limits.hand_over(result.size_bytes)
     return result, read.dataset

@@ -11,11 +11,14 @@ How bytes are counted (docs/decisions/0014-budgets.md):
 * When an operator is done (`leave`), it gives back all that it held but for its table. Texts that the whole execution
   keeps (`keep`) stay held. So `held` counts the live bytes, or a little more; it never grows with how often operators
   run.
+* What is held is reserved of the budget that all executions share (wukongs/query/memory.py), in steps, beyond the
+  first FREE_BYTES, and given back when the outermost `with` of an execution ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +27,7 @@ from typing import TypeVar
 
 from wukongs.csparql.clock import ask_at_looks
 from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout, SettingsError
+from wukongs.query.memory import FREE_BYTES, SPARE_BYTES, STEP_BYTES, Kind, Reservation, budget_of
 from wukongs.settings import Settings
 
 ITEMS_PER_CHECK = 1024
@@ -39,7 +43,8 @@ Item = TypeVar("Item")
 @dataclass(slots=True)
 class Limits:
     """rows_max: rows of one table; deadline_s: time.monotonic() at which the time ends, timeout_s after the start;
-    bytes_max: bytes that may be held at once. None: no limit."""
+    bytes_max: bytes that may be held at once. None: no limit. reservation: of what is held, in the budget of all; None:
+    it is not reserved; wait_s: how long one may wait for others to give back."""
 
     rows_max: int = 50_000_000
     deadline_s: float | None = None
@@ -59,8 +64,22 @@ class Limits:
     """How long it waits for one answer."""
     service_bytes_max: int = 1 << 26
     """How long that may be."""
+    reservation: Reservation | None = None
+    wait_s: float = 0.0
+    spill_bytes_max: int = 0
+    """Bytes of all temporary files that tables beyond the budget may be written to."""
+    lacks_bytes: bool = field(default=False, init=False)
+    """Whether the last BudgetExceeded was for want of bytes: then temporary files may help."""
     is_killed: bool = field(default=False, init=False)
+    _granted: int = field(default=sys.maxsize, init=False)
+    """Bytes that may be held without another reservation."""
+    _floor: int = field(default=0, init=False)
+    """Bytes that stay granted, whatever is held."""
     _outer: list[Limits] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if self.reservation is not None:
+            self._granted = FREE_BYTES
 
     def __enter__(self) -> Limits:
         self._outer.append(_OWN.limits)
@@ -69,6 +88,9 @@ class Limits:
 
     def __exit__(self, *_: object) -> None:
         _OWN.limits = self._outer.pop()
+        if not self._outer and self.reservation is not None and self.reservation.size:
+            self.reservation.note(0)
+            self._granted = FREE_BYTES
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -104,6 +126,7 @@ class Limits:
         """Raise BudgetExceeded if so many bytes more would be too many. what: the thing to make, if not the operator's
         table."""
         if self.bytes_max is not None and self.held + size > self.bytes_max:
+            self.lacks_bytes = True
             raise BudgetExceeded(
                 f"{what or self.operator} would take {size} bytes beside {self.held} that the query holds, more than "
                 f"query_bytes_max = {self.bytes_max}: let patterns share variables, filter earlier, ask for less at a "
@@ -114,6 +137,8 @@ class Limits:
         """Count bytes that are about to be allocated. Raises BudgetExceeded, as expect."""
         if self.bytes_max is not None and self.held + size > self.bytes_max:
             self.expect(size, what)
+        if self.held + size > self._granted:
+            self._reserve(self.held + size, what)
         self.held += size
         if self.held > self.peak:
             self.peak = self.held
@@ -121,6 +146,8 @@ class Limits:
     def give_back(self, size: int) -> None:
         """Count bytes that were freed."""
         self.held -= size
+        if self.held + SPARE_BYTES < self._granted:
+            self._release()
 
     def keep(self, size: int) -> None:
         """Hold bytes until the execution ends. Raises BudgetExceeded."""
@@ -134,8 +161,72 @@ class Limits:
     def back_to(self, mark: int, table_bytes: int) -> None:
         """Give back all that was held since a mark, but for a table."""
         self.held = self.kept + mark + table_bytes
+        if self.held > self._granted:
+            self._reserve(self.held, "")
+        elif self.held + SPARE_BYTES < self._granted:
+            self._release()
         if self.held > self.peak:
             self.peak = self.held
+
+    @property
+    def room(self) -> int:
+        """How many bytes could be held now beside those that are."""
+        left = sys.maxsize if self.bytes_max is None else self.bytes_max - self.held
+        if self.reservation is None:
+            return left
+        return max(0, min(left, self._granted - self.held + self.reservation.budget.room(self.reservation.kind)))
+
+    @contextlib.contextmanager
+    def reserving(self, size: int) -> Iterator[None]:
+        """Reserve bytes for what is held inside, so that it finds them. Raises BudgetExceeded."""
+        self.hold(size)
+        self.held -= size
+        outer, self._floor = self._floor, max(self._floor, self.held + size)
+        try:
+            yield
+        finally:
+            self._floor = outer
+
+    def hand_over(self, size: int) -> Reservation | None:
+        """Give back all but the bytes of a result, whose reservation is returned; None: it needs none."""
+        one = self.reservation
+        if one is None or not one.size:
+            return None
+        self._granted = FREE_BYTES
+        if size > FREE_BYTES:
+            return one.hand_over(size, Kind.RESULT)
+        one.note(0)
+        return None
+
+    def _reserve(self, size: int, what: str) -> None:
+        """Have so many bytes granted. Raises BudgetExceeded, QueryKilled."""
+        one = self.reservation
+        assert one is not None, size
+        wanted = -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES - one.size
+        if not one.grow(wanted, self.within(self.wait_s), self._check_is_alive):
+            self.lacks_bytes = True
+            budget = one.budget
+            raise BudgetExceeded(
+                f"{what or self.operator} would take {size - self.held} bytes beside {self.held} that this one of the "
+                f"{one.kind} holds, and memory_bytes_max = {budget.bytes_max} for all together leaves no room "
+                f"(held: {budget.told()}): ask again when others have ended, filter earlier, ask for less at a time, "
+                "free results that are not needed any more, or raise memory_bytes_max"
+            )
+        self._granted = one.size + FREE_BYTES
+
+    def _check_is_alive(self) -> None:
+        if self.is_killed:
+            self.check()
+
+    def _release(self) -> None:
+        """Give back what is granted beyond what is held."""
+        one = self.reservation
+        if one is not None and one.size:
+            needed = max(self.held, self._floor)
+            size = max(0, -(-(needed - FREE_BYTES) // STEP_BYTES) * STEP_BYTES)
+            if size < one.size:
+                one.note(size)
+                self._granted = size + FREE_BYTES
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -232,18 +323,27 @@ def waiting(timeout_s: float | None) -> contextlib.AbstractContextManager[object
     return Limits(deadline_s=time.monotonic() + timeout_s, timeout_s=timeout_s)
 
 
-def limits_of(settings: Settings, timeout_s: float | None, started_s: float | None = None) -> Limits:
+def limits_of(
+    settings: Settings, timeout_s: float | None, started_s: float | None = None, kind: Kind = Kind.QUERY
+) -> Limits:
     """Return the limits of one execution. timeout_s: 0 or less for none, None for query_timeout_s of the settings;
-    started_s: time.monotonic() at which it began, by default now."""
+    started_s: time.monotonic() at which it began, by default now; kind: of execution, which says whether it waits for
+    memory."""
     check_seconds(timeout_s)
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
     began_s = time.monotonic() if started_s is None else started_s
-    limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+    limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max, reservation=reserved_of(settings, kind))
+    limits.wait_s, limits.spill_bytes_max = settings.memory_wait_ms / 1000, settings.spill_bytes_max
     limits.services, limits.service_bytes_max = settings.service_allowed, settings.service_bytes_max
     limits.service_timeout_s = settings.service_timeout_ms / 1000
     if given_s > 0:
         limits.deadline_s, limits.timeout_s = began_s + given_s, given_s
     return watched(limits)
+
+
+def reserved_of(settings: Settings, kind: Kind) -> Reservation:
+    """Return an empty reservation in the budget of all engines with the same memory_bytes_max."""
+    return Reservation(budget_of(settings.memory_bytes_max), kind)
 
 
 def watched(limits: Limits) -> Limits:

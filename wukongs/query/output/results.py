@@ -19,6 +19,7 @@ import numpy as np
 
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.limits import current
+from wukongs.query.memory import Reservation
 from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import find_rows, number_rows, numbered
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
@@ -85,6 +86,8 @@ class Result:
         self._columns = columns
         self._rows = rows
         self._text = text
+        self.reservation: Reservation | None = None
+        """Of its columns, in the budget of this process; given back when the result is collected."""
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
