@@ -26,6 +26,7 @@ ROOMS = (
     "settings",
     "query.memory",
     "query.limits",
+    "query.spill_files",
     "query.mechanisms",
     "query.rows_kernels",
     "query.rows",

@@ -21,6 +21,7 @@ from wukongs.query.output.results import Result
 from wukongs.query.plans.cardinalities import DatasetCardinalities
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 from wukongs.store.batch_set import BatchSet
@@ -146,5 +147,5 @@ def ask(
             found.length,
             text=text,
         )
-        result.reservation = limits.hand_over(result.size_bytes)
+        result.reservation = limits.hand_over(bytes_in_memory(found.columns))
     return result, read.dataset

@@ -10,6 +10,7 @@ import numpy as np
 
 from wukongs.csparql.terms import Variable
 from wukongs.query.rows import filled, taken
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.moment import Moment
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
@@ -42,7 +43,8 @@ class BindingTable:
 
     @property
     def size_bytes(self) -> int:
-        return 8 * self.length * len(self.columns)
+        """Of the columns that are in memory."""
+        return bytes_in_memory(self.columns)
 
     @staticmethod
     def unit() -> BindingTable:

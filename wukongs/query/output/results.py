@@ -22,6 +22,7 @@ from wukongs.query.limits import current
 from wukongs.query.memory import Reservation
 from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import find_rows, number_rows, numbered
+from wukongs.query.spill_files import let_pages_go
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
 from wukongs.query.terms.shown_texts import ShownTexts
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
@@ -145,6 +146,7 @@ class Result:
             current().check()
             stop = min(start + rows, self._rows)
             yield self.ids(start, stop), stop - start
+            let_pages_go(self._columns)
 
     def ids(self, start: int, stop: int) -> list[Int64Array]:
         """Return the columns of ids of the rows (or triples) [start, stop)."""
