@@ -126,6 +126,12 @@ class InPieces:
     # --- pieces -------------------------------------------------------------------------------------------------------
 
     def _pieces(self, node: Node) -> Pieces:
+        """Yield the solutions of a node, all pieces with the same columns: plans may have others for other rows."""
+        variables = tuple(sorted(possible_variables(node), key=lambda variable: variable.name))
+        for piece in self._made(node):
+            yield operators.project(piece, variables)
+
+    def _made(self, node: Node) -> Pieces:
         exploration, filtered = self._exploration, FilteredBgp.of(node)
         if filtered is not None:
             if filtered.bgp.patterns and exploration.compiled is None and exploration.dataset.completion is None:
@@ -165,13 +171,8 @@ class InPieces:
             limits.give_back(cost)
 
     def _union(self, left: Node, right: Node) -> Pieces:
-        sides = self._pieces(left), self._pieces(right)
-        firsts = [next(side) for side in sides]
-        variables = tuple(dict.fromkeys(variable for first in firsts for variable in first.variables))
-        for first, side in zip(firsts, sides, strict=True):
-            yield operators.project(first, variables)
-            for piece in side:
-                yield operators.project(piece, variables)
+        yield from self._pieces(left)
+        yield from self._pieces(right)
 
     def _join(self, node: Join) -> Pieces:
         operands = join_operands(node)

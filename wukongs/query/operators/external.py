@@ -188,7 +188,8 @@ def grouped_by_parts(
     limits: Limits,
     work_bytes: int,
 ) -> BindingTable | None:
-    """Do the same as group, piece by piece, and group these groups; None if there are too many of them."""
+    """Do the same as group, piece by piece, and group these groups; None if there are too many of them, which
+    they are not without keys."""
     again = [
         (variable, Aggregate("SUM" if one.name == "COUNT" else one.name, variable)) for variable, one in aggregates
     ]
@@ -204,7 +205,7 @@ def grouped_by_parts(
                 grouped_rows = parts[0].length
         before, held = held, sum(part.size_bytes for part in parts)
         limits.back_to(mark, held - before)
-        if held * _COPIES > work_bytes:
+        if keys and held * _COPIES > work_bytes:
             limits.give_back(held)
             return None
     return _regrouped(parts, keys, again, terms) if parts else group(empty, keys, aggregates, terms)
