@@ -178,7 +178,9 @@ class Limits:
 
     @contextlib.contextmanager
     def reserving(self, size: int) -> Iterator[None]:
-        """Reserve bytes for what is held inside, so that it finds them. Raises BudgetExceeded."""
+        """Reserve bytes for what is held inside, so that it finds them; what is reserved for nothing is given back before,
+        since only those that hold nothing wait. Raises BudgetExceeded."""
+        self._release()
         self.hold(size)
         self.held -= size
         outer, self._floor = self._floor, max(self._floor, self.held + size)

@@ -126,6 +126,7 @@ class Executor:
         self._explored = explored
         self._given = BindingTable.unit() if given is None else given
         self._number = number
+        self._wait_s = limits.wait_s
         self._made_in_pieces: dict[int, BindingTable] = {}
         """The solutions of nodes that were evaluated in pieces, which those above may need again."""
 
@@ -210,24 +211,26 @@ class Executor:
         if known is not None:
             return known
         # What can be done in pieces does not wait for memory before that.
-        mark, wait_s, limits.wait_s = limits.mark(), limits.wait_s, 0.0
+        mark, outer_wait_s, limits.wait_s = limits.mark(), limits.wait_s, 0.0
         try:
             return (whole or self._run)(node, rows_wanted)
         except BudgetExceeded:
             if not limits.lacks_bytes or not in_pieces.is_for(node):
                 raise
         finally:
-            limits.wait_s = wait_s
+            limits.wait_s = outer_wait_s
         limits.lacks_bytes = False
         limits.back_to(mark, 0)
         limits.operator = OPERATOR_NAMES[type(node)]
-        size = in_pieces.work_bytes(limits)
+        size, limits.wait_s = in_pieces.work_bytes(limits), self._wait_s
         try:
             with limits.reserving(size):
                 made = InPieces(self, self._exploration, self._terms, limits, size).run(node)
         except BudgetExceeded:
             limits.lacks_bytes = False  # those above would fail here again
             raise
+        finally:
+            limits.wait_s = outer_wait_s
         self._made_in_pieces[id(node)] = made
         return made
 

@@ -45,7 +45,7 @@ from wukongs.query.operators.external import Pieces
 from wukongs.store.dtypes import Int64Array
 
 WORK_BYTES_LEAST, WORK_BYTES_MAX = 4 << 20, 128 << 20
-_ROW_BYTES = 512
+_ROW_BYTES = 1024
 """So many bytes of `work_bytes` are for each row of a piece."""
 _ROWS_LEAST, _ROWS_MAX = 256, 1 << 16
 

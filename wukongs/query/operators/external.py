@@ -118,7 +118,7 @@ def distinct_rows(pieces: Pieces, is_ordered: bool, limits: Limits, work_bytes: 
             if raw is None:
                 kept = own if kept is None else _distinct(union(kept, own, limits.rows_max))
                 held = kept.size_bytes
-                if held * _COPIES > work_bytes:
+                if 2 * held * _COPIES > work_bytes:
                     raw = files.enter_context(ColumnFiles(len(kept.variables) + 1, limits))
                     own, kept, held = kept, BindingTable.empty(kept.variables), 0
             if raw is not None:
