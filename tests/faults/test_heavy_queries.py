@@ -108,7 +108,8 @@ def heavy_queries(tmp_path: Path, command: list[str], limit: int, **given: objec
             text = body.decode()
             if status != 200:
                 outcomes["refused"] += 1
-                if os.environ.get("SHOW"): print(name, text[:330])
+                if os.environ.get("SHOW"):
+                    print(name, text[:330])
                 if "memory_bytes_max" not in text and "spill_bytes_max" not in text:
                     wrong.append(f"{name}: {status} {text[:500]}")
                 return

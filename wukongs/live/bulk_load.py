@@ -92,6 +92,7 @@ def reserving(core: Core, reader: RdfReader) -> Iterator[BulkPlan]:
     text_bytes = reader.text_bytes
     needed = bytes_max if text_bytes is None else min(bytes_max, BYTES_PER_FILE_BYTE * text_bytes)
     if needed > FREE_BYTES and not reservation.grow(needed, settings.memory_wait_ms / 1000):
+        core.budget.note_refused()
         raise BudgetExceeded(
             f"{reader.name}: the load would take {needed} bytes, and memory_bytes_max = {core.budget.bytes_max} for "
             f"all together leaves no room (held: {core.budget.told()}): ask again when others have ended, load smaller "

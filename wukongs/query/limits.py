@@ -178,8 +178,8 @@ class Limits:
 
     @contextlib.contextmanager
     def reserving(self, size: int) -> Iterator[None]:
-        """Reserve bytes for what is held inside, so that it finds them; what is reserved for nothing is given back before,
-        since only those that hold nothing wait. Raises BudgetExceeded."""
+        """Reserve bytes for what is held inside, so that it finds them. What is reserved for nothing is given back
+        before, since only those that hold nothing wait. Raises BudgetExceeded."""
         self._release()
         self.hold(size)
         self.held -= size
@@ -205,9 +205,14 @@ class Limits:
         one = self.reservation
         assert one is not None, size
         wanted = -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES - one.size
-        if not one.grow(wanted, self.within(self.wait_s), self._check_is_alive):
+        is_granted = one.grow(wanted)
+        if not is_granted and self.wait_s > 0 and one.may_wait:
+            with _parked():
+                is_granted = one.grow(wanted, self.within(self.wait_s), self._check_is_alive)
+        if not is_granted:
             self.lacks_bytes = True
             budget = one.budget
+            budget.note_refused()
             raise BudgetExceeded(
                 f"{what or self.operator} would take {size - self.held} bytes beside {self.held} that this one of the "
                 f"{one.kind} holds, and memory_bytes_max = {budget.bytes_max} for all together leaves no room "
@@ -244,9 +249,11 @@ class Limits:
 class Canceller:
     """Ends the executions of its own thread from another one: `with canceller:` around the call, `cancel()` elsewhere.
 
-    It has them killed as Engine.kill does, also those that begin later."""
+    It has them killed as Engine.kill does, also those that begin later. on_wait: called in that thread with True when
+    an execution begins to wait for memory, and with False at the end of that."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_wait: Callable[[bool], None] | None = None) -> None:
+        self.on_wait = on_wait
         self._lock = threading.Lock()
         self._limits: list[Limits] = []
         self._is_cancelled = False
@@ -299,6 +306,20 @@ class _Current(threading.local):
 
 
 _OWN = _Current()
+
+
+@contextlib.contextmanager
+def _parked() -> Iterator[None]:
+    """Note for the Canceller of this thread that it waits meanwhile."""
+    on_wait = None if _OWN.canceller is None else _OWN.canceller.on_wait
+    if on_wait is None:
+        yield
+        return
+    on_wait(True)
+    try:
+        yield
+    finally:
+        on_wait(False)
 
 
 def current() -> Limits:

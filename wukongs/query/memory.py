@@ -77,7 +77,7 @@ class MemoryBudget:
         self.waiting = 0
         """Reservations that wait."""
         self.refused = 0
-        """How often one was refused."""
+        """How often one was refused for good."""
         self.spilled_bytes = 0
         """Bytes of temporary files now."""
         self.spilled_total_bytes = 0
@@ -126,6 +126,10 @@ class MemoryBudget:
         assert isinstance(stats, dict)
         return ", ".join(f"{kind} {size}" for kind, size in stats.items()) or "nobody anything"
 
+    def note_refused(self) -> None:
+        with self._changed:
+            self.refused += 1
+
     def add_spilled(self, size: int, bytes_max: int) -> bool:
         """Count bytes of a temporary file that are about to be written, or, negative, were removed. Return whether
         these are within bytes_max."""
@@ -164,11 +168,9 @@ class MemoryBudget:
                 if self.reserved_bytes + size <= self._most(one.kind):
                     self._set(one, one.size + size)
                     return True
-                may_wait = one.kind in _WAITING and (not one.size or next(iter(self._holding)) == one.ticket)
                 now_s = time.monotonic()
                 until_s = now_s + wait_s if until_s is None else until_s
-                if not may_wait or now_s >= until_s or one.size + size > self._most(one.kind):
-                    self.refused += 1
+                if now_s >= until_s or one.size + size > self._most(one.kind) or not self._may_wait(one):
                     return False
                 self.waiting += 1
                 try:
@@ -176,6 +178,10 @@ class MemoryBudget:
                 finally:
                     self.waiting -= 1
                 check()
+
+    def _may_wait(self, one: Reservation) -> bool:
+        """With the lock held."""
+        return one.kind in _WAITING and (not one.size or next(iter(self._holding)) == one.ticket)
 
     def _set(self, one: Reservation, size: int) -> None:
         """With the lock held."""
@@ -201,6 +207,12 @@ class Reservation:
         """Reserve bytes more; return whether they are. wait_s: how long one that may wait does; check: called meanwhile
         now and then, may raise."""
         return self.budget._grow(self, size, wait_s, check)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it would wait if it found no room now."""
+        with self.budget._changed:
+            return self.budget._may_wait(self)
 
     def note(self, size: int) -> None:
         """Be so large from now on, whatever there is: smaller, or of what is allocated already."""

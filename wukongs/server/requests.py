@@ -334,18 +334,38 @@ async def form_of(request: Request, bytes_max: int) -> Fields:
 # --- work -------------------------------------------------------------------------------------------------------------
 
 
+_PARKED = 3
+"""So many times as many threads as run may wait for memory beside them."""
+
+
+class _Parking:
+    """Whether a request waits for memory, as its thread notes it for the event loop. park: called there, in order."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, park: Callable[[_Parking, bool], None]) -> None:
+        self.is_parked = False
+        self._loop, self._park = loop, park
+
+    def note(self, is_waiting: bool) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._park, self, is_waiting)
+
+
 class Workers:
     """The threads that call the engine. per_client_max, waiting_max: as in face.Bounds.
 
-    One client has half of the threads at most; what it asks for beyond that waits, and others go before."""
+    One client has half of the threads at most; what it asks for beyond that waits, and others go before. A query that
+    waits for memory counts as none of the threads: others take its place meanwhile."""
 
     def __init__(self, threads: int, per_client_max: int, waiting_max: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, "wukongs-http")
+        self._pool = ThreadPoolExecutor(threads * (1 + _PARKED), "wukongs-http")
         self._threads, self._share = threads, max(1, threads // 2)
         self._per_client_max, self._waiting_max = per_client_max, waiting_max
         self._busy: Counter[Client] = Counter()
         """Requests of each client, those that wait as well."""
         self._running: Counter[Client] = Counter()
+        self._parked = 0
+        """Queries that wait for memory. Their threads stay taken: so only some are counted."""
+        self._parked_max = threads * _PARKED
         self._waiting: deque[tuple[Client, asyncio.Future[None]]] = deque()
         self._cancellers: set[Canceller] = set()
         self._is_ending = False
@@ -373,7 +393,8 @@ class Workers:
         if self._is_ending:
             self._end(client)
             raise Refused(503, "the server ends")
-        canceller = Canceller()
+        parking = _Parking(asyncio.get_running_loop(), partial(self._park, client))
+        canceller = Canceller(parking.note)
         self._cancellers.add(canceller)
         running = asyncio.wrap_future(self._pool.submit(_called_by, canceller, work))
         running.add_done_callback(lambda _: self._cancellers.discard(canceller))
@@ -409,6 +430,17 @@ class Workers:
             else:
                 self._waiting.remove((client, turn))
             raise
+
+    def _park(self, client: Client, parking: _Parking, is_waiting: bool) -> None:
+        """Let another request have the place of one that waits for memory, which counts again at the end of that."""
+        if is_waiting and self._parked < self._parked_max:
+            parking.is_parked = True
+            self._parked += 1
+            self._give_back(client)
+        elif not is_waiting and parking.is_parked:
+            parking.is_parked = False
+            self._parked -= 1
+            self._running[client] += 1
 
     def _end(self, client: Client) -> None:
         _count_down(self._busy, client)
