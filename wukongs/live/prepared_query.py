@@ -22,6 +22,7 @@ from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows
 from wukongs.query.execution.prepared import Prepared, bindable
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.names import canonical
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import Int64Array
@@ -179,7 +180,7 @@ def ask_rows(
         rows = ArgumentRows(bound, columns, table.num_rows)
         found = rows.answer(read.dataset, read.terms, limits, plans.memo)
         result = Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
-        result.reservation = limits.hand_over(result.size_bytes)
+        result.reservation = limits.hand_over(lambda: bytes_in_memory(found.columns))
     return result
 
 

@@ -147,5 +147,5 @@ def ask(
             found.length,
             text=text,
         )
-        result.reservation = limits.hand_over(bytes_in_memory(found.columns))
+        result.reservation = limits.hand_over(lambda: bytes_in_memory(found.columns))
     return result, read.dataset

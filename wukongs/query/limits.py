@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from wukongs.csparql.clock import ask_at_looks
 from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout, SettingsError
-from wukongs.query.memory import FREE_BYTES, SPARE_BYTES, STEP_BYTES, Kind, Reservation, budget_of
+from wukongs.query.memory import FREE_BYTES, SPARE_BYTES, STEP_BYTES, Kind, MemoryBudget, Reservation, budget_of
 from wukongs.settings import Settings
 
 ITEMS_PER_CHECK = 1024
@@ -43,8 +43,8 @@ Item = TypeVar("Item")
 @dataclass(slots=True)
 class Limits:
     """rows_max: rows of one table; deadline_s: time.monotonic() at which the time ends, timeout_s after the start;
-    bytes_max: bytes that may be held at once. None: no limit. reservation: of what is held, in the budget of all; None:
-    it is not reserved; wait_s: how long one may wait for others to give back."""
+    bytes_max: bytes that may be held at once. None: no limit. budget: of all executions, in which what is held
+    is reserved, None: it is not; kind: of execution; wait_s: how long it may wait for others to give back."""
 
     rows_max: int = 50_000_000
     deadline_s: float | None = None
@@ -64,13 +64,19 @@ class Limits:
     """How long it waits for one answer."""
     service_bytes_max: int = 1 << 26
     """How long that may be."""
-    reservation: Reservation | None = None
+    budget: MemoryBudget | None = None
+    kind: Kind = Kind.QUERY
     wait_s: float = 0.0
     spill_bytes_max: int = 0
-    """Bytes of all temporary files that tables beyond the budget may be written to."""
+    """Bytes of all temporary files that tables beyond the budget may be written to. If there may be some, memory is
+    waited for only once the execution is patient."""
+    is_patient: bool = field(default=False, init=False)
+    """Whether it waits for memory: it holds little, and works in pieces."""
     lacks_bytes: bool = field(default=False, init=False)
     """Whether the last BudgetExceeded was for want of bytes: then temporary files may help."""
     is_killed: bool = field(default=False, init=False)
+    _reservation: Reservation | None = field(default=None, init=False)
+    """Made when it is needed first."""
     _granted: int = field(default=sys.maxsize, init=False)
     """Bytes that may be held without another reservation."""
     _floor: int = field(default=0, init=False)
@@ -78,7 +84,7 @@ class Limits:
     _outer: list[Limits] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        if self.reservation is not None:
+        if self.budget is not None:
             self._granted = FREE_BYTES
 
     def __enter__(self) -> Limits:
@@ -88,8 +94,8 @@ class Limits:
 
     def __exit__(self, *_: object) -> None:
         _OWN.limits = self._outer.pop()
-        if not self._outer and self.reservation is not None and self.reservation.size:
-            self.reservation.note(0)
+        if self._reservation is not None and not self._outer:
+            self._reservation.note(0)
             self._granted = FREE_BYTES
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -172,9 +178,9 @@ class Limits:
     def room(self) -> int:
         """How many bytes could be held now beside those that are."""
         left = sys.maxsize if self.bytes_max is None else self.bytes_max - self.held
-        if self.reservation is None:
+        if self.budget is None:
             return left
-        return max(0, min(left, self._granted - self.held + self.reservation.budget.room(self.reservation.kind)))
+        return max(0, min(left, self._granted - self.held + self.budget.room(self.kind)))
 
     @contextlib.contextmanager
     def reserving(self, size: int) -> Iterator[None]:
@@ -189,12 +195,12 @@ class Limits:
         finally:
             self._floor = outer
 
-    def hand_over(self, size: int) -> Reservation | None:
+    def hand_over(self, size_of: Callable[[], int]) -> Reservation | None:
         """Give back all but the bytes of a result, whose reservation is returned; None: it needs none."""
-        one = self.reservation
+        one = self._reservation
         if one is None or not one.size:
             return None
-        self._granted = FREE_BYTES
+        size, self._granted = size_of(), FREE_BYTES
         if size > FREE_BYTES:
             return one.hand_over(size, Kind.RESULT)
         one.note(0)
@@ -202,16 +208,18 @@ class Limits:
 
     def _reserve(self, size: int, what: str) -> None:
         """Have so many bytes granted. Raises BudgetExceeded, QueryKilled."""
-        one = self.reservation
-        assert one is not None, size
+        budget, one = self.budget, self._reservation
+        assert budget is not None, size
+        if one is None:
+            one = self._reservation = Reservation(budget, self.kind)
         wanted = -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES - one.size
         is_granted = one.grow(wanted)
-        if not is_granted and self.wait_s > 0 and one.may_wait:
+        is_waiting = self.wait_s > 0 and (self.is_patient or not self.spill_bytes_max)
+        if not is_granted and is_waiting and one.may_wait:
             with _parked():
                 is_granted = one.grow(wanted, self.within(self.wait_s), self._check_is_alive)
         if not is_granted:
             self.lacks_bytes = True
-            budget = one.budget
             budget.note_refused()
             raise BudgetExceeded(
                 f"{what or self.operator} would take {size - self.held} bytes beside {self.held} that this one of the "
@@ -227,7 +235,7 @@ class Limits:
 
     def _release(self) -> None:
         """Give back what is granted beyond what is held."""
-        one = self.reservation
+        one = self._reservation
         if one is not None and one.size:
             needed = max(self.held, self._floor)
             size = max(0, -(-(needed - FREE_BYTES) // STEP_BYTES) * STEP_BYTES)
@@ -355,18 +363,15 @@ def limits_of(
     check_seconds(timeout_s)
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
     began_s = time.monotonic() if started_s is None else started_s
-    limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max, reservation=reserved_of(settings, kind))
+    limits = Limits(
+        settings.rows_max, bytes_max=settings.query_bytes_max, budget=budget_of(settings.memory_bytes_max), kind=kind
+    )
     limits.wait_s, limits.spill_bytes_max = settings.memory_wait_ms / 1000, settings.spill_bytes_max
     limits.services, limits.service_bytes_max = settings.service_allowed, settings.service_bytes_max
     limits.service_timeout_s = settings.service_timeout_ms / 1000
     if given_s > 0:
         limits.deadline_s, limits.timeout_s = began_s + given_s, given_s
     return watched(limits)
-
-
-def reserved_of(settings: Settings, kind: Kind) -> Reservation:
-    """Return an empty reservation in the budget of all engines with the same memory_bytes_max."""
-    return Reservation(budget_of(settings.memory_bytes_max), kind)
 
 
 def watched(limits: Limits) -> Limits:

@@ -61,8 +61,8 @@ class ColumnFiles:
         self.width = width
         self.length = 0
         self._limits = limits
-        assert limits.reservation is not None
-        self._budget = limits.reservation.budget
+        assert limits.budget is not None
+        self._budget = limits.budget
         self._files: list[FileIO] = []
         self._folder = spill_folder()
         try:

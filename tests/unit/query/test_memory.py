@@ -21,7 +21,7 @@ PAIRS = "SELECT * { ?a <http://ex/p> ?b . ?c <http://ex/p> ?d }"
 
 
 def of(budget: MemoryBudget, kind: Kind = Kind.QUERY, **options: float) -> Limits:
-    limits = Limits(reservation=Reservation(budget, kind))
+    limits = Limits(budget=budget, kind=kind)
     limits.wait_s = options.get("wait_s", 0.0)
     return limits
 

@@ -12,7 +12,7 @@ Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TypeAlias
@@ -126,7 +126,6 @@ class Executor:
         self._explored = explored
         self._given = BindingTable.unit() if given is None else given
         self._number = number
-        self._wait_s = limits.wait_s
         self._made_in_pieces: dict[int, BindingTable] = {}
         """The solutions of nodes that were evaluated in pieces, which those above may need again."""
 
@@ -186,43 +185,40 @@ class Executor:
     def run_all(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
         """Do the same as run for the node whose solutions are the answer: of any kind, in pieces if there is no memory
         for all."""
-        limits = self._limits
+        limits, mark = self._limits, self._limits.mark()
         try:
-            if not self._may_be_in_pieces or type(node) in _IN_PIECES or not in_pieces.is_for(node):
-                return self.run(node, rows_wanted)
-            mark = limits.mark()
-            table = self._whole_or_in_pieces(node, rows_wanted, self.run)
-            limits.back_to(mark, table.size_bytes)
-            return table
-        finally:
-            self._made_in_pieces.clear()
-
-    def _whole_or_in_pieces(
-        self,
-        node: Node,
-        rows_wanted: int | None,
-        whole: Callable[[Node, int | None], BindingTable] | None = None,
-    ) -> BindingTable:
-        """Evaluate a node, again in pieces if there is no memory. whole: the usual way."""
-        limits = self._limits
-        if not self._may_be_in_pieces:
-            return self._run(node, rows_wanted)
-        known = self._made_in_pieces.get(id(node))
-        if known is not None:
-            return known
-        # What can be done in pieces does not wait for memory before that.
-        mark, outer_wait_s, limits.wait_s = limits.mark(), limits.wait_s, 0.0
-        try:
-            return (whole or self._run)(node, rows_wanted)
+            return self.run(node, rows_wanted)
         except BudgetExceeded:
-            if not limits.lacks_bytes or not in_pieces.is_for(node):
+            if not limits.lacks_bytes or not self._may_be_in_pieces:
                 raise
         finally:
-            limits.wait_s = outer_wait_s
-        limits.lacks_bytes = False
+            self._made_in_pieces = {}  # they may be long, and this object may live on
         limits.back_to(mark, 0)
-        limits.operator = OPERATOR_NAMES[type(node)]
-        size, limits.wait_s = in_pieces.work_bytes(limits), self._wait_s
+        if not in_pieces.is_for(node):
+            limits.is_patient = True
+            return self.run(node, rows_wanted)
+        table = self._in_pieces(node)
+        self._made_in_pieces = {}
+        limits.back_to(mark, table.size_bytes)
+        return table
+
+    def _whole_or_in_pieces(self, node: Node, rows_wanted: int | None) -> BindingTable:
+        """Evaluate a node, again in pieces if there is no memory."""
+        if self._made_in_pieces and (known := self._made_in_pieces.get(id(node))) is not None:
+            return known
+        limits, mark = self._limits, self._limits.mark()
+        try:
+            return self._run(node, rows_wanted)
+        except BudgetExceeded:
+            if not limits.lacks_bytes or not self._may_be_in_pieces or not in_pieces.is_for(node):
+                raise
+        limits.back_to(mark, 0)
+        return self._in_pieces(node)
+
+    def _in_pieces(self, node: Node) -> BindingTable:
+        limits = self._limits
+        limits.lacks_bytes, limits.operator = False, OPERATOR_NAMES[type(node)]
+        size, outer, limits.is_patient = in_pieces.work_bytes(limits), limits.is_patient, True
         try:
             with limits.reserving(size):
                 made = InPieces(self, self._exploration, self._terms, limits, size).run(node)
@@ -230,7 +226,7 @@ class Executor:
             limits.lacks_bytes = False  # those above would fail here again
             raise
         finally:
-            limits.wait_s = outer_wait_s
+            limits.is_patient = outer
         self._made_in_pieces[id(node)] = made
         return made
 

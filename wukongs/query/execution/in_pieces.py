@@ -68,8 +68,8 @@ class Evaluator(Protocol):
 
 def work_bytes(limits: Limits) -> int:
     """Return how many bytes an evaluation in pieces reserves."""
-    assert limits.reservation is not None
-    wanted = min(WORK_BYTES_MAX, max(WORK_BYTES_LEAST, limits.reservation.budget.bytes_max // 16))
+    assert limits.budget is not None
+    wanted = min(WORK_BYTES_MAX, max(WORK_BYTES_LEAST, limits.budget.bytes_max // 16))
     return wanted if limits.bytes_max is None else min(wanted, limits.bytes_max // 4)
 
 

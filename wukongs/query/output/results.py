@@ -45,6 +45,8 @@ _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
 _CHUNK_CELLS = 1 << 18
 """A chunk has at most as many cells, unless one row has more: answers may have thousands of columns."""
+_MANY_ROWS = 1 << 17
+"""Only results of more rows are in temporary files, or it does not matter that they are."""
 _FEW_CELLS = 64
 """So many are told apart in Python: a kernel would take longer to be called."""
 
@@ -146,7 +148,8 @@ class Result:
             current().check()
             stop = min(start + rows, self._rows)
             yield self.ids(start, stop), stop - start
-            let_pages_go(self._columns)
+            if self._rows > _MANY_ROWS:
+                let_pages_go(self._columns)
 
     def ids(self, start: int, stop: int) -> list[Int64Array]:
         """Return the columns of ids of the rows (or triples) [start, stop)."""
