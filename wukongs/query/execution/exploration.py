@@ -131,9 +131,9 @@ class Exploration:
             return self._kept(conditions, table)
         return self.match(FilteredBgp(last.bgp, (*last.filters, *conditions)), table)
 
-    def ordered(self, operands: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return explorable nodes in the order that is cheapest from nothing."""
-        return self._order(operands, frozenset(), 1)
+    def ordered(self, operands: tuple[Node, ...], table: BindingTable) -> tuple[Node, ...]:
+        """Return explorable nodes in the order that is cheapest from the rows of a table."""
+        return self._order(operands, frozenset(table.variables), table.length)
 
     def _order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
         if self.compiled is not None:
@@ -166,14 +166,16 @@ class Exploration:
         self.profile.explored(wanted.bgp, route.plan, seeds, figures, time.perf_counter() - started_s)
         return table
 
-    def match_in_pieces(self, wanted: FilteredBgp, rows: int) -> Iterator[BindingTable]:
-        """Yield the solutions of triple patterns where filters hold, about so many rows at a time (plan_runner). Only
-        where neither kept rows nor other nodes take part."""
+    def match_in_pieces(self, wanted: FilteredBgp, table: BindingTable, rows: int) -> Iterator[BindingTable]:
+        """Do the same as match, and yield about so many rows at a time (plan_runner). Only where neither kept rows nor
+        other nodes take part."""
         assert self.compiled is None, wanted
         assert self.dataset.completion is None, wanted
-        route = self.memo.route(wanted, (), 1, self.dataset)
-        seeds = self._kept(route.plan.filters, self._with_constants(route, BindingTable.unit()))
-        yield from self._segments(route.segments, seeds, rows)
+        variables = possible_variables(wanted.bgp)
+        for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in variables]):
+            route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
+            start = self._kept(route.plan.filters, self._with_constants(route, seeds))
+            yield from self._segments(route.segments, start, rows)
 
     def _segments(self, segments: tuple[Segment, ...], table: BindingTable, rows: int) -> Iterator[BindingTable]:
         if not segments:

@@ -5,7 +5,7 @@ the pieces of its pattern are sorted, made distinct, grouped or gathered by temp
 its result is a table in files. Work is done within `work_bytes`, which are reserved before: a sixteenth of the budget.
 So several such queries run beside each other, and the others wait, holding nothing.
 
-Triple patterns run in pieces, joins by pieces of their largest side, and filters, BIND, projections, OPTIONAL and UNION
+Triple patterns run in pieces, joins by pieces of one side, and filters, BIND, projections, OPTIONAL and UNION
 row by row. All other operators below are evaluated as a whole: they may be in files already. A join with paths, or with
 patterns that cannot run in pieces, is tried with fewer and fewer rows.
 """
@@ -28,6 +28,7 @@ from wukongs.csparql.algebra import (
     OrderBy,
     Project,
     Service,
+    TripleParts,
     Union,
 )
 from wukongs.csparql.exploration_order import explorable_operands, is_explorable
@@ -47,6 +48,7 @@ from wukongs.store.dtypes import Int64Array
 WORK_BYTES_LEAST, WORK_BYTES_MAX = 4 << 20, 128 << 20
 _ROW_BYTES = 1024
 """So many bytes of `work_bytes` are for each row of a piece."""
+_ROW_BY_ROW = (LeftJoin, Union, Filter, Extend, Join)
 _ROWS_LEAST, _ROWS_MAX = 256, 1 << 16
 
 
@@ -132,10 +134,10 @@ class InPieces:
             yield operators.project(piece, variables)
 
     def _made(self, node: Node) -> Pieces:
-        exploration, filtered = self._exploration, FilteredBgp.of(node)
+        filtered = FilteredBgp.of(node)
         if filtered is not None:
-            if filtered.bgp.patterns and exploration.compiled is None and exploration.dataset.completion is None:
-                return exploration.match_in_pieces(filtered, self._rows)
+            if self._can_stream(filtered):
+                return self._exploration.match_in_pieces(filtered, BindingTable.unit(), self._rows)
             return self._cut(self._evaluator.run(node))
         match node:
             case Filter(condition=condition, pattern=pattern):
@@ -178,46 +180,59 @@ class InPieces:
         operands = join_operands(node)
         explored = tuple(explorable_operands(operands, ()))
         known = set(map(id, explored))
+        sides = [operand for operand in operands if id(operand) not in known]
+        if not sides:
+            yield from self._explored(BindingTable.unit(), explored)
+            return
+        # One side is never whole: one that is long before anything makes it short, else the longest.
+        long = next((side for side in sides if isinstance(side, _ROW_BY_ROW)), None)
         tables = sorted(
-            (self._evaluator.run(operand) for operand in operands if id(operand) not in known),
-            key=lambda table: table.length,
+            (self._evaluator.run(side) for side in sides if side is not long), key=lambda table: table.length
         )
-        if not tables:
-            first, *rest = self._exploration.ordered(explored)
-            yield from self._explored(self._pieces(first), tuple(rest))
-            return
-        *others, last = tables
-        if not others:
-            yield from self._explored(self._cut(last), explored)
-            return
-        table = others[0]
-        for other in others[1:]:
-            table = operators.join(table, other, self._limits.rows_max)
-        yield from self._explored(operators.join_in_pieces(last, table, self._rows), explored)
-
-    def _explored(self, pieces: Pieces, operands: tuple[Node, ...]) -> Pieces:
-        """Join pieces with what can be explored, with so few rows at a time that the result is no longer than that."""
-        rows = self._rows
+        pieces = self._cut(tables.pop()) if long is None else self._pieces(long)
+        if tables:
+            table = tables[0]
+            for other in tables[1:]:
+                table = operators.join(table, other, self._limits.rows_max)
+            pieces = self._joined(pieces, table)
         for piece in pieces:
-            if not operands:
-                yield piece
+            yield from self._explored(piece, explored)
+
+    def _joined(self, pieces: Pieces, table: BindingTable) -> Pieces:
+        for piece in pieces:
+            yield from operators.join_in_pieces(piece, table, self._rows)
+
+    def _explored(self, table: BindingTable, operands: tuple[Node, ...]) -> Pieces:
+        """Join a table with what can be explored: triple patterns in pieces, all else from so few rows at a time that
+        the result fits."""
+        if not operands or not table.length:
+            yield table  # without rows, the columns do not matter
+            return
+        first, *others = self._exploration.ordered(operands, table)
+        part: tuple[Node, ...] = (first,)
+        rest = tuple(others)
+        if any(isinstance(operand, TripleParts) for operand in operands):  # the order depends on what a row binds
+            part, rest = operands, ()
+        filtered = FilteredBgp.of(part[0])
+        if filtered is not None and len(part) == 1 and self._can_stream(filtered):
+            for found in self._exploration.match_in_pieces(filtered, table, self._rows):
+                yield from self._explored(found, rest)
+            return
+        at, rows = 0, self._rows
+        while at < table.length:
+            columns = tuple(column[at : at + rows] for column in table.columns)
+            some = BindingTable(table.variables, columns, min(rows, table.length - at))
+            made, cost = self._tried(part, some)
+            if made is None:
+                rows = max(1, rows // 4)
                 continue
-            at = 0
-            while at < piece.length or not piece.length:
-                some = BindingTable(
-                    piece.variables,
-                    tuple(column[at : at + rows] for column in piece.columns),
-                    min(rows, piece.length - at),
-                )
-                found, cost = self._tried(operands, some)
-                if found is None:
-                    rows = max(1, rows // 4)
-                    continue
-                at += max(1, some.length)
-                yield found
-                self._limits.give_back(cost)
-                if not piece.length:
-                    break
+            at += some.length
+            yield from self._explored(made, rest)
+            self._limits.give_back(cost)
+
+    def _can_stream(self, wanted: FilteredBgp) -> bool:
+        exploration = self._exploration
+        return bool(wanted.bgp.patterns) and exploration.compiled is None and exploration.dataset.completion is None
 
     def _tried(self, operands: tuple[Node, ...], some: BindingTable) -> tuple[BindingTable | None, int]:
         """Return the join and what it holds; None if it would take too much of work_bytes, and fewer rows can be
