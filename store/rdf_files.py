@@ -18,7 +18,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -100,12 +100,13 @@ class _ReadAdapter(io.RawIOBase):
 
 
 def _left_bytes(source: Any) -> int | None:
-    """Return how many bytes a file has from where it stands, None if it cannot be known."""
-    with suppress(OSError, ValueError, AttributeError):
-        at = source.tell()
-        end = source.seek(0, io.SEEK_END)
-        source.seek(at)
-        return int(end - at)
+    """Return how many bytes a file has from where it stands, None if only reading it could say."""
+    if isinstance(source, io.BytesIO):
+        return source.getbuffer().nbytes - source.tell()
+    source = getattr(source, "file", source)  # that of a tempfile
+    if isinstance(getattr(source, "raw", source), io.FileIO):
+        found = os.fstat(source.fileno())
+        return found.st_size - source.tell() if stat.S_ISREG(found.st_mode) else None
     return None
 
 

@@ -197,7 +197,7 @@ class UnreadBudget:
 
     @property
     def _most_bytes(self) -> int:
-        """What all may hold now: so much as was given, or as others leave."""
+        """The bytes that all may hold now: so many as were given, or as others leave."""
         one = self._reservation
         if one is None or self.size_bytes < STEP_BYTES:
             return self._bytes_max

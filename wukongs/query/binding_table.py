@@ -44,7 +44,7 @@ class BindingTable:
 
     @property
     def size_bytes(self) -> int:
-        """Of the columns that are in memory; small ones are not asked where they are."""
+        """The bytes of the columns that are in memory. Small ones are not asked where they are."""
         size = 8 * self.length * len(self.columns)
         return size if size < FREE_BYTES else bytes_in_memory(self.columns)
 

@@ -11,7 +11,7 @@ How bytes are counted (docs/decisions/0014-budgets.md):
 * When an operator is done (`leave`), it gives back all that it held but for its table. Texts that the whole execution
   keeps (`keep`) stay held. So `held` counts the live bytes, or a little more; it never grows with how often operators
   run.
-* What is held is reserved of the budget that all executions share (wukongs/query/memory.py), in steps, beyond the
+* Held bytes are reserved in the budget that all executions share (wukongs/query/memory.py), in steps, beyond the
   first FREE_BYTES, and given back when the outermost `with` of an execution ends.
 """
 
@@ -184,8 +184,8 @@ class Limits:
 
     @contextlib.contextmanager
     def reserving(self, size: int) -> Iterator[None]:
-        """Reserve bytes for what is held inside, so that it finds them. What is reserved for nothing is given back
-        before, since only those that hold nothing wait. Raises BudgetExceeded."""
+        """Reserve bytes for what is held inside, so that it finds them. Reserved bytes that nothing holds are given
+        back before, since only an empty reservation waits. Raises BudgetExceeded."""
         self._release()
         self.hold(size)
         self.held -= size

@@ -48,7 +48,7 @@ _NO_LIMIT = 1 << 60
 
 
 class Kind(StrEnum):
-    """Who holds memory, for messages and figures."""
+    """The kinds of holders of memory, for messages and figures."""
 
     QUERY = "queries"
     UPDATE = "updates"
@@ -88,7 +88,7 @@ class MemoryBudget:
         self._tickets = itertools.count()
         self._changed = threading.Condition()
         self._left: deque[tuple[Kind, int, int]] = deque()
-        """What was collected as garbage, to be subtracted: a destructor takes no lock."""
+        """The reservations that were collected as garbage, to be subtracted: a destructor takes no lock."""
         self.measure()
 
     def measure(self) -> None:

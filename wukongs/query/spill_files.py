@@ -1,7 +1,7 @@
 """ColumnFiles: the columns of a table for which there is no memory, each in a temporary file.
 
 The files have no names: they are removed as they are made, so nothing of them is left behind, however the process
-ends, and nobody else can open them. What is written is counted in the budget of the process, within spill_bytes_max.
+ends, and nobody else can open them. Written bytes are counted in the budget of the process, within spill_bytes_max.
 
 Finished columns are mapped: arrays like all others, whose pages the system reads and drops as it likes. They do not
 count as memory that is held. A file is only written by `write`, so a full disk is an error and no signal; it is removed

@@ -27,8 +27,8 @@ from wukongs.query.spill_files import ColumnFiles
 from wukongs.store.dtypes import Int64Array
 
 Pieces = Iterator[BindingTable]
-"""Tables with the same variables, one at least. What a piece holds is given back when the next one is asked for: so a
-caller gives back what it has held for a piece before."""
+"""Tables with the same variables, one at least. A piece is held until the next one is asked for: before that, a caller
+gives back what it has held for it."""
 _PACKED_MAX = 1 << 62
 _BLOCK_ROWS_LEAST = 256
 _COPIES = 5

@@ -90,7 +90,7 @@ class Result:
         self._rows = rows
         self._text = text
         self.reservation: Reservation | None = None
-        """Of its columns, in the budget of this process; given back when the result is collected."""
+        """The reservation of its columns in the budget of this process, given back when the result is collected."""
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
