@@ -201,7 +201,7 @@ class UnreadBudget:
         one = self._reservation
         if one is None or self.size_bytes < STEP_BYTES:
             return self._bytes_max
-        return min(self._bytes_max, one.size + STEP_BYTES + one.budget.room(one.kind))
+        return min(self._bytes_max, one.size_max + STEP_BYTES)
 
     def make_room(self, newest: Holder) -> None:
         """Let those that hold the most drop windows until all fit; `end_full` ends those that rather end. newest: keeps

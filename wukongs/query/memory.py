@@ -89,6 +89,8 @@ class MemoryBudget:
         self._changed = threading.Condition()
         self._left: deque[tuple[Kind, int, int]] = deque()
         """The reservations that were collected as garbage, to be subtracted: a destructor takes no lock."""
+        self._removed: deque[int] = deque()
+        """Bytes of temporary files that were removed, to be subtracted."""
         self.measure()
 
     def measure(self) -> None:
@@ -131,20 +133,28 @@ class MemoryBudget:
             self.refused += 1
 
     def add_spilled(self, size: int, bytes_max: int) -> bool:
-        """Count bytes of a temporary file that are about to be written, or, negative, were removed. Return whether
-        these are within bytes_max."""
+        """Count bytes of a temporary file that are about to be written. Return whether all are within bytes_max; if
+        not, these do not count."""
         with self._changed:
-            if size > 0 and self.spilled_bytes + size > bytes_max:
+            self._subtract_left()
+            if self.spilled_bytes + size > bytes_max:
                 return False
             self.spilled_bytes += size
-            self.spilled_total_bytes += max(0, size)
+            self.spilled_total_bytes += size
             return True
+
+    def remove_spilled(self, size: int) -> None:
+        """Count bytes of a temporary file no more, whoever holds the lock: also when the last array over it is
+        collected."""
+        self._removed.append(size)
 
     def _most(self, kind: Kind) -> int:
         return self.bytes_max - (self.bytes_max >> 3) if kind in _LEAVING else self.bytes_max
 
     def _subtract_left(self) -> None:
         """With the lock held."""
+        while self._removed:
+            self.spilled_bytes -= self._removed.popleft()
         while self._left:
             kind, size, ticket = self._left.popleft()
             self._holding.pop(ticket, None)
@@ -213,6 +223,14 @@ class Reservation:
         """Whether it would wait if it found no room now."""
         with self.budget._changed:
             return self.budget._may_wait(self)
+
+    @property
+    def size_max(self) -> int:
+        """How large it may be now, as others leave it."""
+        budget = self.budget
+        with budget._changed:
+            budget._subtract_left()
+            return max(0, budget._most(self.kind) - budget.reserved_bytes + self.size)
 
     def note(self, size: int) -> None:
         """Be so large from now on, whatever there is: smaller, or of what is allocated already."""

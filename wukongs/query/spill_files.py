@@ -84,7 +84,7 @@ class ColumnFiles:
         if self._files:
             for file in self._files:
                 file.close()
-            self._budget.add_spilled(-8 * self.length * len(self._files), 0)
+            self._budget.remove_spilled(8 * self.length * len(self._files))
             self._files = []
 
     def append(self, columns: Sequence[Int64Array], length: int) -> None:
@@ -125,7 +125,7 @@ class ColumnFiles:
                 return np.empty(0, np.int64)
             # Writable, though nobody writes: kernels are not compiled again for arrays that are not.
             pages = mmap.mmap(file.fileno(), size)
-        weakref.finalize(pages, self._budget.add_spilled, -size, 0)
+        weakref.finalize(pages, self._budget.remove_spilled, size)
         return np.frombuffer(pages, np.int64)
 
     def _failed(self, error: OSError) -> BudgetExceeded:

@@ -39,7 +39,8 @@ def columns(*starts: int, length: int = 1000) -> list[Int64Array]:
 
 def figures(limits: Limits) -> tuple[int, int]:
     assert limits.budget is not None
-    return limits.budget.spilled_bytes, limits.budget.spilled_total_bytes
+    stats = limits.budget.stats()
+    return stats["spilled_bytes"], stats["spilled_total_bytes"]  # type: ignore[return-value]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
