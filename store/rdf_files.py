@@ -85,18 +85,29 @@ class _ReadAdapter(io.RawIOBase):
     """Anything with read(n), as a raw file that io.BufferedReader accepts."""
 
     def __init__(self, source: Any, name: str) -> None:
-        self._source = source
+        self.source = source
         self._file_name = name
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._source.read(len(buffer))
+        data = self.source.read(len(buffer))
         if isinstance(data, str):
             raise DataError("expected a file opened in binary mode ('rb'), found one opened as text", self._file_name)
         buffer[: len(data)] = data
         return len(data)
+
+
+def _left_bytes(source: Any) -> int | None:
+    """Return how many bytes a file has from where it stands, None if only reading it could say."""
+    if isinstance(source, io.BytesIO):
+        return source.getbuffer().nbytes - source.tell()
+    source = getattr(source, "file", source)  # that of a tempfile
+    if isinstance(getattr(source, "raw", source), io.FileIO):
+        found = os.fstat(source.fileno())
+        return found.st_size - source.tell() if stat.S_ISREG(found.st_mode) else None
+    return None
 
 
 class _Limited:
@@ -215,7 +226,8 @@ class RdfReader:
     """An RDF file as jobs, each of which encodes a piece of it; a context manager, open until all jobs are done.
 
     is_lines: whether it is in N-Triples or N-Quads, so that the lines before an error can be used; is_plain: whether
-    the jobs themselves read their pieces, at their places; size_bytes: of the file, 0 if that is unknown."""
+    the jobs themselves read their pieces, at their places; size_bytes: of the file, 0 if that is unknown; text_bytes:
+    of the text to read, None if that is unknown, as of a pipe or a compressed file."""
 
     def __init__(
         self,
@@ -246,7 +258,11 @@ class RdfReader:
                 self._source = self._owned.enter_context(io.FileIO(source)) if is_path else source  # type: ignore[arg-type]
                 self._format = find_format(self.name, format)
                 self.is_lines = self._format in ("nt", "nq")
+                left_bytes = _left_bytes(self._source)
                 self._file = decompressed(self._source, self.name)  # type: ignore[arg-type]
+                raw = getattr(self._file, "raw", self._file)
+                is_as_it_is = self._source in (self._file, raw, getattr(raw, "source", None))
+                self.text_bytes = left_bytes if is_as_it_is else None
                 if text_limit is not None:
                     limited = _Limited(self._file, self.name, *text_limit)
                     self._file = io.BufferedReader(_ReadAdapter(limited, self.name), 1 << 20)

@@ -41,6 +41,7 @@ from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries, while_read
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, scheduled, waiting
+from wukongs.query.memory import Kind
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.terms.names import (
@@ -111,6 +112,7 @@ class Engine:
         self._reads = StoredReads(core)
         self._streams: dict[str, Stream] = {}
         """The streams that were declared by this object."""
+        core.budget.measure()  # beside what is stored by now
 
     def __enter__(self) -> Engine:
         return self
@@ -221,7 +223,7 @@ class Engine:
         a dataset beside USING or WITH), DataError (LOAD: file, line), QueryTimeout, BudgetExceeded, StorageError."""
         from wukongs.csparql.parser_update import parse_update
 
-        limits = limits_of(self._core.settings, timeout_s or 0)
+        limits = limits_of(self._core.settings, timeout_s or 0, kind=Kind.UPDATE)
         with limits:
             request, dataset = parse_update(text, base), _dataset(default_graphs, named_graphs)
         request = request if dataset is None else using(request, dataset)
@@ -260,7 +262,7 @@ class Engine:
         Raises SettingsError (no table), DataError (a column; row and column of what is no term or does not fit there),
         QueryTimeout, BudgetExceeded, StorageError."""
         operations = [] if inserts is deletes is None else [TableChange.of(inserts, deletes)]
-        return self._backend.update(operations, limits_of(self._core.settings, timeout_s or 0))
+        return self._backend.update(operations, limits_of(self._core.settings, timeout_s or 0, kind=Kind.UPDATE))
 
     # --- rules --------------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,7 @@ class GraphShares:
             raise DataError(f"shards = {shards!r:.100}: expected integers from 0 to {SHARD_COUNT - 1}")
         wanted[list(shards)] = True
         limits = limits_of(core.settings, timeout_s)
+        limits.wait_s = 0.0  # for memory: readers wait for all nodes
         with limits:
             name = core.default_graph if graph is None else ids_of(core).resolve(graph_term(graph).text)
             self._store.wait_for(unpacked(at), time_left_s())

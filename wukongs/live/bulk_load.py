@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from os import PathLike
 from typing import IO, Any
 
 from wukongs.csparql.terms import Term
+from wukongs.errors import BudgetExceeded
 from wukongs.live.core import Core, expect
 from wukongs.live.injector import Injector
 from wukongs.live.update import check_is_asked, known_sn
 from wukongs.outcomes import asked
+from wukongs.query.memory import FREE_BYTES, Kind, Reservation
 from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
 from wukongs.store.encoded import MalformedLine
 from wukongs.store.json_ld_text import Contexts
@@ -28,6 +30,8 @@ from wukongs.store.rdf_files import RdfReader
 
 log = logging.getLogger("wukongs")
 MALFORMED_LOGGED_MAX = 10
+BYTES_PER_FILE_BYTE = 32
+"""Bytes in flight for each byte of a short file at the most: short lines make rows of BYTES_PER_ROW."""
 
 
 def log_malformed(count: int, file: str, line: MalformedLine) -> None:
@@ -73,7 +77,45 @@ def load(
     once it is in.
 
     Raises DataError, StorageError, what on_run raises; then nothing was added."""
-    plan = BulkPlan.of(core.settings.load_bytes_max, core.settings.load_workers)
+    with reserving(core, reader) as plan:
+        return _load(core, injector, number, reader, graph, plan, strict=strict, on_run=on_run, file=file)
+
+
+@contextlib.contextmanager
+def reserving(core: Core, reader: RdfReader) -> Iterator[BulkPlan]:
+    """Reserve the memory that a load takes in flight: load_bytes_max, but at most a quarter of the budget of this
+    process, and of a short file what it needs. Called without a lock.
+
+    Raises BudgetExceeded (others hold it for memory_wait_ms)."""
+    settings, reservation = core.settings, Reservation(core.budget, Kind.LOAD)
+    bytes_max = min(settings.load_bytes_max, max(FREE_BYTES, core.budget.bytes_max // 4))
+    text_bytes = reader.text_bytes
+    needed = bytes_max if text_bytes is None else min(bytes_max, BYTES_PER_FILE_BYTE * text_bytes)
+    if needed > FREE_BYTES and not reservation.grow(needed, settings.memory_wait_ms / 1000):
+        core.budget.note_refused()
+        raise BudgetExceeded(
+            f"{reader.name}: the load would take {needed} bytes, and memory_bytes_max = {core.budget.bytes_max} for "
+            f"all together leaves no room (held: {core.budget.told()}): ask again when others have ended, load smaller "
+            "files, or raise memory_bytes_max"
+        )
+    try:
+        yield BulkPlan.of(bytes_max, settings.load_workers)
+    finally:
+        reservation.note(0)
+
+
+def _load(
+    core: Core,
+    injector: Injector,
+    number: int,
+    reader: RdfReader,
+    graph: Term | None,
+    plan: BulkPlan,
+    *,
+    strict: bool,
+    on_run: Callable[[FilePart], None],
+    file: dict[str, Any] | None,
+) -> int:
     name = None if graph is None else graph.name
     change: dict[str, Any] = {"op": "load", "number": number, "graph": name, "file": file}
     with core.lock:

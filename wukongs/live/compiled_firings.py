@@ -9,6 +9,7 @@ from wukongs.errors import WukongsError
 from wukongs.live.continuous import Firing
 from wukongs.live.core import Core
 from wukongs.query.limits import Limits, limits_of
+from wukongs.query.memory import Kind
 from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
 
 log = logging.getLogger("wukongs")
@@ -51,7 +52,7 @@ class CompiledFirings:
         return sorted(firings, key=lambda one: (one.twin or one).columns is None)
 
     def _limits(self) -> Limits:
-        return limits_of(self._core.settings, None)
+        return limits_of(self._core.settings, None, kind=Kind.FIRING)
 
     def _together(self, queries: tuple[CompiledQuery, ...]) -> CompiledQueries:
         found = self._kept.get(queries)

@@ -51,6 +51,7 @@ from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.mechanisms import Mechanism, Used
+from wukongs.query.memory import Kind
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
 from wukongs.query.paths.kept_paths import KeptPaths, PathChanges
@@ -1263,7 +1264,7 @@ class ContinuousQuery:
         return distinct
 
     def _limits(self) -> Limits:
-        return limits_of(self._core.settings, None)
+        return limits_of(self._core.settings, None, kind=Kind.FIRING)
 
     def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
         """Evaluate the query by the executor."""

@@ -38,6 +38,7 @@ from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.wall_clock import wall_clock_ms
 from wukongs.live.window_log import UnreadBudget
 from wukongs.outcomes import Asked, Found, Outcomes
+from wukongs.query.memory import Kind, Reservation, budget_of
 from wukongs.query.reach import Reach
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.rules.inference import Inference
@@ -295,7 +296,8 @@ class Core:
         self.outcomes = Outcomes()
         """The results of the changes that clients have numbered."""
         self._outcome_count = 0
-        self.unread = UnreadBudget(settings.results_bytes_max)
+        self.budget = budget_of(settings.memory_bytes_max)
+        self.unread = UnreadBudget(settings.results_bytes_max, Reservation(self.budget, Kind.WINDOWS))
         self.query_count = 0
         self.running = RunningQueries()
         self.malformed_count = 0

@@ -314,4 +314,4 @@ def stats_of(joined: JoinedQueries, prepared: PreparedQueries, folder: HasStats 
     if core.reach is not None:
         found["reads_of_other_nodes"] = core.reach.traffic.stats()
     # Last: counting windows lets go of those that there is no room for.
-    return {**found, "durability": {} if folder is None else folder.stats(), "process": process_usage()}
+    return {**found, "durability": {} if folder is None else folder.stats(), "process": process_usage(core.budget)}

@@ -24,6 +24,7 @@ from wukongs.live.reading import terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import limits_of
+from wukongs.query.memory import Kind
 from wukongs.query.operators import operators
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import stable_order
@@ -126,7 +127,7 @@ class Groups:
 
     def _explore(self, first: Firing, start: _Start) -> list[BindingTable]:
         """Return what each firing's patterns match. first: any of them, since all read the same."""
-        limits = limits_of(self._core.settings, None)
+        limits = limits_of(self._core.settings, None, kind=Kind.FIRING)
         terms = terms_of(self._core, first.reader, first.moment())
         with limits:
             executor = Executor(first.dataset, terms, limits, start.shared.plans, in_order=True, compiled=first.plans)

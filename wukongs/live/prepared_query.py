@@ -22,6 +22,7 @@ from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows
 from wukongs.query.execution.prepared import Prepared, bindable
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.names import canonical
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import Int64Array
@@ -174,12 +175,13 @@ def ask_rows(
     names = tuple(sorted(table.column_names))
     plans = prepared.bound(names)
     bound = plans.bound
-    with reading(core, bound.query.dataset, limits, owner, at) as read:
-        with limits:
-            columns = [_ids_of(table.column(name), name, read.terms, core.registry.hash_bits) for name in names]
+    with reading(core, bound.query.dataset, limits, owner, at) as read, limits:
+        columns = [_ids_of(table.column(name), name, read.terms, core.registry.hash_bits) for name in names]
         rows = ArgumentRows(bound, columns, table.num_rows)
         found = rows.answer(read.dataset, read.terms, limits, plans.memo)
-    return Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
+        result = Result("select", rows.variables, found.columns, read.terms, read.sn, None, found.length)
+        result.reservation = limits.hand_over(lambda: bytes_in_memory(found.columns))
+    return result
 
 
 def _ids_of(column: pyarrow.ChunkedArray, name: str, terms: QueryTerms, hash_bits: int) -> Int64Array:

@@ -21,6 +21,7 @@ from wukongs.query.output.results import Result
 from wukongs.query.plans.cardinalities import DatasetCardinalities
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms, TermKeeper
 from wukongs.store.batch_set import BatchSet
@@ -133,10 +134,18 @@ def ask(
     query is that of a BoundQuery; text: of the query, for the result. Raises QueryTimeout,
     BudgetExceeded, CompactedError (at).
     """
-    with reading(core, query.dataset, limits, owner, at) as read:
-        with limits:
-            row = None if given is None else given(read.terms)
+    with reading(core, query.dataset, limits, owner, at) as read, limits:
+        row = None if given is None else given(read.terms)
         found = answer(query, read.dataset, read.terms, limits, memo, read.scope, profile=profile, given=row)
-    names, columns = query.variables, found.columns
-    result = Result(query.form, names, columns, read.terms, read.sn, found.boolean, found.length, text=text)
+        result = Result(
+            query.form,
+            query.variables,
+            found.columns,
+            read.terms,
+            read.sn,
+            found.boolean,
+            found.length,
+            text=text,
+        )
+        result.reservation = limits.hand_over(lambda: bytes_in_memory(found.columns))
     return result, read.dataset

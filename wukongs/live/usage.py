@@ -10,19 +10,24 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+from wukongs.query.memory import MemoryBudget
 
 _BEGAN_S = time.monotonic()
 _STATM, _DESCRIPTORS = Path("/proc/self/statm"), Path("/proc/self/fd")
 
 
-def process_usage() -> dict[str, int | float]:
-    """Return sizes (bytes) and counts of this process. memory_bytes, open_files: of Linux only."""
+def process_usage(budget: MemoryBudget) -> dict[str, Any]:
+    """Return sizes (bytes) and counts of this process. memory_bytes, open_files: of Linux only; memory: the figures of
+    the budget of its queries and loads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    facts: dict[str, int | float] = {
+    facts: dict[str, Any] = {
         "pid": os.getpid(),
         "up_s": round(time.monotonic() - _BEGAN_S, 3),
         "cpu_s": round(used.ru_utime + used.ru_stime, 3),
         "threads": threading.active_count(),
+        "memory": budget.stats(),
     }
     with suppress(OSError, ValueError):
         facts["memory_bytes"] = int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

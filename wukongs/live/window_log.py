@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 from wukongs.errors import GapError, WukongsError
 from wukongs.live.stretch import Stretch
 from wukongs.query.limits import check_seconds
+from wukongs.query.memory import STEP_BYTES, Reservation
 from wukongs.query.output.results import WindowResult
 
 OWN = ""
@@ -159,9 +160,11 @@ class Source(Protocol):
 class UnreadBudget:
     """The bytes that all window logs of an engine hold, and their common lock."""
 
-    def __init__(self, results_bytes_max: int) -> None:
+    def __init__(self, results_bytes_max: int, reservation: Reservation | None = None) -> None:
+        """reservation: of these bytes, in the budget that they share with queries and loads, if they do."""
         self.lock = threading.RLock()
         self.size_bytes = 0
+        self._reservation = reservation
         self.failure: WukongsError | None = None
         """Why nobody may read, None: all may."""
         self._bytes_max = results_bytes_max
@@ -178,23 +181,38 @@ class UnreadBudget:
         with self.lock:
             if holder in self._holders:
                 self._holders.remove(holder)
-                self.size_bytes -= holder.size_bytes
+                self._count(-holder.size_bytes)
                 self._full.discard(holder)
 
     def count(self, holder: Holder, change_bytes: int) -> None:
         """Note that somebody holds so much more, or less. Called with the lock held."""
         if holder in self._holders:
-            self.size_bytes += change_bytes
+            self._count(change_bytes)
+
+    def _count(self, change_bytes: int) -> None:
+        self.size_bytes += change_bytes
+        if self._reservation is not None:
+            steps = self.size_bytes // STEP_BYTES  # a few small windows take no lock
+            self._reservation.note(steps * STEP_BYTES)
+
+    @property
+    def _most_bytes(self) -> int:
+        """The bytes that all may hold now: so many as were given, or as others leave."""
+        one = self._reservation
+        if one is None or self.size_bytes < STEP_BYTES:
+            return self._bytes_max
+        return min(self._bytes_max, one.size_max + STEP_BYTES)
 
     def make_room(self, newest: Holder) -> None:
         """Let those that hold the most drop windows until all fit; `end_full` ends those that rather end. newest: keeps
         its newest window. Called with the lock held."""
-        if self.size_bytes <= self._bytes_max:
+        most_bytes = self._most_bytes
+        if self.size_bytes <= most_bytes:
             return
         ending_bytes = sum(one.size_bytes for one in self._full)
-        if self.size_bytes - ending_bytes <= self._bytes_max:
+        if self.size_bytes - ending_bytes <= most_bytes:
             return
-        enough = self._bytes_max - self._bytes_max // 64  # looking for the largest is rare so
+        enough = most_bytes - most_bytes // 64  # looking for the largest is rare so
         while self.size_bytes - ending_bytes > enough:
             spare = (one for one in self._holders if one not in self._full and one.count_held > (one is newest))
             largest = max(spare, key=lambda one: one.size_bytes, default=None)

@@ -9,7 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from wukongs.csparql.terms import Variable
+from wukongs.query.memory import FREE_BYTES
 from wukongs.query.rows import filled, taken
+from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.moment import Moment
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
 
@@ -42,7 +44,9 @@ class BindingTable:
 
     @property
     def size_bytes(self) -> int:
-        return 8 * self.length * len(self.columns)
+        """The bytes of the columns that are in memory. Small ones are not asked where they are."""
+        size = 8 * self.length * len(self.columns)
+        return size if size < FREE_BYTES else bytes_in_memory(self.columns)
 
     @staticmethod
     def unit() -> BindingTable:

@@ -11,6 +11,8 @@ How bytes are counted (docs/decisions/0014-budgets.md):
 * When an operator is done (`leave`), it gives back all that it held but for its table. Texts that the whole execution
   keeps (`keep`) stay held. So `held` counts the live bytes, or a little more; it never grows with how often operators
   run.
+* Held bytes are reserved in the budget that all executions share (wukongs/query/memory.py), in steps, beyond the
+  first FREE_BYTES, and given back when the outermost `with` of an execution ends.
 
 An execution that shares the processors with others is a task of the scheduler (wukongs/query/scheduler.py): it may be
 paused where it checks its limits.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +31,7 @@ from typing import TypeVar
 
 from wukongs.csparql.clock import ask_at_looks
 from wukongs.errors import BudgetExceeded, QueryKilled, QueryTimeout, SettingsError
+from wukongs.query.memory import FREE_BYTES, SPARE_BYTES, STEP_BYTES, Kind, MemoryBudget, Reservation, budget_of
 from wukongs.query.scheduler import Scheduler, Task
 from wukongs.settings import Settings
 
@@ -44,7 +48,8 @@ Item = TypeVar("Item")
 @dataclass(slots=True)
 class Limits:
     """rows_max: rows of one table; deadline_s: time.monotonic() at which the time ends, timeout_s after the start;
-    bytes_max: bytes that may be held at once. None: no limit."""
+    bytes_max: bytes that may be held at once. None: no limit. budget: of all executions, in which what is held
+    is reserved, None: it is not; kind: of execution; wait_s: how long it may wait for others to give back."""
 
     rows_max: int = 50_000_000
     deadline_s: float | None = None
@@ -64,10 +69,30 @@ class Limits:
     """How long it waits for one answer."""
     service_bytes_max: int = 1 << 26
     """How long that may be."""
+    budget: MemoryBudget | None = None
+    kind: Kind = Kind.QUERY
+    wait_s: float = 0.0
+    spill_bytes_max: int = 0
+    """Bytes of all temporary files that tables beyond the budget may be written to. If there may be some, memory is
+    waited for only once the execution is patient."""
+    is_patient: bool = field(default=False, init=False)
+    """Whether it waits for memory: it holds little, and works in pieces."""
+    lacks_bytes: bool = field(default=False, init=False)
+    """Whether the last BudgetExceeded was for want of bytes: then temporary files may help."""
     is_killed: bool = field(default=False, init=False)
     task: Task | None = field(default=None, init=False)
     """Its task of the scheduler; None if it never waits for a processor."""
+    _reservation: Reservation | None = field(default=None, init=False)
+    """Made when it is needed first."""
+    _granted: int = field(default=sys.maxsize, init=False)
+    """Bytes that may be held without another reservation."""
+    _floor: int = field(default=0, init=False)
+    """Bytes that stay granted, whatever is held."""
     _outer: list[Limits] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            self._granted = FREE_BYTES
 
     def __enter__(self) -> Limits:
         if self.task is not None and not self._outer:
@@ -78,6 +103,9 @@ class Limits:
 
     def __exit__(self, *_: object) -> None:
         _OWN.limits = self._outer.pop()
+        if self._reservation is not None and not self._outer:
+            self._reservation.note(0)
+            self._granted = FREE_BYTES
         if self.task is not None and not self._outer:
             scheduler().stop(self.task)
 
@@ -91,7 +119,7 @@ class Limits:
 
     @contextlib.contextmanager
     def without_processor(self) -> Iterator[None]:
-        """Wait for another server in the block: other tasks run meanwhile."""
+        """Wait in the block, for another server or for memory: other tasks run meanwhile."""
         task, self.task = self.task, None
         if task is None:
             yield
@@ -134,6 +162,7 @@ class Limits:
         """Raise BudgetExceeded if so many bytes more would be too many. what: the thing to make, if not the operator's
         table."""
         if self.bytes_max is not None and self.held + size > self.bytes_max:
+            self.lacks_bytes = True
             raise BudgetExceeded(
                 f"{what or self.operator} would take {size} bytes beside {self.held} that the query holds, more than "
                 f"query_bytes_max = {self.bytes_max}: let patterns share variables, filter earlier, ask for less at a "
@@ -144,6 +173,8 @@ class Limits:
         """Count bytes that are about to be allocated. Raises BudgetExceeded, as expect."""
         if self.bytes_max is not None and self.held + size > self.bytes_max:
             self.expect(size, what)
+        if self.held + size > self._granted:
+            self._reserve(self.held + size, what)
         self.held += size
         if self.held > self.peak:
             self.peak = self.held
@@ -151,6 +182,8 @@ class Limits:
     def give_back(self, size: int) -> None:
         """Count bytes that were freed."""
         self.held -= size
+        if self.held + SPARE_BYTES < self._granted:
+            self._release()
 
     def keep(self, size: int) -> None:
         """Hold bytes until the execution ends. Raises BudgetExceeded."""
@@ -164,8 +197,81 @@ class Limits:
     def back_to(self, mark: int, table_bytes: int) -> None:
         """Give back all that was held since a mark, but for a table."""
         self.held = self.kept + mark + table_bytes
+        if self.held > self._granted:
+            self._reserve(self.held, "")
+        elif self.held + SPARE_BYTES < self._granted:
+            self._release()
         if self.held > self.peak:
             self.peak = self.held
+
+    @property
+    def room(self) -> int:
+        """How many bytes could be held now beside those that are."""
+        left = sys.maxsize if self.bytes_max is None else self.bytes_max - self.held
+        if self.budget is None:
+            return left
+        return max(0, min(left, self._granted - self.held + self.budget.room(self.kind)))
+
+    @contextlib.contextmanager
+    def reserving(self, size: int) -> Iterator[None]:
+        """Reserve bytes for what is held inside, so that it finds them. Reserved bytes that nothing holds are given
+        back before, since only an empty reservation waits. Raises BudgetExceeded."""
+        self._release()
+        self.hold(size)
+        self.held -= size
+        outer, self._floor = self._floor, max(self._floor, self.held + size)
+        try:
+            yield
+        finally:
+            self._floor = outer
+
+    def hand_over(self, size_of: Callable[[], int]) -> Reservation | None:
+        """Give back all but the bytes of a result, whose reservation is returned; None: it needs none."""
+        one = self._reservation
+        if one is None or not one.size:
+            return None
+        size, self._granted = size_of(), FREE_BYTES
+        if size > FREE_BYTES:
+            return one.hand_over(size, Kind.RESULT)
+        one.note(0)
+        return None
+
+    def _reserve(self, size: int, what: str) -> None:
+        """Have so many bytes granted. Raises BudgetExceeded, QueryKilled."""
+        budget, one = self.budget, self._reservation
+        assert budget is not None, size
+        if one is None:
+            one = self._reservation = Reservation(budget, self.kind)
+        wanted = -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES - one.size
+        is_granted = one.grow(wanted)
+        is_waiting = self.wait_s > 0 and (self.is_patient or not self.spill_bytes_max)
+        if not is_granted and is_waiting and one.may_wait:
+            with self.without_processor():
+                is_granted = one.grow(wanted, self.within(self.wait_s), self._check_is_alive)
+        if not is_granted:
+            self.lacks_bytes = True
+            budget.note_refused()
+            raise BudgetExceeded(
+                f"{what or self.operator} would take {size - self.held} bytes beside {self.held} that this one of the "
+                f"{one.kind} holds, and memory_bytes_max = {budget.bytes_max} for all together leaves no room "
+                f"(held: {budget.told()}): ask again when others have ended, filter earlier, ask for less at a time, "
+                "free results that are not needed any more, or raise memory_bytes_max"
+            )
+        self._granted = one.size + FREE_BYTES
+
+    def _check_is_alive(self) -> None:
+        if self.is_killed:
+            self.check()
+
+    def _release(self) -> None:
+        """Give back what is granted beyond what is held."""
+        one = self._reservation
+        if one is not None and one.size:
+            needed = max(self.held, self._floor)
+            size = max(0, -(-(needed - FREE_BYTES) // STEP_BYTES) * STEP_BYTES)
+            if size < one.size:
+                one.note(size)
+                self._granted = size + FREE_BYTES
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -283,13 +389,19 @@ def waiting(timeout_s: float | None) -> contextlib.AbstractContextManager[object
     return Limits(deadline_s=time.monotonic() + timeout_s, timeout_s=timeout_s)
 
 
-def limits_of(settings: Settings, timeout_s: float | None, started_s: float | None = None) -> Limits:
+def limits_of(
+    settings: Settings, timeout_s: float | None, started_s: float | None = None, kind: Kind = Kind.QUERY
+) -> Limits:
     """Return the limits of one execution. timeout_s: 0 or less for none, None for query_timeout_s of the settings;
-    started_s: time.monotonic() at which it began, by default now."""
+    started_s: time.monotonic() at which it began, by default now; kind: of execution, which says whether it waits for
+    memory."""
     check_seconds(timeout_s)
     given_s = settings.query_timeout_s if timeout_s is None else timeout_s
     began_s = time.monotonic() if started_s is None else started_s
-    limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+    limits = Limits(
+        settings.rows_max, bytes_max=settings.query_bytes_max, budget=budget_of(settings.memory_bytes_max), kind=kind
+    )
+    limits.wait_s, limits.spill_bytes_max = settings.memory_wait_ms / 1000, settings.spill_bytes_max
     limits.services, limits.service_bytes_max = settings.service_allowed, settings.service_bytes_max
     limits.service_timeout_s = settings.service_timeout_ms / 1000
     if given_s > 0:

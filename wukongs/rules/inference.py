@@ -19,6 +19,7 @@ from wukongs.csparql.terms import Term
 from wukongs.errors import BudgetExceeded, QueryTimeout, RuleError
 from wukongs.query.execution.answer import within
 from wukongs.query.limits import Limits
+from wukongs.query.memory import Kind, budget_of
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms, TermKeeper
 from wukongs.rules.changing_graph import NOTHING, Read
@@ -290,7 +291,8 @@ class Inference:
 
     def _propagation(self, before: Read) -> Propagation:
         settings = self._settings
-        limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max)
+        budget = budget_of(settings.memory_bytes_max)
+        limits = Limits(settings.rows_max, bytes_max=settings.query_bytes_max, budget=budget, kind=Kind.RULES)
         if settings.rules_timeout_s:
             limits.timeout_s = settings.rules_timeout_s
             limits.deadline_s = time.monotonic() + limits.timeout_s

@@ -20,6 +20,7 @@ import uvloop
 
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError
+from wukongs.query.memory import Kind, Reservation, budget_of
 from wukongs.server.app import make_app
 from wukongs.server.connections import bounded, most_connections
 from wukongs.server.doors import HEADERS_OF_ALL, Doors
@@ -82,7 +83,8 @@ class HttpServer:
         self.port: int = bound.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         self.address = f"http{'s' if certificates else ''}://{host}:{self.port}"
-        held = HeldBytes(bounds.bodies_bytes_max, "memory")
+        reserved = Reservation(budget_of(engine.settings.memory_bytes_max), Kind.REQUEST)
+        held = HeldBytes(bounds.bodies_bytes_max, "memory", reserved)
         documents = HeldBytes(bounds.documents_bytes_max, "room on disk")
         face = Face(engine, bounds, self._workers, self._feeds, Metrics(engine, self._feeds), held, documents)
         config = uvicorn.Config(

@@ -57,6 +57,18 @@ _QUERY_GAUGES = {
     "results_waiting": ("waiting_windows", "windows that some reader has not read"),
     "unread_bytes": ("unread_bytes", "bytes of these"),
 }
+_MEMORY = {
+    "bytes_max": ("budget_bytes", "what queries, loads, results and windows may hold together"),
+    "reserved_bytes": ("reserved_bytes", "what of it is reserved"),
+    "free_bytes": ("free_bytes", "what of it is free"),
+    "peak_bytes": ("peak_bytes", "the most that was reserved"),
+    "waiting": ("waiting_reservations", "queries and loads that wait for memory"),
+    "spilled_bytes": ("spilled_bytes", "temporary files of tables that find no memory"),
+}
+_MEMORY_COUNTERS = {
+    "refused": ("refused_reservations", "reservations that were refused"),
+    "spilled_total_bytes": ("written_spill_bytes", "bytes written to temporary files"),
+}
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 _WINDOWS = "/queries/windows"
 _HISTOGRAMS = {
@@ -95,6 +107,7 @@ class Metrics:
         for key, value in facts["durability"].items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 yield GaugeMetricFamily(f"wukongs_durability_{key}", f"of the data folder: {key}", value)
+        yield from _memory(facts["process"]["memory"])
         yield from _families("stream", facts["streams"], STREAMS_MAX, _STREAM_GAUGES, _STREAM_COUNTERS)
         yield from _families("query", facts["queries"], QUERIES_MAX, _QUERY_GAUGES, _QUERY_COUNTERS)
         for key, (name, told) in _HISTOGRAMS.items():
@@ -140,6 +153,18 @@ class Metrics:
                         self._seconds.labels(path).observe(time.perf_counter() - began_s)
 
         return counted
+
+
+def _memory(facts: Mapping[str, Any]) -> Iterator[Metric]:
+    """Yield the figures of the budget of queries, loads and results."""
+    for key, (name, told) in _MEMORY.items():
+        yield GaugeMetricFamily(f"wukongs_memory_{name}", told, facts[key])
+    for key, (name, told) in _MEMORY_COUNTERS.items():
+        yield CounterMetricFamily(f"wukongs_memory_{name}", told, facts[key])
+    held = GaugeMetricFamily("wukongs_memory_held_bytes", "bytes reserved, by who holds them", labels=["kind"])
+    for kind, size in facts["held_bytes"].items():
+        held.add_metric([kind], size)
+    yield held
 
 
 def _kind_of(path: str) -> str:

@@ -37,6 +37,7 @@ from wukongs.errors import (
     WukongsError,
 )
 from wukongs.query.limits import Canceller, limits_of, named_lack_of_memory, scheduled, watched
+from wukongs.query.memory import STEP_BYTES, Reservation
 from wukongs.server.media import is_utf8
 from wukongs.settings import Settings
 from wukongs.store.encoded import NOT_UTF8
@@ -263,21 +264,28 @@ async def body_of(request: Request, bytes_max: int) -> bytes:
 class HeldBytes:
     """The bytes of all bodies that are held at one place: those of a request until it is answered."""
 
-    def __init__(self, bytes_max: int, place: str) -> None:
+    def __init__(self, bytes_max: int, place: str, reservation: Reservation | None = None) -> None:
+        """reservation: of these bytes, in the budget that they share with queries, if they are in memory."""
         self._bytes_max, self._place = bytes_max, place
+        self._reservation = reservation
         self._held = 0
 
     def add(self, request: Request, size: int) -> None:
         """Raises Refused (there are too many)."""
         if self._held + size > self._bytes_max:
             raise Refused(503, f"the bodies of all requests take too much {self._place}: try again later")
-        self._held += size
+        self._count(size)
         state = request.scope["state"]
         state[self] = state.get(self, 0) + size
 
     def release(self, request: HTTPConnection) -> None:
         """Note that a request is answered."""
-        self._held -= request.scope["state"].pop(self, 0)
+        self._count(-request.scope["state"].pop(self, 0))
+
+    def _count(self, change: int) -> None:
+        self._held += change
+        if self._reservation is not None:
+            self._reservation.note(self._held // STEP_BYTES * STEP_BYTES)
 
 
 async def text_of(request: Request, bytes_max: int) -> str:

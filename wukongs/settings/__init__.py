@@ -69,6 +69,24 @@ class Settings:
     query_bytes_max: int = _option(
         1 << 32, 1 << 20, 1 << 50, "bytes", "what one execution of a query may hold: tables, work space, texts it makes"
     )
+    memory_bytes_max: int = _option(
+        0,
+        0,
+        1 << 50,
+        "bytes",
+        "what all queries, updates, firings, loads, results and unread windows of this process may hold together; 0: "
+        "half of what the machine, its cgroup and resource limits leave when the engine is open, 256 MiB at least",
+    )
+    memory_wait_ms: int = _option(
+        30_000, 0, 86_400_000, "milliseconds", "how long a query or load waits for memory that others hold, at most"
+    )
+    spill_bytes_max: int = _option(
+        1 << 34,
+        0,
+        1 << 50,
+        "bytes",
+        "what tables of queries that find no memory may take in temporary files, all together; 0: none are written",
+    )
     query_timeout_s: int = _option(
         300, 0, 31_536_000, "seconds", "how long a query may run that says no timeout_s, and a firing; 0: for ever"
     )

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import wukongs
 from wukongs.live.usage import folder_usage, process_usage
+from wukongs.query.memory import MemoryBudget
 
 
 def test_open_files_are_counted(tmp_path: Path) -> None:
     gc.collect()  # what others have left is closed before
-    before = process_usage()
+    before = process_usage(MemoryBudget(1 << 30))
     files = [(tmp_path / str(n)).open("w") for n in range(10)]
-    after = process_usage()
+    after = process_usage(MemoryBudget(1 << 30))
     for file in files:
         file.close()
     assert after["open_files"] - before["open_files"] == 10

@@ -12,6 +12,7 @@ import pytest
 
 from wukongs.errors import GapError, QueryTimeout, WukongsError
 from wukongs.live.window_log import LAST_MS, Come, Cursor, Gap, UnreadBudget, WindowLog
+from wukongs.query.memory import STEP_BYTES, Kind, MemoryBudget, Reservation
 
 
 def log_of(bytes_max: int = 1 << 20, budget: UnreadBudget | None = None, **options: Any) -> WindowLog:
@@ -315,3 +316,23 @@ def test_a_cursor_goes_on_where_it_stood_with_the_gap_that_it_was_not_told() -> 
     assert rest(restored) == [(100, 200, 2), "300", "400"]
     assert come[-1] == Come(400)
     assert len(cursor) == 3
+
+
+def test_unread_windows_give_way_when_others_hold_the_memory() -> None:
+    shared = MemoryBudget(10 * STEP_BYTES)
+    budget = UnreadBudget(1 << 30, Reservation(shared, Kind.WINDOWS))
+    log = log_of(1 << 30, budget)
+    cursor = log.cursor()
+    filled(log, range(100, 700, 100), STEP_BYTES)
+    assert shared.stats()["held_bytes"] == {"unread windows": 6 * STEP_BYTES}
+    query = Reservation(shared, Kind.QUERY)
+    assert query.grow(2 * STEP_BYTES)
+    assert not query.grow(2 * STEP_BYTES)
+    update = Reservation(shared, Kind.UPDATE)
+    assert update.grow(2 * STEP_BYTES)
+    filled(log, range(700, 900, 100), STEP_BYTES)
+    assert budget.size_bytes <= 7 * STEP_BYTES
+    assert shared.reserved_bytes <= 10 * STEP_BYTES
+    assert rest(cursor)[-2:] == ["700", "800"]
+    log.close()
+    assert shared.stats()["held_bytes"] == {"queries": 2 * STEP_BYTES, "updates": 2 * STEP_BYTES}

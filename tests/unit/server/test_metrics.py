@@ -60,6 +60,20 @@ def test_counts_of_the_engine(busy: Client) -> None:
     assert value(found, "process_resident_memory_bytes") > 1e6
 
 
+def test_the_budget_of_memory(client: Client, engine: wukongs.Engine) -> None:
+    engine.update("INSERT DATA { " + " ".join(f"<http://ex/a> <http://ex/p> {n} ." for n in range(500)) + " }")
+    result = engine.query("SELECT * { ?a ?p ?b . ?c ?q ?d }")
+    found = samples(client)
+    assert value(found, "wukongs_memory_held_bytes", kind="results") >= 6 * 8 * len(result) == 12_000_000
+    assert value(found, "wukongs_memory_reserved_bytes") >= 12_000_000
+    names = ("budget", "reserved", "free")
+    budget, reserved, free = (value(found, f"wukongs_memory_{name}_bytes") for name in names)
+    assert (budget >= 256 << 20, reserved + free) == (True, budget)
+    assert value(found, "wukongs_memory_waiting_reservations") == value(found, "wukongs_memory_spilled_bytes") == 0
+    assert value(found, "wukongs_memory_refused_reservations_total") >= 0
+    assert value(found, "wukongs_memory_written_spill_bytes_total") >= 0
+
+
 def test_histograms_of_firings(busy: Client) -> None:
     """Each window counts once, in the buckets from its latency on."""
     events = busy.windows("q", 2)

@@ -27,6 +27,7 @@ from wukongs.cluster.reads.share_run import laid_out_parts, run_share
 from wukongs.errors import BudgetExceeded, NodeUnavailable
 from wukongs.live.core import Core
 from wukongs.query.limits import Limits
+from wukongs.query.memory import budget_of
 from wukongs.query.paths.path_machine import any_links_over
 from wukongs.query.paths.path_search import Search
 from wukongs.query.plans import plan_layout as layout
@@ -202,7 +203,8 @@ class Owner:
     def _limits(self, rows_max: int, timeout_s: float) -> Limits:
         settings = self._core.settings
         rows = min(rows_max, settings.rows_max)
-        return Limits(rows, time.monotonic() + timeout_s, timeout_s, settings.query_bytes_max)
+        budget = budget_of(settings.memory_bytes_max)  # it waits for nobody there: other nodes wait for this one
+        return Limits(rows, time.monotonic() + timeout_s, timeout_s, settings.query_bytes_max, budget=budget)
 
     @contextmanager
     def _read(self, sn: int, timeout_s: float) -> Iterator[BatchSet]:

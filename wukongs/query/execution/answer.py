@@ -126,9 +126,9 @@ def _answer(
     in_order: bool,
     by_solution: bool,
 ) -> Answer:
-    table = executor.run(query.pattern, 1 if query.form == "ask" else None)
     if query.form == "ask":
-        return Answer((), 0, table.length > 0)
+        return Answer((), 0, executor.run_all(query.pattern, 1).length > 0)
+    table = executor.run_all(query.pattern)
     limits.operator = {"construct": "CONSTRUCT", "describe": "DESCRIBE"}.get(query.form, limits.operator)
     if query.form == "construct":
         if in_order:

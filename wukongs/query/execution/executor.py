@@ -62,9 +62,11 @@ from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.errors import BudgetExceeded
 from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.execution import in_pieces
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.query.execution.exploration import Exploration, is_row_wise
 from wukongs.query.execution.held_rows import RowWise
+from wukongs.query.execution.in_pieces import InPieces
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.execution.services import answered
 from wukongs.query.execution.timestamps import stamp
@@ -86,6 +88,8 @@ from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 Explored: TypeAlias = tuple[Node, BindingTable]
 _ROW = Variable(".row")
 _GIVEN = Variable(".given")
+_IN_PIECES = frozenset((OrderBy, Distinct, Group))
+"""Nodes that are evaluated in pieces if there is no memory, wherever they are."""
 _MORE_ROWS = 8
 """While DISTINCT has found too few rows, it next asks for this many times as many rows as before."""
 
@@ -115,13 +119,15 @@ class Executor:
         self._dataset = dataset
         self._terms = terms
         self._limits = limits
-        self._exploration = Exploration(dataset, terms, limits, memo, self._keep, profile, compiled, paths)
+        self._exploration = Exploration(dataset, terms, limits, memo, self.keep, profile, compiled, paths)
         self._in_order = in_order
         self._by_moves = by_moves
         self._profile = profile
         self._explored = explored
         self._given = BindingTable.unit() if given is None else given
         self._number = number
+        self._made_in_pieces: dict[int, BindingTable] = {}
+        """The solutions of nodes that were evaluated in pieces, which those above may need again."""
 
     def moved(self, node: Node) -> tuple[BindingTable, BindingTable] | None:
         """Return the solutions of a node that came and that went since the firing before, once it was run; None if that
@@ -142,7 +148,7 @@ class Executor:
                 return None if below is None else (operators.project(below[0], kept), operators.project(below[1], kept))
             case Filter(condition=condition, pattern=pattern) if not exists_patterns(condition):
                 below = self.moved(pattern)
-                return None if below is None else (self._keep(condition, below[0]), self._keep(condition, below[1]))
+                return None if below is None else (self.keep(condition, below[0]), self.keep(condition, below[1]))
             case Extend(expression=expression, pattern=pattern, variable=variable) if not exists_patterns(expression):
                 below = self.moved(pattern)
                 if below is None:
@@ -168,12 +174,67 @@ class Executor:
         outer, mark = limits.operator, limits.mark()
         limits.operator = OPERATOR_NAMES[type(node)]
         started_s = 0.0 if self._profile is None else time.perf_counter()
-        table = self._run(node, rows_wanted)
+        run = self._whole_or_in_pieces if type(node) in _IN_PIECES else self._run
+        table = run(node, rows_wanted)
         if self._profile is not None and not isinstance(node, PathPattern):  # exploring takes a path down
             self._profile.ran(node, table.length, time.perf_counter() - started_s)
         limits.back_to(mark, table.size_bytes)
         limits.operator = outer
         return table
+
+    def run_all(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
+        """Do the same as run for the node whose solutions are the answer: of any kind, in pieces if there is no memory
+        for all."""
+        limits, mark = self._limits, self._limits.mark()
+        try:
+            return self.run(node, rows_wanted)
+        except BudgetExceeded:
+            if not limits.lacks_bytes or not self._may_be_in_pieces:
+                raise
+        finally:
+            self._made_in_pieces = {}  # they may be long, and this object may live on
+        limits.back_to(mark, 0)
+        if not in_pieces.is_for(node):
+            limits.is_patient = True
+            return self.run(node, rows_wanted)
+        table = self._in_pieces(node)
+        self._made_in_pieces = {}
+        limits.back_to(mark, table.size_bytes)
+        return table
+
+    def _whole_or_in_pieces(self, node: Node, rows_wanted: int | None) -> BindingTable:
+        """Evaluate a node, again in pieces if there is no memory."""
+        if self._made_in_pieces and (known := self._made_in_pieces.get(id(node))) is not None:
+            return known
+        limits, mark = self._limits, self._limits.mark()
+        try:
+            return self._run(node, rows_wanted)
+        except BudgetExceeded:
+            if not limits.lacks_bytes or not self._may_be_in_pieces or not in_pieces.is_for(node):
+                raise
+        limits.back_to(mark, 0)
+        return self._in_pieces(node)
+
+    def _in_pieces(self, node: Node) -> BindingTable:
+        limits = self._limits
+        limits.lacks_bytes, limits.operator = False, OPERATOR_NAMES[type(node)]
+        size, outer, limits.is_patient = in_pieces.work_bytes(limits), limits.is_patient, True
+        try:
+            with limits.reserving(size):
+                made = InPieces(self, self._exploration, self._terms, limits, size).run(node)
+        except BudgetExceeded:
+            limits.lacks_bytes = False  # those above would fail here again
+            raise
+        finally:
+            limits.is_patient = outer
+        self._made_in_pieces[id(node)] = made
+        return made
+
+    @property
+    def _may_be_in_pieces(self) -> bool:
+        """Whether this is an execution that may write temporary files, and at the moment evaluates for nothing that is
+        given."""
+        return self._limits.spill_bytes_max > 0 and not self._in_order and self._is_alone
 
     def _run(self, node: Node, rows_wanted: int | None) -> BindingTable:
         for known, table in self._explored:
@@ -201,7 +262,7 @@ class Executor:
                 filtered = FilteredBgp.of(node)
                 if filtered is not None:
                     return self._exploration.match(filtered, self._given, rows_wanted)
-                return self._filtered_join(node) or self._keep(condition, self.run(pattern))
+                return self._filtered_join(node) or self.keep(condition, self.run(pattern))
             case Extend():
                 return self._extend(node, rows_wanted)
             case Timestamp(pattern=pattern):
@@ -276,7 +337,7 @@ class Executor:
 
     def _kept(self, conditions: tuple[Expression, ...], table: BindingTable) -> BindingTable:
         for condition in conditions:
-            table = self._keep(condition, table)
+            table = self.keep(condition, table)
         return table
 
     def _filtered_join(self, node: Filter) -> BindingTable | None:
@@ -303,7 +364,11 @@ class Executor:
         return table
 
     def _left_join(self, node: LeftJoin) -> BindingTable:
-        left, rows_max = self.run(node.left), self._limits.rows_max
+        return self.left_joined(node, self.run(node.left))
+
+    def left_joined(self, node: LeftJoin, left: BindingTable) -> BindingTable:
+        """Return the solutions of an OPTIONAL for rows of its left side."""
+        rows_max = self._limits.rows_max
         condition = node.condition
         if not is_explorable(node.right, left.variables) and not (condition is not None and exists_patterns(condition)):
             pairs: Iterable[tuple[BindingTable, BindingTable]]
@@ -340,7 +405,7 @@ class Executor:
             return self._exploration.match(FilteredBgp(filtered.bgp, (*filtered.filters, *asked)), numbered_left)
         else:
             found = self._exploration.explore_all((node.right,), numbered_left)
-        return found if condition is None else self._keep(condition, found)
+        return found if condition is None else self.keep(condition, found)
 
     def _minus(self, node: Minus) -> BindingTable:
         left = self.run(node.left)
@@ -360,7 +425,7 @@ class Executor:
             right = self.run(node.right)
         return operators.minus(left, right, given)
 
-    def _keep(self, condition: Expression, table: BindingTable) -> BindingTable:
+    def keep(self, condition: Expression, table: BindingTable) -> BindingTable:
         """Return the rows in which a condition is true."""
         table = self._settled(table, [condition])
         return table.take(np.flatnonzero(self._holds(condition, table)))
@@ -374,13 +439,18 @@ class Executor:
             chain.append(chain[-1].pattern)
         known = frozenset(self._given.variables)  # in EXISTS, the variable of GRAPH ?g may be one of them
         enough = rows_wanted if known.isdisjoint(link.variable for link in chain) else None
-        table = self._settled(self.run(chain[-1].pattern, enough), [link.expression for link in chain])
+        return self.extended(chain, self.run(chain[-1].pattern, enough))
+
+    def extended(self, chain: Sequence[Extend], table: BindingTable) -> BindingTable:
+        """Bind the variables of a chain of BINDs, the last one first."""
+        known = frozenset(self._given.variables)
+        table = self._settled(table, [link.expression for link in chain])
         self._terms.moment.next_solutions()
         for link in reversed(chain):
             if link.variable in known:
-                table = self._keep(Call("SAMETERM", (link.variable, link.expression)), table)
+                table = self.keep(Call("SAMETERM", (link.variable, link.expression)), table)
                 continue
-            (resolved,), seen = self._resolved((link.expression,), table)
+            (resolved,), seen = self.resolved((link.expression,), table)
             table = operators.with_column(table, link.variable, evaluate(resolved, seen, self._terms))
         return table
 
@@ -396,7 +466,7 @@ class Executor:
         if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in node.aggregates):
             table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
         arguments = [aggregate.argument for _, aggregate in node.aggregates if aggregate.argument is not None]
-        resolved, seen = self._resolved(arguments, table)
+        resolved, seen = self.resolved(arguments, table)
         rest = iter(resolved)
         made = [(v, a if a.argument is None else replace(a, argument=next(rest))) for v, a in node.aggregates]
         if self._number is not None:
@@ -420,7 +490,7 @@ class Executor:
             if name is not None and aggregate.argument is not None and name not in known
         ]
         rows = RowWise.of(node.pattern, computed)
-        moved = None if rows is None else rows.move(node, plans, self._keep, self._terms, self._limits)
+        moved = None if rows is None else rows.move(node, plans, self.keep, self._terms, self._limits)
         if rows is None or moved is None:
             return None
         source, deltas, moves = moved
@@ -491,7 +561,7 @@ class Executor:
         rows, known = RowWise.of(pattern.pattern, ()), possible_variables(pattern.pattern)
         if rows is None or not known.issuperset(pattern.variables):
             return None
-        moved = rows.move(pattern, plans, self._keep, self._terms, self._limits)
+        moved = rows.move(pattern, plans, self.keep, self._terms, self._limits)
         if moved is None:
             return None
         _, deltas, moves = moved
@@ -519,7 +589,7 @@ class Executor:
         table = self.run(node.pattern)
         if self._in_order:
             table = canonical(table)
-        expressions, seen = self._resolved([expression for expression, _ in node.conditions], table)
+        expressions, seen = self.resolved([expression for expression, _ in node.conditions], table)
         conditions = [(by, down) for by, (_, down) in zip(expressions, node.conditions, strict=True)]
         return operators.project(order_by(seen, conditions, self._terms, rows_wanted), table.variables)
 
@@ -550,10 +620,10 @@ class Executor:
         """Tell in which rows a condition is true."""
         if isinstance(condition, Exists):
             return self._exists(condition, table)
-        (resolved,), seen = self._resolved((condition,), table)
+        (resolved,), seen = self.resolved((condition,), table)
         return holds(resolved, seen, self._terms)
 
-    def _resolved(
+    def resolved(
         self, expressions: Sequence[Expression], table: BindingTable
     ) -> tuple[Sequence[Expression], BindingTable]:
         """Put a column in the place of each EXISTS: (expressions without any, the table with these columns)."""

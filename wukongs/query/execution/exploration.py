@@ -10,7 +10,7 @@ all that c mentions (csparql.exploration_order.is_explorable, which also says wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -36,7 +36,7 @@ from wukongs.query.paths.paths import PathExplorer
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.plan_memo import PlanMemo, Route
+from wukongs.query.plans.plan_memo import PlanMemo, Route, Segment
 
 Keep = Callable[[Expression, BindingTable], BindingTable]
 """(condition, table) -> the rows in which it holds"""
@@ -131,6 +131,10 @@ class Exploration:
             return self._kept(conditions, table)
         return self.match(FilteredBgp(last.bgp, (*last.filters, *conditions)), table)
 
+    def ordered(self, operands: tuple[Node, ...], table: BindingTable) -> tuple[Node, ...]:
+        """Return explorable nodes in the order that is cheapest from the rows of a table."""
+        return self._order(operands, frozenset(table.variables), table.length)
+
     def _order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
         if self.compiled is not None:
             return self.compiled.order(operands, bound, rows)
@@ -161,6 +165,31 @@ class Exploration:
         table = self._run(route, seeds, rows_wanted, figures)
         self.profile.explored(wanted.bgp, route.plan, seeds, figures, time.perf_counter() - started_s)
         return table
+
+    def match_in_pieces(self, wanted: FilteredBgp, table: BindingTable, rows: int) -> Iterator[BindingTable]:
+        """Do the same as match, and yield about so many rows at a time (plan_runner). Only where neither kept rows nor
+        other nodes take part."""
+        assert self.compiled is None, wanted
+        assert self.dataset.completion is None, wanted
+        variables = possible_variables(wanted.bgp)
+        for seeds in operators.by_bound(table, [variable for variable in table.variables if variable in variables]):
+            route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
+            start = self._kept(route.plan.filters, self._with_constants(route, seeds))
+            yield from self._segments(route.segments, start, rows)
+
+    def _segments(self, segments: tuple[Segment, ...], table: BindingTable, rows: int) -> Iterator[BindingTable]:
+        if not segments:
+            yield table
+        elif table.length == 0:
+            yield BindingTable.empty(segments[-1].lowered.variables)
+        else:
+            first, *rest = segments
+            for found in plan_runner.run_in_pieces(first.lowered, table, self.dataset, self.limits, rows):
+                mark = self.limits.mark()
+                kept = self._kept(first.filters, found)
+                cost = self.limits.mark() - mark
+                yield from self._segments(tuple(rest), kept, rows)
+                self.limits.give_back(cost)
 
     def _held(self, wanted: FilteredBgp, plans: CompiledPlans) -> BindingTable | None:
         """Return the matches that are kept from firing to firing, None if there are none."""

@@ -79,6 +79,40 @@ def _filtered_product(
     return BindingTable(variables, tuple(map(put_together, columns)), budget.rows)
 
 
+def join_in_pieces(left: BindingTable, right: BindingTable, rows: int) -> Iterator[BindingTable]:
+    """Do the same as join, and yield about so many rows at a time, one table at least; right is hashed. One row of left
+    is never cut.
+
+    A piece is held until the next one is asked for."""
+    limits, variables = current(), _all_variables(left, right)
+    shared = [variable for variable in left.variables if variable in right.variables]
+    is_empty = True
+    for one, other in itertools.product(_classes(left, shared), _classes(right, shared)):
+        agreeing = sorted(one.bound & other.bound, key=lambda variable: variable.name)
+        start = limits.mark()
+        keys = other.keys(agreeing)
+        numbers, firsts, slots = number_rows(keys)
+        offsets, members = group_members(numbers, len(firsts))
+        found = find_rows(keys, firsts, slots, one.keys(agreeing))
+        limits.hold(24 * len(found))
+        ends = np.cumsum(np.where(found >= 0, offsets[found + 1] - offsets[found], 0))
+        setup, at = limits.mark() - start, 0
+        while at < len(found):
+            limits.check()
+            mark, before = limits.mark(), int(ends[at - 1]) if at else 0
+            stop = max(int(np.searchsorted(ends, before + rows, "right")), at + 1)
+            pairs = fill_pairs(offsets, members, found[at:stop], int(ends[stop - 1]) - before)
+            left_rows, right_rows = one.numbers(pairs[0] + at), other.numbers(pairs[1])
+            table, at = _merged(left, right, left_rows, right_rows, variables), stop
+            if table.length:
+                is_empty, cost = False, limits.mark() - mark
+                yield table
+                limits.give_back(cost)
+        limits.give_back(setup)
+    if is_empty:
+        yield BindingTable.empty(variables)
+
+
 def left_join(
     left: BindingTable,
     right: BindingTable,

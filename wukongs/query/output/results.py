@@ -19,8 +19,10 @@ import numpy as np
 
 from wukongs.errors import DataError, SettingsError
 from wukongs.query.limits import current
+from wukongs.query.memory import Reservation
 from wukongs.query.output.serialize import arrow_stream, serialize, write
 from wukongs.query.rows import find_rows, number_rows, numbered
+from wukongs.query.spill_files import let_pages_go
 from wukongs.query.terms.decoding import Utf8Reader, terms_of_ids
 from wukongs.query.terms.shown_texts import ShownTexts
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
@@ -43,6 +45,8 @@ _TRIPLE_COLUMNS = ("subject", "predicate", "object")
 _CHUNK_ROWS = 8192
 _CHUNK_CELLS = 1 << 18
 """A chunk has at most as many cells, unless one row has more: answers may have thousands of columns."""
+_MANY_ROWS = 1 << 17
+"""Only results of more rows are in temporary files, or it does not matter that they are."""
 _FEW_CELLS = 64
 """So many are told apart in Python: a kernel would take longer to be called."""
 
@@ -85,6 +89,8 @@ class Result:
         self._columns = columns
         self._rows = rows
         self._text = text
+        self.reservation: Reservation | None = None
+        """The reservation of its columns in the budget of this process, given back when the result is collected."""
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -142,6 +148,8 @@ class Result:
             current().check()
             stop = min(start + rows, self._rows)
             yield self.ids(start, stop), stop - start
+            if self._rows > _MANY_ROWS:
+                let_pages_go(self._columns)
 
     def ids(self, start: int, stop: int) -> list[Int64Array]:
         """Return the columns of ids of the rows (or triples) [start, stop)."""

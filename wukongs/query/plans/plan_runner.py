@@ -132,6 +132,28 @@ def run(
     return BindingTable(plan.variables, columns, total)
 
 
+def run_in_pieces(
+    plan: LoweredPlan, seeds: BindingTable, dataset: Dataset, limits: Limits, rows: int
+) -> Iterator[BindingTable]:
+    """Do the same as run, and yield about so many rows at a time, one table at least. Other plans may run meanwhile:
+    the buffers are its own.
+
+    A piece is held until the next one is asked for. Raises QueryTimeout, BudgetExceeded."""
+    width, is_empty = len(plan.variables), True
+    if not plan.is_void:
+        tables = PlanTables(*with_parts(plan, dataset), dataset.descriptors, dataset.default_graph)
+        mark = limits.mark()
+        room = min(OUT_ROWS, rows)
+        chunks = _chunks(tables, seeds.columns, seeds.length, width, limits, room, None, Workspace())
+        for columns, total in _blocks(chunks, width, limits, None, rows):
+            is_empty, cost = False, limits.mark() - mark
+            yield BindingTable(plan.variables, columns, total)
+            limits.give_back(cost)
+            mark = limits.mark()
+    if is_empty:
+        yield BindingTable.empty(plan.variables)
+
+
 def run_tables(
     tables: PlanTables,
     seeds: Sequence[Int64Array],
@@ -164,9 +186,11 @@ def _chunks(
     limits: Limits,
     room: int,
     rows_of_steps: list[int] | None,
+    workspace: Workspace | None = None,
 ) -> Generator[Int64Array]:
-    """Run steps from so many rows; yield int64[width, n] with up to `room` rows at a time, at least once."""
-    workspace = _OWN.workspace
+    """Run steps from so many rows; yield int64[width, n] with up to `room` rows at a time, at least once. workspace:
+    None for that of the thread."""
+    workspace = workspace or _OWN.workspace
     n, width = len(tables.steps), max(1, width)
     part_rows = np.empty(len(tables.parts), np.int64)
     limits.hold(8 * length * width)
@@ -214,11 +238,11 @@ def _chunks(
 
 
 def _blocks(
-    chunks: Iterator[Int64Array], width: int, limits: Limits, rows_wanted: int | None
+    chunks: Iterator[Int64Array], width: int, limits: Limits, rows_wanted: int | None, rows: int = BLOCK_ROWS
 ) -> Iterator[tuple[tuple[Int64Array, ...], int]]:
-    """Put chunks together to blocks of BLOCK_ROWS: (columns, rows). If few rows are wanted, the first blocks are
+    """Put chunks together to blocks of so many rows: (columns, rows). If few rows are wanted, the first blocks are
     small."""
-    size = BLOCK_ROWS if rows_wanted is None else OUT_ROWS
+    size = rows if rows_wanted is None else OUT_ROWS
     gathered: list[Int64Array] = []
     total = 0
     for chunk in chunks:
@@ -226,7 +250,7 @@ def _blocks(
         total += chunk.shape[1]
         if total >= size:
             yield _columns(gathered, width, total, limits), total
-            gathered, total, size = [], 0, min(2 * size, BLOCK_ROWS)
+            gathered, total, size = [], 0, min(2 * size, rows)
     if total:
         yield _columns(gathered, width, total, limits), total
 
