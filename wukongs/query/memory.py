@@ -77,7 +77,7 @@ class MemoryBudget:
         self.waiting = 0
         """Reservations that wait."""
         self.refused = 0
-        """How often one was refused for good."""
+        """How often one was refused. Queries go on in pieces then, if they can."""
         self.spilled_bytes = 0
         """Bytes of temporary files now."""
         self.spilled_total_bytes = 0

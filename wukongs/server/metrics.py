@@ -66,7 +66,7 @@ _MEMORY = {
     "spilled_bytes": ("spilled_bytes", "temporary files of tables that find no memory"),
 }
 _MEMORY_COUNTERS = {
-    "refused": ("refused_reservations", "reservations that were refused"),
+    "refused": ("refused_reservations", "reservations that were refused: queries go on in temporary files, or fail"),
     "spilled_total_bytes": ("written_spill_bytes", "bytes written to temporary files"),
 }
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")

@@ -23,6 +23,7 @@ import wukongs
 from tests.scenarios.test_kill import ENDLESS
 from tests.unit.server.asking import QUERY, Answer, Client, served
 from wukongs.query.limits import scheduler
+from wukongs.query.memory import Kind, Reservation, budget_of
 from wukongs.server.face import Bounds
 from wukongs.server.http_server import HttpServer, HttpSettings
 
@@ -443,3 +444,23 @@ def test_a_socket_that_sends_garbage_ends_alone(client: Client, engine: wukongs.
 def test_a_body_in_parts_that_are_small_is_read(client: Client) -> None:
     parts = io.BytesIO(b"ASK {}").read(1), b"SK", b" {", b"}"
     assert client.ask("POST", "/sparql", body=iter(parts), content_type=QUERY).json["boolean"] is True
+
+
+def test_queries_that_wait_for_memory_take_no_processor_from_others() -> None:
+    query = "SELECT ?b ?d { ?a <http://ex/p> ?b . ?c <http://ex/p> ?d } ORDER BY ?d"
+    rows = " ".join(f"<http://ex/n{number}> <http://ex/p> {number} ." for number in range(300))
+    with wukongs.Engine(settings={"memory_bytes_max": (61 << 20) + 1}) as engine:
+        engine.update(f"INSERT DATA {{ {rows} }}")
+        budget = budget_of((61 << 20) + 1)
+        taken = Reservation(budget, Kind.QUERY)
+        assert taken.grow(52 << 20)
+        with served(engine, Bounds()) as client, ThreadPoolExecutor(4) as pool:
+            heavy = [pool.submit(client.get, query) for _ in range(4)]
+            until(lambda: budget.waiting == 4)
+            for _ in range(5):
+                assert client.get("ASK { <http://ex/n7> ?p 7 }").status == 200
+            assert (budget.waiting, [one.done() for one in heavy]) == (4, [False] * 4)
+            taken.note(0)
+            assert [one.result(60).status for one in heavy] == [200] * 4
+            assert client.get("ASK { <http://ex/n7> ?p 7 }").status == 200
+        assert budget.reserved_bytes == 0

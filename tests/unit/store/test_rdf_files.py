@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.oracles.ntriples import XSD
 from tests.unit.store.test_encoder import rows_of
 from wukongs.errors import DataError
 from wukongs.store.encoded import Encoded, MalformedLine
-from wukongs.store.rdf_files import find_format, read_rdf
+from wukongs.store.rdf_files import RdfReader, find_format, read_rdf
 from wukongs.store.terms import blank_node
 
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -252,3 +253,23 @@ def test_citybench_repository() -> None:
     for name in ("subjects", "predicates", "objects"):
         np.testing.assert_array_equal(getattr(pieces[0], name), getattr(again[0], name))
     assert sum(map(len, load("stored.nt.gz"))) == 68_928
+
+
+def test_the_length_of_a_text_is_known_where_nothing_has_to_be_read_for_it(tmp_path: Path) -> None:
+    text = b"<http://ex/a> <http://ex/p> 1 .\n" * 10
+    plain, packed = tmp_path / "a.ttl", tmp_path / "b.ttl.gz"
+    plain.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    lines = tmp_path / "c.nt"
+    lines.write_bytes(text)
+    part = io.BytesIO(b"x" * 7 + text)
+    part.seek(7)
+    with tempfile.TemporaryFile() as spooled, plain.open("rb") as opened, gzip.open(packed) as unpacked:
+        spooled.write(text)
+        spooled.seek(0)
+        sources: list[object] = [plain, lines, packed, io.BytesIO(text), part, spooled, opened, unpacked]
+        found = []
+        for source in sources:
+            with RdfReader(source, "ttl" if source is not lines else None) as reader:  # type: ignore[arg-type]
+                found.append(reader.text_bytes)
+    assert found == [320, 320, None, 320, 320, 320, 320, None]

@@ -15,6 +15,7 @@ import numpy as np
 
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
+from wukongs.query.memory import FREE_BYTES
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.lowered_plan import LoweredPlan
@@ -199,6 +200,8 @@ def _chunks(
         for at, column in enumerate(seeds):
             start[first:last, at] = column[first:last]
     between, out = workspace.tables_for(n - 1, width), workspace.out_for(width)[:room]
+    if between.nbytes > FREE_BYTES:
+        limits.hold(between.nbytes)
     state = np.zeros((n + 1, layout.STATE_WIDTH), np.int64)
     state[n, layout.FUEL] = FUEL
     start_step(state, 0, length)
