@@ -270,8 +270,12 @@ class WindowLog:
             cursor = Cursor(self, come, acknowledge)
             for window in self._held.values():
                 cursor.add(window, self._begin_ms(window))
-            self._cursors.append(cursor)
+            self.add(cursor)
             return cursor
+
+    def add(self, cursor: Cursor) -> None:
+        """Have a cursor get windows from now on. Called with the lock held."""
+        self._cursors.append(cursor)
 
     def come_of_new(self, had_ms: int) -> Come:
         """Return how far a cursor has come that is new. had_ms: windows up to there were read before a restart, and are
@@ -616,6 +620,20 @@ class Cursor:
                     self._join(place + 1)
                     self._join(place)
                 self.log.tell()
+
+    def fork(self) -> Cursor:
+        """Return a new cursor, of which nothing is known after a restart, for what waits to be read by this one."""
+        with self._changed:
+            self.log.draw()
+            other = Cursor(self.log, None, lambda _: None)
+            other._through_ms, other.had_ms = self._through_ms, self.had_ms
+            for one in self._waiting:
+                if one.gap is None:
+                    one.entry.holders += 1
+                # A part of an entry shrinks as this cursor reads it.
+                other._waiting.append(one if one.entry is one else replace(one, holders=0))
+            self.log.add(other)
+            return other
 
     def confirm(self, window: LoggedWindow) -> None:
         """Acknowledge a window that was fetched, once all that were fetched before it are confirmed as well."""
