@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from wukongs.errors import DataError, StreamError
 from wukongs.live.argument_tables import text_table
-from wukongs.live.backend import RegisteredQuery
+from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
@@ -437,7 +437,7 @@ class Calls:
             if is_again and args.get("life") == self._life:
                 if known is None or known.query.source != source:
                     raise StreamError(f"query {name} was closed, and its name is no longer its own")
-            elif known is None or known.owner == session.token or not self._is_alike(known.query, source):
+            elif known is None or known.owner == session.token or query_from([known.query], source) is None:
                 self._forget_closed()
                 with waiting(args.get("timeout_s")):
                     known = self._register_anew(name, source, session, is_again=is_again)
@@ -462,20 +462,15 @@ class Calls:
                 fields["bindings"] = bindings_table(source.bindings)
             return _Registered(self._engine.register(fields.pop("text"), None, **fields))
         except StreamError:
-            here = next((query for query in self._engine.queries() if query.name == name), None)
-            known = self._registered.get(name)
+            here, known = query_from(self._engine.queries(), source), self._registered.get(name)
             is_own = known is not None and known.owner == session.token and not is_again
             is_elsewhere = hasattr(here, "node") and not is_again  # registered there just now
-            if here is None or is_own or is_elsewhere or not self._is_alike(here, source):
+            if here is None or is_own or is_elsewhere:
                 raise
             return _Registered(here, is_read_here=here.cursor().is_asked)
 
     def _home_of(self, name: str, source: QuerySource | None = None, wait_s: float = AWAY_S) -> str | None:
         return None if self._node is None else self._node.home_of(name, source, wait_s)
-
-    @staticmethod
-    def _is_alike(query: RegisteredQuery, source: QuerySource) -> bool:
-        return query.source == source and not query.is_closed
 
     def _forget_closed(self) -> None:
         for name in [name for name, one in self._registered.items() if one.query.is_closed and one.owner is None]:
