@@ -505,7 +505,9 @@ class Calls:
             if cursor is not None:
                 known = session.feeds.add(Feed(query, group=group))
             elif known is None:
-                known = session.feeds.add(Feed(query, self._taken_before(args, is_owner=is_owner), is_owner=is_owner))
+                is_taken = self._taken_before(args, is_owner=is_owner)
+                after_ms = taken_ms if type(taken_ms := args.get("taken_ms")) is int and not is_owner else None
+                known = session.feeds.add(Feed(query, is_taken, is_owner=is_owner, after_ms=after_ms))
         return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
 
     def _taken_before(self, args: Args, *, is_owner: bool) -> Callable[[int], bool]:

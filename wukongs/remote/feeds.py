@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
+from wukongs.live.declarations import parse_continuous
 from wukongs.live.window_log import LAST_MS, Cursor, LoggedWindow
+from wukongs.live.windows import firing_step
 from wukongs.remote.columns import Outgoing
 
 
@@ -29,10 +31,13 @@ class Feed:
         *,
         is_owner: bool = True,
         group: str | None = None,
+        after_ms: int | None = None,
     ) -> None:
         """is_taken: whether the client has a window with this end already, by what it had before this session;
-        is_owner: whether it has registered the query last; group: of the readers that this one belongs to."""
+        is_owner: whether it has registered the query last; group: of the readers that this one belongs to;
+        after_ms: the end of the last window that a client with a cursor of its own had in an earlier session."""
         self.query = query
+        self._after_ms = after_ms
         self.group = group
         self.is_owner = is_owner
         self._own: Cursor | None = query.cursor(group) if is_owner or group is not None else None
@@ -141,7 +146,11 @@ class Feed:
     @property
     def _cursor(self) -> Cursor:
         if self._own is None:
-            self._own = self.query.log.cursor()
+            step_ms = None if self._after_ms is None else firing_step(parse_continuous(self.query.source))
+            if self._after_ms is None or step_ms is None:
+                self._own = self.query.log.cursor()
+            else:
+                self._own = self.query.log.cursor_after(self._after_ms, step_ms)
         return self._own
 
 

@@ -6,14 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, register_text, windows
 from tests.unit.remote.served import Wire, connected, served, windows_until
-from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.errors import GapError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.remote import kinds
 from wukongs.remote.watching import watched
@@ -139,6 +141,27 @@ def test_clients_that_have_registered_a_query_all_go_on_when_one_leaves_or_retur
             told(one, 600, "f")
             assert windows(third) == {600: ["f"]}
         assert next(reading).end_ms == 600
+
+
+def test_clients_that_have_registered_a_query_all_go_on_when_its_node_begins_anew(tmp_path: Path) -> None:
+    text = register_text("RANGE 100ms STEP 100ms")
+    with ExitStack() as stack:
+        before = stack.enter_context(wukongs.Engine(tmp_path))
+        wire = Wire(stack.enter_context(served(before))[0].handlers)
+        clients = [stack.enter_context(connected(wire)) for _ in range(3)]
+        clients[0].stream(A, batch_ms=100)
+        queries = [client.register(text) for client in clients[:2]]
+        told(clients[2], 100, "a")
+        assert [windows(query) for query in queries] == [{100: ["a"]}] * 2
+        before.close()
+        after = stack.enter_context(wukongs.Engine(tmp_path))
+        wire.handlers = stack.enter_context(served(after))[0].handlers
+        told(clients[2], 200, "b")
+        assert windows_until(queries[0], 200) == {200: ["b"]}
+        with pytest.raises(GapError, match="1 windows, those ending from 200 to 200 ms, are lost"):  # all had read it
+            windows_until(queries[1], 200)
+        told(clients[2], 300, "c")
+        assert [windows(query) for query in queries] == [{300: ["c"]}] * 2
 
 
 def test_a_client_that_crashed_leaves_no_cursor(embedded: wukongs.Engine) -> None:
