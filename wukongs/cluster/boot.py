@@ -27,11 +27,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import ValidationError, convert, to_builtins
 
-from wukongs.errors import DataError, NodeUnavailable, SettingsError
+from wukongs.errors import DataError, NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import AddNode, Voter
@@ -144,7 +145,7 @@ def next_disk(
     version of messages in common with this one)."""
     began = time.monotonic()
     known: dict[int, int | None] = {}
-    question = Packet(HELLO, {"node": peers.me, "shape": shape, "disk": mine, "speaks": SPOKEN})
+    question = _question(peers.me, shape, mine)
     is_out = False
     heard_by: set[int] = set()
     lost_by: set[int] = set()
@@ -193,6 +194,20 @@ def next_disk(
         return mine
     disks = [disk for disk in (mine, *known.values()) if disk is not None]
     return max(new_boot(), max(disks) + 1) if disks else FIRST_DISK
+
+
+def ask_for_added(peers: Peers, nodes: Iterable[int], shape: str) -> dict[int, AddNode]:
+    """Return the nodes that were added to the cluster, as far as one of these nodes says so."""
+    found = dict[int, AddNode]()
+    for node in nodes:
+        with suppress(WukongsError):
+            (answer,) = peers.ask([(node, _question(peers.me, shape, None))], ASK_S)
+            found |= {one.node: one for one in _added_in(answer)}
+    return found
+
+
+def _question(me: int, shape: str, disk: int | None) -> Packet:
+    return Packet(HELLO, {"node": me, "shape": shape, "disk": disk, "speaks": SPOKEN})
 
 
 def _added_in(answer: Packet) -> list[AddNode]:

@@ -70,7 +70,7 @@ class ServedNode:
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers, disk=disk)
             stack.callback(node.close)
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
-            node.start(*_with(added, addresses, keys))
+            node.start(addresses, keys, added)
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
             handlers: dict[str, Handler] = dict.fromkeys(service.handlers, partial(_not_yet, node))
