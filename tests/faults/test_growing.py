@@ -8,8 +8,10 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +77,15 @@ class Growing:
         keys = self._folder / "client" / SECRET_FILE, self._folder / f"node{number}" / PUBLIC_FILE
         return wukongs.connect(self.clients[number], token=TOKEN, keys=keys, silence_s=END_S)
 
+    def until(self, number: int, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return the stats of a node once something holds of them."""
+        deadline = time.monotonic() + END_S
+        with self.connect(number) as client:
+            while not holds(stats := client.stats()):
+                assert time.monotonic() < deadline, stats
+                time.sleep(0.1)
+        return stats
+
     def check(self, *numbers: int) -> None:
         """Write at the first of these nodes, and read at all."""
         with self.connect(numbers[0]) as client:
@@ -128,3 +139,36 @@ def test_each_node_comes_back_while_a_cluster_grows_and_shrinks(tmp_path: Path, 
         of.begin(3, 1, 2)
         of.wait(1, 2, 3)
         of.check(3, 1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["own", *(["none", "shared"] if "WUKONGS_FAULTS" in os.environ else [])])
+def test_a_node_that_was_paused_while_another_was_added_begins_anew_beside_that_one(tmp_path: Path, trust: str) -> None:
+    """The added node leads by then, and sends the log to a node that does not know it."""
+    with ExitStack() as stack:
+        of = Growing(tmp_path, stack, trust)
+        of.begin(0, 1, 2)
+        of.wait(0, 1, 2)
+        leads = int(of.until(0, lambda stats: stats["leader"] is not None)["leader"])
+        paused, drained = (number for number in range(COUNT) if number != leads)
+        with of.connect(leads) as client:
+            client.load(triples("x", 100), format="nt")
+            of.count = 100
+            of.processes[paused].send_signal(signal.SIGSTOP)
+            of.begin(3)
+            assert client.add_node(of.clients[3], of.peers[3], of.keys[3] if of.keys else "") == 3
+            client.drain(drained, timeout_s=END_S)
+        of.wait(3)
+        of.until(3, lambda stats: stats["voters"] == sorted([leads, paused, 3]))
+        of.end(drained, signal.SIGTERM)
+        while of.until(3, lambda stats: stats["leader"] is not None)["leader"] != 3:
+            of.processes[leads].send_signal(signal.SIGSTOP)
+            time.sleep(0.8)  # node 3 stands for election; for longer, and the other one would end itself
+            of.processes[leads].send_signal(signal.SIGCONT)
+            time.sleep(0.2)
+        of.processes[paused].send_signal(signal.SIGCONT)
+        _, errors = of.processes[paused].communicate(timeout=END_S)
+        assert f"node {paused}" in errors, "it is out, and ends, so that it begins anew with what the others hold"
+        of.begin(paused)
+        of.wait(paused)
+        of.check(paused, leads, 3)

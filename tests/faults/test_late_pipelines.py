@@ -61,7 +61,7 @@ def windows_of(reader: Reader, last_ms: int) -> dict[int, list[str]]:
 
 
 def live(cluster: Cluster, folder: Path, rng: random.Random) -> None:
-    """Let a run go for a while; then kill it, or nodes and it, at once or once it has gone on without them."""
+    """Let a run go for a while; then kill it, or nodes and it, at once or once it has gone on without or with them."""
     run = Run(folder, cluster.nodes.clients)
     try:
         time.sleep(rng.uniform(1.2, 2.5))
@@ -72,7 +72,9 @@ def live(cluster: Cluster, folder: Path, rng: random.Random) -> None:
             cluster.kill(*victims)
             time.sleep(rng.choice((0, 0.5, 5)))
         if what == "nodes":
-            run.wait(rng.uniform(1, 6))
+            run.wait(rng.choice((0, rng.uniform(1, 6))))
+            cluster.heal()
+            run.wait(rng.uniform(0, 3))
     finally:
         run.kill()
     cluster.heal()

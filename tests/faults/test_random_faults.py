@@ -45,11 +45,13 @@ WHERE {{ ?s <{EX}p> ?n }}"""
 
 class Cluster:
     """Three processes, two replicas, a data folder each. What they say goes to files. command: by which a node starts,
-    but for its file; None: with clocks that can be set, and proxies between the nodes."""
+    but for its file; None: with clocks that can be set, and proxies between the nodes. has_folders: False: all nodes
+    keep everything in memory."""
 
-    def __init__(self, folder: Path, command: Sequence[str] | None = NODE) -> None:
+    def __init__(self, folder: Path, command: Sequence[str] | None = NODE, *, has_folders: bool = True) -> None:
         self.folder = folder
         self.command = command
+        self.has_folders = has_folders
         self.nodes = Nodes(folder, COUNT, "replicas = 2")
         self.processes: dict[int, subprocess.Popen[str]] = {}
         self.partitions: Partitions | None = None
@@ -79,7 +81,7 @@ class Cluster:
         the others were taking out at that moment: who runs it starts it once more."""
         begins = {}
         for number in numbers:
-            head = f'{self.nodes.head}\ndata_dir = "data{number}"'
+            head = f'{self.nodes.head}\ndata_dir = "data{number}"' if self.has_folders else self.nodes.head
             command = self.command
             if command is None:
                 head += f'\nlisten_peers = "{listens_at(number, self.ports[number])}"'
@@ -130,8 +132,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster_in(folder: Path, command: Sequence[str] | None = NODE) -> Iterator[Cluster]:
-    made = Cluster(folder, command)
+def cluster_in(folder: Path, command: Sequence[str] | None = NODE, *, has_folders: bool = True) -> Iterator[Cluster]:
+    made = Cluster(folder, command, has_folders=has_folders)
     try:
         made.start(*range(COUNT))
         yield made

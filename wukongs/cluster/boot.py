@@ -18,7 +18,8 @@ came since, and it comes back as a node with an empty one. Nodes that are starti
 folders say, so that one whose folder was lost does not begin as a new one.
 
 While the node's earlier life is still heard, the new one waits: the earlier one has just died, or it runs and the new
-one was started by mistake. After HEARD_S the new one gives up.
+one was started by mistake. It waits as well while a node says that nobody else holds what this one held, since that
+node may not know the last records. After HEARD_S the new one gives up.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import ValidationError, convert, to_builtins
 
-from wukongs.errors import DataError, NodeUnavailable, SettingsError
+from wukongs.errors import DataError, NodeUnavailable, SettingsError, WukongsError
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import AddNode, Voter
@@ -40,7 +42,8 @@ HELLO = "hello"
 ASK_S = 0.5
 RETRY_S = 0.05
 HEARD_S = 10.0
-"""So long a node that starts waits for its earlier life to fall silent."""
+"""How long a node that starts waits for its earlier life to fall silent, and for others to hold all that it held: who
+answers may itself be starting, with a log that lacks the last records."""
 SAY_S = 10.0
 """How often a node that starts says what it waits for."""
 FIRST_DISK = 0
@@ -142,21 +145,25 @@ def next_disk(
     version of messages in common with this one)."""
     began = time.monotonic()
     known: dict[int, int | None] = {}
-    question = Packet(HELLO, {"node": peers.me, "shape": shape, "disk": mine, "speaks": SPOKEN})
+    question = _question(peers.me, shape, mine)
     is_out = False
     heard_by: set[int] = set()
+    lost_by: set[int] = set()
+    """Nodes by which nobody else holds all that this node held."""
     needed = (len(others) + 1) // 2  # with this node itself, a majority
     said_s = began
-    while len(known) < needed or heard_by:
-        passed_s = time.monotonic() - began
-        if time.monotonic() - said_s >= SAY_S and not heard_by:
+    while len(known) < needed or heard_by or lost_by:
+        passed_s, wait_s = time.monotonic() - began, HEARD_S if heard_s is None else heard_s
+        if time.monotonic() - said_s >= SAY_S and not heard_by | lost_by:
             said_s = time.monotonic()
             missing = ", ".join(str(node) for node in others if node not in known)
             log.warning(
                 "node %d waits for %d of the nodes that do not answer: %s", peers.me, needed - len(known), missing
             )
-        if heard_by and passed_s >= (HEARD_S if heard_s is None else heard_s):
+        if heard_by and passed_s >= wait_s:
             raise claimed_twice(peers.me)
+        if lost_by and passed_s >= wait_s:
+            raise _lost(peers.me, min(lost_by))
         if passed_s >= timeout_s:
             raise NodeUnavailable(
                 f"node {peers.me}: {len(known)} of {len(others)} other nodes answered within {timeout_s:g} s, and "
@@ -165,6 +172,7 @@ def next_disk(
         for node in others:
             if node not in known:
                 heard_by.discard(node)
+                lost_by.discard(node)
                 try:
                     (answer,) = peers.ask([(node, question)], ASK_S)
                 except NodeUnavailable:
@@ -174,9 +182,11 @@ def next_disk(
                     added.update({one.node: one for one in _added_in(answer)})
                 is_out |= answer.fields.get("is_out") is True
                 is_new = mine is None or is_out
-                disk = _disk_in(answer, peers.me, node) if is_new else None
+                disk = _disk_in(answer) if is_new else None
                 if answer.fields.get("is_heard") and is_new:
                     heard_by.add(node)
+                elif disk is not None and not answer.fields.get("is_covered"):
+                    lost_by.add(node)
                 else:
                     known[node] = disk
         time.sleep(RETRY_S)
@@ -184,6 +194,20 @@ def next_disk(
         return mine
     disks = [disk for disk in (mine, *known.values()) if disk is not None]
     return max(new_boot(), max(disks) + 1) if disks else FIRST_DISK
+
+
+def ask_for_added(peers: Peers, nodes: Iterable[int], shape: str) -> dict[int, AddNode]:
+    """Return the nodes that were added to the cluster, as far as one of these nodes says so."""
+    found = dict[int, AddNode]()
+    for node in nodes:
+        with suppress(WukongsError):
+            (answer,) = peers.ask([(node, _question(peers.me, shape, None))], ASK_S)
+            found |= {one.node: one for one in _added_in(answer)}
+    return found
+
+
+def _question(me: int, shape: str, disk: int | None) -> Packet:
+    return Packet(HELLO, {"node": me, "shape": shape, "disk": disk, "speaks": SPOKEN})
 
 
 def _added_in(answer: Packet) -> list[AddNode]:
@@ -195,16 +219,17 @@ def _added_in(answer: Packet) -> list[AddNode]:
         raise DataError(f"{HELLO}: expected the nodes that were added, found {found!r:.200}") from error
 
 
-def _disk_in(answer: Packet, me: int, node: int) -> int | None:
+def _disk_in(answer: Packet) -> int | None:
     disk = answer.fields.get("disk")
-    if disk is None:
-        return None
-    if type(disk) is not int:
+    if disk is not None and type(disk) is not int:
         raise DataError(f"{HELLO}: expected the generation of a disk, found {disk!r}")
-    if not answer.fields.get("is_covered"):
-        raise NodeUnavailable(
-            f"node {me} is in the cluster already, or was and has lost what it had in memory, as node {node} says, and "
-            "no other node holds all of that: it cannot come back. End all nodes, start them anew, with replicas = 2 "
-            "or more if they are to stand this, and load again"
-        )
     return disk
+
+
+def _lost(me: int, node: int) -> NodeUnavailable:
+    return NodeUnavailable(
+        f"node {me} is in the cluster already, or was and has lost what it had in memory, as node {node} says, and no "
+        "other node holds all of that: it cannot come back. To be sure, start all nodes that do not run, with their "
+        "data folders, and then this one once more. If it says the same, end all nodes, start them anew, with "
+        "replicas = 2 or more if they are to stand this, and load again or restore a backup"
+    )

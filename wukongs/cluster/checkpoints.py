@@ -2,13 +2,15 @@
 
 A checkpoint is what a joining node would be given of everything here (collecting.py): the node halts for a moment at
 one SN, the protocol's state there becomes the head of a new segment of the log, and all else is written behind it while
-the node goes on: stored triples and their dictionary by the store's checkpoint, the rest as records of the log.
+the node goes on: stored triples and their dictionary by the store's checkpoint, the rest as records of the log. Windows
+that are due at the SN belong to it: they are written once they are reported.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -37,6 +39,8 @@ STAY = "stay"
 """The fact of a checkpoint that says which stay's data it has (membership.py)."""
 NO_STAY = -1
 LOOK_S = 1.0
+REPORT_S, POLL_S = 10.0, 0.01
+"""How long a checkpoint waits for windows that are due, and how often it looks."""
 ENTRIES_MAX = 4096
 """A longer majority log needs a checkpoint: it is cut only before the entries that one has."""
 _ALL_SHARDS = np.ones(SHARD_COUNT, np.bool_)
@@ -70,6 +74,7 @@ class Checkpoints:
             raise NodeUnavailable("the node has not taken over yet what the others hold")
         with self._turn:
             collected, start, settled, stay = self._donor.collect_here(self._begin)
+            self._wait_for_reports()
             not_returned = self._deliveries.not_returned()  # first: a query that runs by now is among the others
             windows = self._deliveries.waiting(self._queries())
             for packet in chain(self._agreed(collected), collected.waiting(), not_returned, windows):
@@ -77,6 +82,22 @@ class Checkpoints:
             upper = collected.head["sn"] + 1
             self._disk.complete(start, settled, collected.entries, upper, self._store.terms)
             self._donor.say_safe(stay)
+
+    def _wait_for_reports(self) -> None:
+        """Wait until queries with groups have reported what is due by the streams that the checkpoint has: a restart
+        goes on behind that, so their windows have to be in it. Raises StreamError (not within REPORT_S)."""
+        deadline, core = time.monotonic() + REPORT_S, self._store.core
+        with core.lock:
+            due = {
+                query: max((state.closed_ms or 0 for state in query.windows.states.values()), default=0)
+                for query in self._store.injector.queries.values()
+                if self._deliveries.has_groups(query.lsn)
+            }
+            while late := [query for query, to_ms in due.items() if not (query.is_closed or query.has_reported(to_ms))]:
+                core.check_is_open()
+                if time.monotonic() >= deadline:
+                    raise StreamError(f"query {late[0].name} has not reported what is due within {REPORT_S:g} s")
+                core.changed.wait(POLL_S)
 
     def _begin(self, collected: Collected, node: Node) -> tuple[Collected, int, int, int]:
         """In the protocol's thread."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 from wukongs.cluster.adding import Meeting, added_to
 from wukongs.cluster.backups import CHECKPOINT, PART, Backups
@@ -70,7 +71,7 @@ from wukongs.live.header import PROTOCOL_VERSION, SPOKEN
 from wukongs.live.journal import NoJournal
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.messages import Body, Incarnation, Message
-from wukongs.protocol.records import Role, Voter, Voters, host_of
+from wukongs.protocol.records import AddNode, Role, Voter, Voters, host_of
 from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
 from wukongs.remote.client import RemoteEngine
@@ -261,7 +262,7 @@ class ClusterNode:
         self._stream_following = StreamFollowing(
             host, store, self.backend.following, self._changes, turns, network, placing.now
         )
-        self._meeting = Meeting(network)
+        self._meeting = Meeting(network, self._shape)
         self.keeping = Keeping(store.query)
         self.engine = engine_over(store.core, store.injector, prepared, self.backend)
         reads, quick_reads = owner.handlers(store.core, partial(self._wait_for_sn, is_asked=True))
@@ -298,15 +299,21 @@ class ClusterNode:
         """Where the other nodes reach this one."""
         return self.network.address
 
-    def start(self, addresses: Mapping[int, str], public_keys: Mapping[int, str] | None = None) -> None:
-        """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers.
+    def start(
+        self,
+        addresses: Mapping[int, str],
+        public_keys: Mapping[int, str] | None = None,
+        added: Mapping[int, AddNode] = MappingProxyType({}),
+    ) -> None:
+        """Take part. addresses, public_keys (if there are keys): of all nodes, by their numbers; added: the nodes that
+        were added meanwhile, as far as others have said so.
 
         Raises CorruptionError, StorageError (the data folder)."""
         if self._disk is not None:
             if self._recorded is not None and self.deliveries is not None:
                 resume(self._disk, self._recorded, self.host, self.store, self.intake, self.deliveries)
             self._disk.begin()
-        self._meeting.begin(addresses, public_keys, self.host.node.control)
+        self._meeting.begin(addresses, public_keys, self.host.node.control, added)
         self.store.start(self._reach, self.backend)
         self._puller.start()
         self._stream_following.start()
@@ -337,7 +344,7 @@ class ClusterNode:
         return open_client(self.network, handlers, lambda: self.backend.ingest_addresses)
 
     def _meet(self) -> None:
-        self._meeting.meet(self.host.node.control)
+        self._meeting.pulse(self.host.node)
 
     def wait_until_ready(self, timeout_s: float, when_spare: Callable[[], object] = lambda: None) -> None:
         """Wait until the majority log works and reads may begin. A node that was there before waits until it is in sync
@@ -401,6 +408,7 @@ class ClusterNode:
         self._joiner.close()
         self._puller.close()
         self.network.close()
+        self._meeting.close()
         self.store.close()
         self._stream_following.close()
         if self._disk is not None:

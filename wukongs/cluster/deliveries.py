@@ -52,7 +52,7 @@ class NodeDeliveries:
     def reported(
         self, query: ReportedBy, end_ms: int, item: WindowResult | WukongsError, stretch: Stretch | None
     ) -> None:
-        if query.lsn in self._come:
+        if self.has_groups(query.lsn):
             self._disk.add(window_packet(query.lsn, end_ms, item, stretch, query.remembered()), is_awaited=False)
 
     def acknowledge(self, query_lsn: int, cursor: str, come: Come) -> None:
@@ -74,6 +74,10 @@ class NodeDeliveries:
             self._returned.pop(query_lsn, None)
 
     # --- groups of readers --------------------------------------------------------------------------------------------
+
+    def has_groups(self, query_lsn: int) -> bool:
+        """Whether windows of a query are written down."""
+        return query_lsn in self._come
 
     def begin(self, query_lsn: int, group: str, come: Come) -> None:
         """Note a new group, and make that safe. Raises StorageError."""
@@ -113,7 +117,7 @@ class NodeDeliveries:
     def waiting(self, queries: Iterable[ReportedBy]) -> Iterator[Packet]:
         """Yield the windows that wait for groups."""
         for query in queries:
-            if query.lsn in self._come:
+            if self.has_groups(query.lsn):
                 for one in query.log.waiting():
                     if one.end_ms < LAST_MS:  # else the query has ended
                         yield window_packet(query.lsn, one.end_ms, one.item, one.stretch)

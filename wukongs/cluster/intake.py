@@ -168,6 +168,8 @@ class Intake:
     def _check_takes_part(self, index: int | None = None) -> None:
         """Let what a pipeline sends come again, and perhaps elsewhere, if this node is on its way into the cluster.
         index: of what was divided: the same if that was before this node has joined. Raises AskAnew."""
+        if self._host.node.is_spare:  # it may be one for days: nobody waits for it
+            raise AskAnew(f"node {self._host.me.node} is a spare one")
         try:
             self._host.wait_for_record(index or 0, LOG_S)
             self._host.wait_until_installed(INSTALLED_S)

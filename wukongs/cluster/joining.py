@@ -78,6 +78,8 @@ class Joiner:
         self._is_told = threading.Event()
         """It is to install, or is closed."""
         self._heard_s = 0.0
+        self._said = ""
+        """The last reason that was logged."""
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
@@ -114,6 +116,13 @@ class Joiner:
             return
         self._run()
 
+    def _say(self, error: WukongsError) -> None:
+        """Log once why this node does not join yet."""
+        if str(error) != self._said:
+            self._said = str(error)
+            level = logging.ERROR if isinstance(error, Lost) else logging.INFO
+            log.log(level, "node %d does not join yet: %s", self._host.me.node, error)
+
     def _fetch_ahead(self) -> Ahead | None:
         """Fetch the stored graph and the agreed terms, until little of them is new; None if nobody gives them."""
         self._heard_s = time.monotonic()
@@ -130,7 +139,7 @@ class Joiner:
                         break
                 return ahead
             except WukongsError as error:
-                log.info("node %d does not join yet: %s", self._host.me.node, error)
+                self._say(error)
                 if self._host.node.log.leader is None:
                     self._heard_s = time.monotonic()
                 time.sleep(RETRY_S)
@@ -163,7 +172,7 @@ class Joiner:
             try:
                 self._take_over()
             except WukongsError as error:
-                log.info("node %d: %s", self._host.me.node, error)
+                self._say(error)
                 if time.monotonic() - self._heard_s > GIVE_UP_S:
                     self._host.fail(
                         NodeUnavailable(
@@ -246,6 +255,10 @@ class Joiner:
         return taken
 
 
+class Lost(NodeUnavailable):
+    """A shard has no node left that has what it held."""
+
+
 def _may_fetch(node: Node) -> bool:
     """Whether the others do without the earlier life of a node: from then on another one may go. Or never will."""
     if node.log.leader is None or not node.control.life:
@@ -274,16 +287,31 @@ def _sn_in(answer: Packet) -> int:
 def donors_of(node: Node) -> dict[int, BoolArray]:
     """Return, for each in-sync replica that a joining node asks, the shards that it asks it for. bool[1024]
 
-    Raises NodeUnavailable (a shard has no in-sync replica)."""
+    Raises NodeUnavailable (no replica of a shard is in sync by the records that are known here), Lost (none ever will
+    be)."""
     me, synced = node.me.node, node.control.with_role(Role.IN) - {node.me.node}
     found: dict[int, BoolArray] = {}
     for shard, replicas in enumerate(node.control.shards):
         if me in replicas:
             there = [replica for replica in replicas if replica in synced]
             if not there:
-                raise NodeUnavailable(
-                    f"shard {shard} has no other node that holds it, of {', '.join(map(str, replicas))}: what node "
-                    f"{me} held of it is lost. End all nodes, start them anew, and load again"
-                )
+                raise _without_donor(node, shard)
             found.setdefault(there[0], np.zeros(SHARD_COUNT, np.bool_))[shard] = True
     return found
+
+
+def _without_donor(node: Node, shard: int) -> NodeUnavailable:
+    """Return the error of a node that finds no in-sync replica of a shard beside itself.
+
+    The last in-sync replica is never taken out. So a record by which there is none beside this node is of a time when
+    this node itself was in sync, unless it has joined since by a record that this node knows."""
+    control, me = node.control, node.me.node
+    replicas = control.shards[shard]
+    said = f"shard {shard} (of nodes {', '.join(map(str, replicas))}) has no in-sync node beside node {me}"
+    if node.role is not Role.JOINING or control.with_role(Role.HOLDING).intersection(replicas):
+        return NodeUnavailable(f"{said} by the records of the log that are known here so far")
+    return Lost(
+        f"{said} since that has joined, by record {control.member(me).since} of the log: what they held is lost. To be "
+        "sure, look into `wukongs stats` of each node: none says that one of them is in or holding. Then end all "
+        "nodes, start them anew, and load again or restore a backup"
+    )

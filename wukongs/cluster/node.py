@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from wukongs.cluster.adding import added_to
 from wukongs.cluster.boot import FIRST_DISK, HELLO, hello_handler, new_boot, next_disk
@@ -19,6 +20,7 @@ from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import AddNode, Role, Voter
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.service import Service
+from wukongs.wire.answering import Quick
 from wukongs.wire.client_socket import ClientSocket
 from wukongs.wire.descriptors import make_room
 from wukongs.wire.network import Network
@@ -68,21 +70,26 @@ class ServedNode:
             node = ClusterNode(me, _shape(config), listen_peers(config), config.settings, trust=peers, disk=disk)
             stack.callback(node.close)
             node.backend.ingest_addresses = tuple(member.clients for member in config.nodes)
-            node.start(*_with(added, addresses, keys))
-            _wait_until_ready(node, when_spare)
+            node.start(addresses, keys, added)
             service = Service(node.engine, config.settings, node.backend, life=lambda: node.host.node.control.life)
             stack.callback(service.close)
-            self.inside = Inside(node, service)
+            handlers: dict[str, Handler] = dict.fromkeys(service.handlers, partial(_not_yet, node))
+            quick: dict[str, Quick] = {}
+            # Pipelines send this node its part while it joins: it is not in sync before it has what the others have.
             self._socket = ClientSocket(
                 config.listen_clients,
-                service.handlers,
+                handlers,
                 node.intake,
                 trust=clients,
-                quick=service.quick,
+                quick=quick,
                 failed=node.host.fail,
             )
             stack.callback(self._socket.close)
             node.counting.clients_traffic = self._socket.stats
+            _wait_until_ready(node, when_spare)
+            handlers.update(service.handlers)
+            quick.update(service.quick)
+            self.inside = Inside(node, service)
             self.address = self._socket.address
             self.listens: Mapping[str, str] = {"clients": self.address, "other nodes": node.address}
             self._trusted: tuple[tuple[Trust, ClientSocket | Network], ...] = (
@@ -128,6 +135,13 @@ def _wait_until_ready(node: ClusterNode, when_spare: Callable[[str], object]) ->
             node.host.check()
             if not node.host.node.is_spare:
                 raise
+
+
+def _not_yet(node: ClusterNode, _: Packet) -> Packet:
+    """Refuse a request of a client to a node that does not serve yet. Raises NodeUnavailable."""
+    if node.host.node.is_spare:
+        raise NodeUnavailable(f"node {node.me.node} is a spare one: it serves once it has taken another node's place")
+    raise NodeUnavailable(f"node {node.me.node} is starting: ask again, or another node")
 
 
 def run(config: NodeConfig, when_spare: Callable[[str], object] = lambda _: None) -> ServedNode:

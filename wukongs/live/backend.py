@@ -56,6 +56,11 @@ class RegisteredQuery(Protocol):
     def close(self) -> None: ...
 
 
+def query_from(queries: Iterable[RegisteredQuery], source: QuerySource) -> RegisteredQuery | None:
+    """Return the query that was registered with this very source, or replaced by it, and is not closed."""
+    return next((query for query in queries if query.source == source and not query.is_closed), None)
+
+
 class Backend(Protocol):
     """Each method does what the method of Engine does that asks it, and raises as that one. Any thread may call it."""
 

@@ -779,6 +779,11 @@ class ContinuousQuery:
         self.next_firing()
         return None if self._next_ms is None else self._next_ms - 1
 
+    def has_reported(self, to_ms: int) -> bool:
+        """Tell whether all its firings up to a time that are due have been reported. Called with the lock held."""
+        due_ms = self.due()
+        return not (self._is_firing and self._picked_ms <= to_ms) and (due_ms is None or due_ms > to_ms)
+
     def delivered_ms(self) -> int | None:
         """Return the time up to which its readers have all windows, None if it has not fired yet. Called with the lock
         held."""

@@ -265,6 +265,8 @@ class WindowLog:
         self._next = 0
         self._last_ms: int | None = None
         """The last firing."""
+        self._gone_ms = -LAST_MS
+        """The end of the last window that is not held any more."""
         self._cursors: list[Cursor] = []
         self._listeners: set[Callable[[], None]] = set()
         self._source = source
@@ -288,8 +290,21 @@ class WindowLog:
             cursor = Cursor(self, come, acknowledge)
             for window in self._held.values():
                 cursor.add(window, self._begin_ms(window))
-            self._cursors.append(cursor)
+            self.add(cursor)
             return cursor
+
+    def cursor_after(self, after_ms: int, step_ms: int) -> Cursor:
+        """Return a new cursor for a reader that has the windows up to a time. It begins with a gap if later windows are
+        not held any more. step_ms: between two windows."""
+        with self.changed:
+            self.draw()
+            first_ms, gone_ms = min(after_ms + step_ms, self._gone_ms), self._gone_ms
+            gap = Gap(first_ms, gone_ms, (gone_ms - first_ms) // step_ms + 1) if gone_ms > after_ms else None
+            return self.cursor(Come(after_ms, gap))
+
+    def add(self, cursor: Cursor) -> None:
+        """Have a cursor get windows from now on. Called with the lock held."""
+        self._cursors.append(cursor)
 
     def come_of_new(self, had_ms: int) -> Come:
         """Return how far a cursor has come that is new. had_ms: windows up to there were read before a restart, and are
@@ -324,6 +339,8 @@ class WindowLog:
             if window.holders:
                 self._held[window.number] = window
                 self._grow(size_bytes)
+            elif end_ms < LAST_MS:
+                self._gone_ms = end_ms
             self.tell()
             if end_ms >= LAST_MS:
                 return  # an error that ends the query is small, and the last
@@ -353,6 +370,8 @@ class WindowLog:
         """Hold a window no more. Called with the lock held."""
         if self._held.pop(window.number, None) is not None:
             self._grow(-window.size_bytes)
+            if window.end_ms < LAST_MS:
+                self._gone_ms = max(self._gone_ms, window.end_ms)
 
     def skip(self, end_ms: int) -> None:
         """Note that nothing is reported for the firing with this end: it counts as taken when all before it is."""
@@ -634,6 +653,20 @@ class Cursor:
                     self._join(place + 1)
                     self._join(place)
                 self.log.tell()
+
+    def fork(self) -> Cursor:
+        """Return a new cursor, of which nothing is known after a restart, for what waits to be read by this one."""
+        with self._changed:
+            self.log.draw()
+            other = Cursor(self.log, None, lambda _: None)
+            other._through_ms, other.had_ms = self._through_ms, self.had_ms
+            for one in self._waiting:
+                if one.gap is None:
+                    one.entry.holders += 1
+                # A part of an entry shrinks as this cursor reads it.
+                other._waiting.append(one if one.entry is one else replace(one, holders=0))
+            self.log.add(other)
+            return other
 
     def confirm(self, window: LoggedWindow) -> None:
         """Acknowledge a window that was fetched, once all that were fetched before it are confirmed as well."""

@@ -1,7 +1,9 @@
 """Calls: the methods of an engine as clients call them by name, and the streams and queries that they have to remember.
 
-Streams and queries belong to the engine, not to a client: a client that comes back, or another one after it, goes on
-with a stream that it declares with the same options, and with a query that it registers with the same text.
+Streams and queries belong to the engine, not to a client. A client that returns, or another one, goes on with a stream
+that it declares with the same options, and with a query that it registers with the same text: it gets the windows that
+wait. A client that has registered the query before, and still reads, gets all windows as well. Nobody can know at once
+whether that client is there or has crashed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import pyarrow as pa
 
 from wukongs.errors import DataError, StreamError
 from wukongs.live.argument_tables import text_table
-from wukongs.live.backend import RegisteredQuery
+from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.injector import not_settled
@@ -146,6 +148,7 @@ READS = frozenset({"query", "query_many", "graph_share", "explain", "why", "quer
 _OF_LOAD = ("graph", "base", "format", "strict", "blank_scope", "timeout_s")
 AWAY_S = 30.0
 """How long the home of a query may be away: until it is taken out, and another node has taken the query over."""
+_READERS = "{} clients have registered this query, and each gets every window; one that crashed counts for a minute"
 _DECLARED = (
     "stream_iri",
     "timing",
@@ -174,8 +177,14 @@ class _Declared:
 @dataclass(slots=True)
 class _Registered:
     query: RegisteredQuery
-    owner: str | None
-    """The token of the session that has registered it; None once that has ended."""
+    owner: str | None = None
+    """The token of the session that has registered it last; None once that has ended."""
+    feed: Feed | None = None
+    """By which that session reads the query's own cursor."""
+    holders: set[str] = field(default_factory=set)
+    """Tokens of the sessions that have registered it."""
+    is_read_here: bool = False
+    """Whether somebody else in this process reads the query's own cursor: the server of HTTP."""
 
 
 class Calls:
@@ -241,8 +250,9 @@ class Calls:
             for declared in self._declared.values():
                 declared.holders.discard(session.token)
             for registered in self._registered.values():
+                registered.holders.discard(session.token)
                 if registered.owner == session.token:
-                    registered.owner = None
+                    registered.owner = registered.feed = None
 
     # --- stored graph -------------------------------------------------------------------------------------------------
 
@@ -300,7 +310,7 @@ class Calls:
         """The queries belong to nobody yet: whoever registers the same goes on with them."""
         self._engine.restore(args["folder"])
         with self._lock:
-            self._registered |= {query.name: _Registered(query, None) for query in self._engine.queries()}
+            self._registered |= {query.name: _Registered(query) for query in self._engine.queries()}
         return _value(None)
 
     def read_file(self, session: Session, packet: Packet) -> Packet:
@@ -427,37 +437,40 @@ class Calls:
             if is_again and args.get("life") == self._life:
                 if known is None or known.query.source != source:
                     raise StreamError(f"query {name} was closed, and its name is no longer its own")
-            elif (
-                known is not None and known.query.source == source and known.owner is None and not known.query.is_closed
-            ):
-                pass  # the client that had registered it has left
-            else:
+            elif known is None or known.owner == session.token or query_from([known.query], source) is None:
                 self._forget_closed()
                 with waiting(args.get("timeout_s")):
-                    query = self._register_anew(name, source, is_again=is_again)
-                known = self._registered[name] = _Registered(query, None)
-            known.owner = session.token
-        return _value(self._described(session, known.query, args, is_owner=True))
+                    known = self._register_anew(name, source, session, is_again=is_again)
+                self._registered[name] = known
+            # A client that registers it now may be one that crashed: it gets what waits, and a client that still reads
+            # goes on beside it. One that only changes sessions takes nothing of another one.
+            is_owner = not known.is_read_here and (not is_again or known.owner in (None, session.token))
+            if is_owner and known.feed is not None and known.owner != session.token:
+                known.feed.cede()
+            told = self._described(session, known.query, args, is_owner=is_owner)
+            if is_owner:
+                known.owner, known.feed = session.token, session.feeds.get(told["query"])
+            known.holders.add(session.token)
+            return _value({**told, "readers": len(known.holders)})
 
-    def _register_anew(self, name: str, source: QuerySource, *, is_again: bool) -> RegisteredQuery:
-        """Register a query; or return it, if this client had it elsewhere and it runs here by now."""
+    def _register_anew(self, name: str, source: QuerySource, session: Session, *, is_again: bool) -> _Registered:
+        """Register a query; or return it if it runs here by now: another face has registered it, or it was registered
+        at another node. Raises StreamError (this client itself has registered it)."""
         try:
             fields = source._asdict()
             if source.bindings is not None:
                 fields["bindings"] = bindings_table(source.bindings)
-            return self._engine.register(fields.pop("text"), None, **fields)
+            return _Registered(self._engine.register(fields.pop("text"), None, **fields))
         except StreamError:
-            here = next((query for query in self._engine.queries() if query.name == name), None)
-            if here is None or not is_again or here.source != source:
+            here, known = query_from(self._engine.queries(), source), self._registered.get(name)
+            is_own = known is not None and known.owner == session.token and not is_again
+            is_elsewhere = hasattr(here, "node") and not is_again  # registered there just now
+            if here is None or is_own or is_elsewhere:
                 raise
-            return here
+            return _Registered(here, is_read_here=here.cursor().is_asked)
 
     def _home_of(self, name: str, source: QuerySource | None = None, wait_s: float = AWAY_S) -> str | None:
         return None if self._node is None else self._node.home_of(name, source, wait_s)
-
-    @staticmethod
-    def _is_alike(query: RegisteredQuery, source: QuerySource) -> bool:
-        return query.source == source and not query.is_closed
 
     def _forget_closed(self) -> None:
         for name in [name for name, one in self._registered.items() if one.query.is_closed and one.owner is None]:
@@ -486,11 +499,15 @@ class Calls:
         group = args.get("group")
         cursor = None if group is None else query.cursor(group)  # it may have to be logged first
         with session.lock:
-            known = session.feeds.number_of(lambda feed: feed.query is query and feed.group is None)
+            known = session.feeds.number_of(
+                lambda feed: feed.query is query and feed.group is None and (feed.is_owner or not is_owner)
+            )
             if cursor is not None:
                 known = session.feeds.add(Feed(query, group=group))
             elif known is None:
-                known = session.feeds.add(Feed(query, self._taken_before(args, is_owner=is_owner), is_owner=is_owner))
+                is_taken = self._taken_before(args, is_owner=is_owner)
+                after_ms = taken_ms if type(taken_ms := args.get("taken_ms")) is int and not is_owner else None
+                known = session.feeds.add(Feed(query, is_taken, is_owner=is_owner, after_ms=after_ms))
         return {"query": known, "name": query.name, "is_stream": query.is_stream, "life": self._life}
 
     def _taken_before(self, args: Args, *, is_owner: bool) -> Callable[[int], bool]:
@@ -503,7 +520,16 @@ class Calls:
         return lambda end_ms: end_ms <= taken_ms
 
     def _of_query(self, session: Session, method: str, args: Args) -> Packet:
-        return _called(getattr(_feed_of(session, args).query, method), _OF_QUERY[method], args)
+        query = _feed_of(session, args).query
+        found = getattr(query, method)(**{name: args[name] for name in _OF_QUERY[method] if name in args})
+        with self._lock:
+            known = self._registered.get(query.name)
+            readers = len(known.holders) if known is not None and known.query is query else 0
+        if method == "stats":
+            found = {**found, "readers": readers}
+        if method == "warnings" and readers > 1:
+            found = (*found, _READERS.format(readers))
+        return _value(found)
 
     def _leave(self, session: Session, args: Args) -> Packet:
         """End one reader of a group."""

@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 
 from wukongs.errors import GapError, StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery
+from wukongs.live.declarations import parse_continuous
 from wukongs.live.window_log import LAST_MS, Cursor, LoggedWindow
+from wukongs.live.windows import firing_step
 from wukongs.remote.columns import Outgoing
 
 
 class Feed:
-    """The client that has registered a query goes on with the query's own cursor, readers of a group with the group's;
-    each other client has a cursor of its own, from its first question until its session ends."""
+    """The client that has registered a query last goes on with the query's own cursor, readers of a group with the
+    group's. Each other client has a cursor of its own, from its first question until its session ends."""
 
     def __init__(
         self,
@@ -29,13 +31,16 @@ class Feed:
         *,
         is_owner: bool = True,
         group: str | None = None,
+        after_ms: int | None = None,
     ) -> None:
         """is_taken: whether the client has a window with this end already, by what it had before this session;
-        is_owner: whether it has registered the query; group: of the readers that this one belongs to."""
+        is_owner: whether it has registered the query last; group: of the readers that this one belongs to;
+        after_ms: the end of the last window that a client with a cursor of its own had in an earlier session."""
         self.query = query
+        self._after_ms = after_ms
         self.group = group
-        self._is_shared = is_owner or group is not None
-        self._own: Cursor | None = query.cursor(group) if self._is_shared else None
+        self.is_owner = is_owner
+        self._own: Cursor | None = query.cursor(group) if is_owner or group is not None else None
         self.number = 0
         """The number of the last window that was told."""
         self.outgoing: Outgoing | None = None
@@ -99,6 +104,19 @@ class Feed:
         count = lost.count - had
         return GapError(lost.query, ends[had], lost.to_ms, count, min(lost.gone, count))
 
+    def cede(self) -> None:
+        """Leave the query's own cursor to another client that has registered the query, and go on with a new cursor:
+        both get each window that was not confirmed so far."""
+        with self._lock:
+            if not self.is_owner or self._is_over:
+                return
+            own, self.is_owner = self._cursor, False
+            if self._told is not None:
+                own.give_back(self._told)
+            self._own = own.fork()
+            if self._told is not None and self._told.gap is None:  # an error is told once more
+                self._told = self._own.fetch(0)
+
     @property
     def told_ms(self) -> int | None:
         """The end of the window that is told, None if none is."""
@@ -122,13 +140,17 @@ class Feed:
             if self._told is not None:
                 self._cursor.give_back(self._told)
                 self._told = self.outgoing = None
-            if not self._is_shared and self._own is not None:
+            if not self.is_owner and self.group is None and self._own is not None:
                 self._own.close()
 
     @property
     def _cursor(self) -> Cursor:
         if self._own is None:
-            self._own = self.query.log.cursor()
+            step_ms = None if self._after_ms is None else firing_step(parse_continuous(self.query.source))
+            if self._after_ms is None or step_ms is None:
+                self._own = self.query.log.cursor()
+            else:
+                self._own = self.query.log.cursor_after(self._after_ms, step_ms)
         return self._own
 
 

@@ -53,6 +53,9 @@ class RemoteQuery:
         self.connection = self._main = connection
         """To the node that runs it, as far as is known."""
         self._again = again
+        self.readers: int = described.get("readers", 1)
+        """How many clients had registered it when this one did, this one too. Each gets every window. A client that
+        crashed counts for a minute; stats() has the number of now."""
         self._life: str = described["life"]
         self._number: tuple[Joined, int] = joined, described.get("query", -1)
         self._is_new = "at" in described
@@ -302,6 +305,7 @@ class RemoteQuery:
                 self.connection = self._main.beside(at)
                 raise Moved(at)
             number, self._life, self.taken, self._is_new = described["query"], described["life"], 0, False
+            self.readers = described.get("readers", self.readers)
             self._number = joined, number
         return number
 

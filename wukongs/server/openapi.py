@@ -93,7 +93,12 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
     "/streams/{name}/close": {"post": Call("end a stream: nothing more comes")},
     "/queries": {
         "get": Call("all registered queries", ("brief",), answers={200: ("queries", [_JSON])}),
-        "post": Call("register a query", ("base", "output"), (_QUERY, _JSON, _FORM), {201: ("registered", [_JSON])}),
+        "post": Call(
+            "register a query",
+            ("base", "output"),
+            (_QUERY, _JSON, _FORM),
+            {201: ("registered", [_JSON]), 200: ("it was, with the same text", [_JSON])},
+        ),
     },
     "/queries/{name}": {
         "get": Call("a query with its counts", answers={200: ("the query", [_JSON])}),

@@ -18,8 +18,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from wukongs.errors import WukongsError
-from wukongs.live.backend import RegisteredQuery
+from wukongs.engine import Engine
+from wukongs.errors import StreamError, WukongsError
+from wukongs.live.backend import RegisteredQuery, query_from
+from wukongs.live.continuous import QuerySource
+from wukongs.live.query_group import bindings_text
 from wukongs.query.output.results import WindowResult
 from wukongs.server.face import Face, face_of
 from wukongs.server.feeds import Event, Feed, window_json
@@ -67,18 +70,33 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
 
 async def queries(request: Request) -> Response:
     """Answer GET /queries with all registered queries, with `brief` without texts and warnings, for which the data are
-    looked through; POST /queries registers one."""
+    looked through. POST /queries registers one, or finds it registered with the same text."""
     face = face_of(request)
     if request.method in ("GET", "HEAD"):
         told_of = _named_only if "brief" in query_fields(request) else _described
         return JSONResponse(await face.workers.do(request, lambda: [told_of(one) for one in face.engine.queries()]))
     text, options = await _text_of(request, face, (*_OPTIONS,))
-    query = await face.workers.do(request, partial(face.engine.register, text, **options))
+    query, is_new = await face.workers.do(request, partial(_register, face.engine, text, options))
+    told = {"readers": 0}
     if not hasattr(query, "node"):
-        face.feeds.of(query, is_owner=True, is_new=True)
-    told = await face.workers.do(request, partial(_described, query))
+        told["readers"] = face.feeds.of(query, is_owner=is_new, is_new=is_new).subscriber_count
+    told |= await face.workers.do(request, partial(_described, query))
     place = f"{request.base_url}queries/{quote(query.name, '')}"
-    return JSONResponse(told, 201, headers={"Location": place})
+    return JSONResponse(told, 201 if is_new else 200, headers={"Location": place})
+
+
+def _register(engine: Engine, text: str, options: Mapping[str, Any]) -> tuple[RegisteredQuery, bool]:
+    """Return a query, and whether it is new: a client that crashed, or another one, goes on with one of the same text.
+    Raises as Engine.register."""
+    try:
+        return engine.register(text, **options), True
+    except StreamError:
+        bindings = options.get("bindings")
+        told = {**options, "text": text, "bindings": None if bindings is None else bindings_text(bindings)}
+        found = query_from(engine.queries(), QuerySource.of(told))
+        if found is None:
+            raise
+        return found, False
 
 
 async def query(request: Request) -> Response:

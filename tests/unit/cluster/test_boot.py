@@ -54,9 +54,18 @@ def test_a_node_that_was_there_before_is_refused_if_nobody_else_holds_what_it_he
     alone = knowing(Incarnation(1, 0, 7), is_covered=False)
     said = (
         r"node 1 is in the cluster already, or was .*, as node 2 says, and no other node holds all of that: it cannot"
+        r".* To be sure, start all nodes that do not run"
     )
     with pytest.raises(NodeUnavailable, match=said):
-        next_disk(Others({2: alone}), [0, 2], SHAPE, 5)
+        next_disk(Others({2: alone, 0: knowing(Incarnation(1, 0, 7))}), [0, 2], SHAPE, 5, heard_s=0.05)
+
+
+def test_a_node_asks_again_who_does_not_know_yet_that_others_hold_what_it_held() -> None:
+    """The node that answers has just started: by its folder another one is out that is in sync by now."""
+    covered = iter([False, False, True])
+    handler = hello_handler(lambda _: Incarnation(1, 0, 7), SHAPE, lambda _: next(covered))
+    assert next_disk(Others({2: handler}), [0, 2], SHAPE, 5) > FIRST_DISK
+    assert list(covered) == []
 
 
 def test_an_answer_that_names_no_disk() -> None:

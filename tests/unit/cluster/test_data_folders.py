@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ from wukongs.cluster.changes import Changes, Staged
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.node_disk import NODE_FILE, NodeDisk, NodeFolder, Owner
 from wukongs.engine import Engine
-from wukongs.errors import BudgetExceeded, CorruptionError, SettingsError, StorageError
+from wukongs.errors import BudgetExceeded, CorruptionError, SettingsError, StorageError, StreamError
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.protocol import events as ev
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.records import Change
@@ -135,6 +137,45 @@ def test_a_group_of_readers_gets_every_window_with_its_rows(tmp_path: Path, has_
     expected = [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 7)]
     assert found == expected[:2]
     assert again == expected[1:], "the last window that was read was not confirmed"
+
+
+def test_a_window_that_is_due_at_a_checkpoint_and_not_reported_yet_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The power is cut between the checkpoint and the report."""
+    may_report, run = threading.Event(), ContinuousQuery._run
+
+    def run_late(query: ContinuousQuery, firing: Any, due_at_s: float) -> None:
+        assert may_report.wait(END_S)
+        run(query, firing, due_at_s)
+
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path / "before") as nodes:
+        stream, home = nodes[0].engine.stream(EX + "s", batch_ms=100), nodes[0].store
+        nodes[0].engine.register(QUERY.format("q")).cursor("readers")
+        push(stream, 0, 10)
+        stream.advance(1000)
+        nodes[0].engine.settle(END_S)
+        monkeypatch.setattr(ContinuousQuery, "_run", run_late)
+        push(stream, 10, 30)
+        stream.advance(3000)
+        deadline = time.monotonic() + END_S
+        while not home.injector.queries["q"].is_firing:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        monkeypatch.setattr(checkpoints_module, "REPORT_S", 0.2)
+        with pytest.raises(StreamError, match="query q has not reported what is due within"):
+            checkpoint(nodes[0])
+        checkpoint(nodes[1])
+        shutil.copytree(tmp_path / "before", tmp_path / "after")
+        may_report.set()
+    with cluster(2, 1, silence_pulses_max=PATIENT, folder=tmp_path / "after") as nodes:
+        stream = nodes[0].backend.declared(EX + "s")
+        push(stream, 30, 40)
+        stream.advance(4000)
+        nodes[0].engine.settle(END_S)
+        (query,) = nodes[0].engine.queries()
+        found = windows(query.results(timeout_s=END_S, group="readers"), 4)
+    assert found == [(n * 1000, sorted(f"a{k}" for k in range(n * 10 - 10, n * 10))) for n in range(1, 5)]
 
 
 def test_windows_wait_for_their_readers_though_their_node_ends_before_its_query_runs_again(tmp_path: Path) -> None:

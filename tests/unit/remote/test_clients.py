@@ -6,14 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 import wukongs
 from tests.engine_helpers import A, B, at, register_text, windows
 from tests.unit.remote.served import Wire, connected, served, windows_until
-from wukongs.errors import NodeUnavailable, SettingsError, StreamError, WukongsError
+from wukongs.errors import GapError, NodeUnavailable, SettingsError, StreamError, WukongsError
 from wukongs.live.stream import Stream
 from wukongs.remote import kinds
 from wukongs.remote.watching import watched
@@ -26,14 +28,19 @@ def test_two_clients_share_streams_and_queries(embedded: wukongs.Engine) -> None
             two.stream(A, batch_ms=100)
         with pytest.raises(StreamError, match="declared already"):
             two.stream(A, batch_ms=200)
-        one.register(register_text("RANGE 100ms STEP 100ms"))
+        text = register_text("RANGE 100ms STEP 100ms")
+        first = one.register(text)
         with pytest.raises(StreamError, match="registered already"):
-            two.register(register_text("RANGE 100ms STEP 100ms"))
+            one.register(text)
+        second = two.register(text)
+        assert (first.readers, second.readers, first.stats()["readers"]) == (1, 2, 2)
+        assert first.warnings()[-1].startswith("2 clients have registered this query, and each gets every window")
         stream.push([at("a", 50)])
         same.push([at("b", 150)])
         two.settle(60) if stream.advance(200) is None else None
-        (watched,) = two.queries()
-        assert windows(watched) == {100: ["a"], 200: ["b"]}
+        with connected(wire) as three:
+            expected = {100: ["a"], 200: ["b"]}
+            assert windows(three.queries()[0]) == windows(first) == windows(second) == expected
 
 
 def test_a_push_to_several_streams_is_one_request(embedded: wukongs.Engine) -> None:
@@ -73,8 +80,7 @@ def test_streams_and_queries_of_another_node_are_found(embedded: wukongs.Engine)
         stream = client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
         with pytest.raises(StreamError, match="declared already"):
             client.stream(A, batch_ms=100, timing=["<http://ex/p>"])
-        with pytest.raises(StreamError, match="registered already"):
-            client.register(text)
+        assert client.register(text).readers == 1, "nobody has read it so far"
         again, _ = client._connection.call("register", {"text": text, "is_again": True, "life": "elsewhere"})
         assert again.fields["value"]["name"] == "q"
         stream.push([at("a", 50)])
@@ -98,6 +104,85 @@ def test_a_query_goes_on_for_who_registers_the_same_text_later(embedded: wukongs
             with pytest.raises(StreamError, match="registered already"):
                 two.register(register_text("RANGE 200ms STEP 100ms"))
             assert windows(two.register(text)) == {100: ["a"], 200: ["b"]}
+
+
+def told(client: wukongs.RemoteEngine, ms: int, name: str) -> None:
+    """Push a tuple into the stream batch before a time, and close that."""
+    client.declared(A).push([at(name, ms - 50)])
+    client.declared(A).advance(ms)
+    client.settle(60)
+
+
+def test_clients_that_have_registered_a_query_all_go_on_when_one_leaves_or_returns(embedded: wukongs.Engine) -> None:
+    """Each gets what no other one has confirmed to its node by then, and all that is behind it."""
+    text = register_text("RANGE 100ms STEP 100ms")
+    with served(embedded) as (service, wire), connected(wire) as one, connected(wire) as two:
+        one.stream(A, batch_ms=100)
+        first = one.register(text)
+        told(one, 100, "a")
+        told(one, 200, "b")
+        reading = first.results(timeout_s=60)
+        assert next(reading).end_ms == 100
+        second = two.register(text)
+        told(one, 300, "c")
+        assert windows(second) == {100: ["a"], 200: ["b"], 300: ["c"]}, "the first one may have crashed"
+        assert [next(reading).end_ms for _ in range(2)] == [200, 300], "and it may have not"
+        told(two, 400, "d")
+        (session,) = (held for held in service._sessions.values() if held.client == one._connection._client)
+        service._end(session)
+        assert next(reading).end_ms == 400, "its session is another one by now"
+        assert windows(second) == {400: ["d"]}, "and it has taken nothing of the second one"
+        two.close()
+        told(one, 500, "e")
+        assert next(reading).end_ms == 500
+        with connected(wire) as three:
+            third = three.register(text)
+            assert windows(third) == {500: ["e"]}, "which nobody has read by the query's own cursor"
+            told(one, 600, "f")
+            assert windows(third) == {600: ["f"]}
+        assert next(reading).end_ms == 600
+
+
+def test_clients_that_have_registered_a_query_all_go_on_when_its_node_begins_anew(tmp_path: Path) -> None:
+    text = register_text("RANGE 100ms STEP 100ms")
+    with ExitStack() as stack:
+        before = stack.enter_context(wukongs.Engine(tmp_path))
+        wire = Wire(stack.enter_context(served(before))[0].handlers)
+        clients = [stack.enter_context(connected(wire)) for _ in range(3)]
+        clients[0].stream(A, batch_ms=100)
+        queries = [client.register(text) for client in clients[:2]]
+        told(clients[2], 100, "a")
+        assert [windows(query) for query in queries] == [{100: ["a"]}] * 2
+        before.close()
+        after = stack.enter_context(wukongs.Engine(tmp_path))
+        wire.handlers = stack.enter_context(served(after))[0].handlers
+        told(clients[2], 200, "b")
+        assert windows_until(queries[0], 200) == {200: ["b"]}
+        with pytest.raises(GapError, match="1 windows, those ending from 200 to 200 ms, are lost"):  # all had read it
+            windows_until(queries[1], 200)
+        told(clients[2], 300, "c")
+        assert [windows(query) for query in queries] == [{300: ["c"]}] * 2
+
+
+def test_a_client_that_crashed_leaves_no_cursor(embedded: wukongs.Engine) -> None:
+    text = register_text("RANGE 100ms STEP 100ms")
+    with served(embedded, silent_s=0.2) as (service, wire), connected(wire) as stays:
+        stays.stream(A, batch_ms=100)
+        crashed = connected(wire)
+        query = crashed.register(text)
+        told(stays, 100, "a")
+        assert next(query.results(timeout_s=60)).end_ms == 100
+        back = stays.register(text)
+        log = embedded.queries()[0].log
+        assert len(log._cursors) == 2
+        deadline = time.monotonic() + 60
+        while service.session_count > 1 or len(log._cursors) > 1:
+            assert stays.streams() == [A]
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert windows(back) == {100: ["a"]}
+        assert log.count_held == 0
+        assert back.stats()["readers"] == 1
 
 
 def test_each_client_gets_every_window(embedded: wukongs.Engine) -> None:

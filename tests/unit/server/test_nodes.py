@@ -87,6 +87,8 @@ def test_each_node_has_the_windows_of_any_query_in_all_ways(clients: list[Client
     assert first.ask("POST", "/queries", body=text_of("q"), content_type=QUERY).status == 201
     (one,) = second.ask("GET", "/queries").json
     assert (one["name"], one["node"]) == ("q", 0)
+    again = [client.ask("POST", "/queries", body=text_of("q"), content_type=QUERY).status for client in clients]
+    assert again == [200, 200]
     fill(second, 1)
     at_home = first.ask("GET", "/queries/q/windows").json["events"]
     elsewhere = second.ask("GET", "/queries/q/windows").json["events"]

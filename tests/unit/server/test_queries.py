@@ -19,6 +19,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 import wukongs
+from tests.engine_helpers import windows
+from tests.unit.remote.served import connected
+from tests.unit.remote.served import served as served_to_clients
 from tests.unit.server.asking import QUERY, Client, served
 from wukongs.server.face import Bounds
 from wukongs.server.feeds import FeedBounds
@@ -139,8 +142,33 @@ def test_a_wrong_registration_is_refused(
 
 
 def test_a_name_is_taken_once(registered: Client) -> None:
-    again = registered.ask("POST", "/queries", body=text_of(), content_type=QUERY)
+    again = registered.ask("POST", "/queries", body=text_of(predicate="r"), content_type=QUERY)
     assert (again.status, "is registered already" in again.text) == (409, True)
+
+
+def test_a_query_that_is_registered_again_goes_on_with_its_windows(registered: Client, engine: wukongs.Engine) -> None:
+    """Clients of HTTP, and one of a socket, read all windows of it."""
+    fill(engine, 1, 2)
+    events = Events(registered, "/queries/q/windows")
+    with closing(events.response):
+        assert [end_ms for _, end_ms, _ in events.take(2)] == [1000, 2000]
+        again = registered.ask("POST", "/queries", body=text_of(), content_type=QUERY)
+        assert (again.status, again.json["name"], again.json["readers"]) == (200, "q", 1)
+        assert again.headers["Location"].endswith("/queries/q")
+        with served_to_clients(engine) as (_, wire), connected(wire) as client:
+            query = client.register(text_of())
+            fill(engine, 3)
+            assert windows(query) == {3000: ["3"]}, "the server of HTTP has confirmed those before"
+        assert [end_ms for _, end_ms, _ in events.take(1)] == [3000]
+
+
+def test_a_group_that_is_registered_again_has_the_same_bindings(client: Client, stream: Any) -> None:
+    def register(subject: int) -> int:
+        told = {"text": text_of(), "bindings": [{"s": f"<http://ex/{subject}>"}]}
+        answer = client.ask("POST", "/queries", body=json.dumps(told), content_type="application/json")
+        return answer.status
+
+    assert [register(1), register(1), register(2)] == [201, 200, 409]
 
 
 def test_a_stream_that_a_query_makes_has_its_iri_as_name(client: Client, engine: wukongs.Engine, stream: Any) -> None:
