@@ -87,7 +87,8 @@ class Leased:
             sn = THE_FIRST if host.exposed is None else host.exposed
             for time, other, what in self.told:
                 if time <= began and other > sn:
-                    self.fail(f"a read at node {host.number} from {began:.1f} on, at {sn}, misses {what} at {other}", [])
+                    read = f"a read at node {host.number} from {began:.1f} on, at {sn}"
+                    self.fail(f"{read}, misses {what} at {other}, told at {time:.1f}", [host.number])
             self.reads += 1
             newest = [mark.sn for mark in host.control.marks if mark.sn <= sn]
             if newest:

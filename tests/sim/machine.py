@@ -102,7 +102,6 @@ class Held:
     oldest_sn: Sn | None
     oldest_firing: int | None
     delivered: int
-    seen: Sn | None
 
 
 class Machine:
@@ -553,7 +552,11 @@ class Machine:
         pass
 
     def held(self) -> Held:
-        return Held(None, None, self.homes.delivered(), self.exposed)
+        return Held(None, None, self.homes.delivered())
+
+    @property
+    def reached(self) -> Sn:
+        return self.exposed or THE_FIRST
 
     def refused(self, index: int) -> None:
         return None

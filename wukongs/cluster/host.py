@@ -109,6 +109,10 @@ class Store(Protocol):
     def refused(self, index: int) -> WukongsError | None:
         """Return why the record at this index of the log did nothing, if it could not be carried out."""
 
+    @property
+    def reached(self) -> Sn:
+        """The newest SN that reads see. Never waits."""
+
     def wait_for(self, sn: Sn, timeout_s: float) -> object:
         """Wait until reads see an SN."""
 
@@ -127,9 +131,6 @@ class Held(Protocol):
 
     @property
     def delivered(self) -> int | None: ...
-
-    @property
-    def seen(self) -> Sn | None: ...
 
 
 class Disk(Protocol):
@@ -637,7 +638,7 @@ class Host:
             self._store.hold(*oldest_held(self.node.progress, self.node.control))
             held = self._store.held()
             come = None if held.delivered is None else Delivered(held.delivered, self.node.control.index)
-            reading = ev.HeldReads(held.oldest_sn, held.oldest_firing, come, held.seen)
+            reading = ev.HeldReads(held.oldest_sn, held.oldest_firing, come)
             if reading != self.node.reading:
                 self.take(reading)
             settled = self.disk.settled(self.node.control.index)
@@ -675,8 +676,8 @@ class Host:
         self._next.append(event)
         node = self.node
         while self._next:
-            event, before = self._next.popleft(), node
-            node, actions = step(node, event)
+            event, before = self._next.popleft(), leasing.seeing(node, self._store.reached)
+            node, actions = step(before, event)
             if isinstance(event, ev.PieceOffered | ev.Marker) and node.intakes is not before.intakes:
                 self.disk.taken(event)
             elif node.heard is not before.heard:

@@ -78,12 +78,11 @@ class MissingSlices:
 class Held:
     """For the protocol's HeldReads: nobody here reads, or will begin to read, before this SN, or needs slices of stream
     batches that end at or before this tick; delivered: readers of all queries here have their windows up to there, None
-    while that is not known; seen: the newest SN that reads see here."""
+    while that is not known."""
 
     oldest_sn: Sn
     oldest_firing: int
     delivered: int | None
-    seen: Sn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -463,9 +462,8 @@ class NodeStore:
 
     @property
     def reached(self) -> Sn:
-        """The newest SN that reads see here."""
-        with self.core.lock:
-            return self.exposure.reached
+        """The newest SN that reads see here. Never waits."""
+        return self.exposure.reached
 
     def query(self, name: str) -> JoinedQuery | ContinuousQuery | None:
         """Return a registered query that runs on this node."""
@@ -541,7 +539,7 @@ class NodeStore:
                 times += query.keep_after_ms().values()
             times += [place.needs_ms for place in self.records.coming.values() if place.needs_ms is not None]
             delivered, read_sn = self._delivered()
-            return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered, self.exposure.reached)
+            return Held(unpacked(min(oldest_sn, read_sn)), tick_at(min(times)), delivered)
 
     def _delivered(self) -> tuple[int | None, int]:
         """Return the tick up to which readers have windows (None: that is not known while a query is on its way here),

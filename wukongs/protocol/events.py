@@ -181,12 +181,11 @@ class Settled:
 @dataclass(frozen=True, slots=True)
 class HeldReads:
     """The oldest SN and firing that this node's readers hold, for the next reports. None: nothing is held. delivered:
-    as in Report. seen: the newest SN that reads see here."""
+    as in Report."""
 
     oldest_sn: Sn | None
     oldest_firing: int | None
     delivered: Delivered | None = None
-    seen: Sn | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Leases:
     """The leases that one node holds, has confirmed as a voter, and has granted as a leader. Times are milliseconds of
     this node's own clock, but for `asked` and `granted`.
 
-    now_ms: the time of the last event; born_ms: the start of this life.
+    now_ms: the time of the last event; born_ms: the start of this life; reached: the newest SN that reads see here.
     until_ms: the end of this node's own lease.
     promised_ms: leases whose rounds this voter has answered have run out by then.
     earlier_ms: leases of earlier leaders have run out by then, as the voters of this one have said.
@@ -69,10 +69,12 @@ class Leases:
     answered: by voter, the newest round that it has answered; question: a round after this one is waited for.
     asked, heard_ms: by node, its newest request, by the clock of that node, and when it was received; seen: what reads
     see there; first: the floor of its first lease, by the position of the record that made it IN.
-    granted: by node, its newest granted request; runs_out: when its lease has run out."""
+    granted: by node, its newest granted request; runs_out: when its lease has run out; leaving_ms: when a record last
+    had to wait for that."""
 
     now_ms: int = 0
     born_ms: int = 0
+    reached: Sn = THE_FIRST
     until_ms: int = 0
     promised_ms: int = 0
     earlier_ms: int = 0
@@ -89,3 +91,4 @@ class Leases:
     first: Mapping[tuple[Incarnation, Position], Sn] = field(default_factory=dict)
     granted: Mapping[Incarnation, int] = field(default_factory=dict)
     runs_out: Mapping[Incarnation, int] = field(default_factory=dict)
+    leaving_ms: Mapping[int, int] = field(default_factory=dict)

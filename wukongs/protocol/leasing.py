@@ -21,13 +21,21 @@ from wukongs.protocol.state import Node
 ROUNDS_MAX = 32
 """Rounds that wait for answers. A round is shorter than the way to the voters and back where these are far away."""
 RECENT_MS = 500
-"""A node whose last request is older gets no faster pulses."""
+"""A node whose last request is older gets no faster pulses. A node that was to be taken out for longer ago may get
+leases again."""
 
 
 def begun(node: Node, now_ms: int) -> Node:
     """Return a node whose life begins now. One that has voted before does not remember what it has answered."""
     promised_ms = now_ms + node.cluster.lease_ms if node.log.term else 0
     return replace(node, leases=Leases(now_ms, now_ms, promised_ms=promised_ms))
+
+
+def seeing(node: Node, reached: Sn) -> Node:
+    """Return a node at which reads see an SN."""
+    if not node.cluster.lease_ms or reached == node.leases.reached:
+        return node
+    return replace(node, leases=replace(node.leases, reached=reached))
 
 
 # --- as a holder ------------------------------------------------------------------------------------------------------
@@ -113,10 +121,23 @@ class Exposure:
         return control.with_role(Role.IN) - self.seen - self.free
 
 
-def holds_back(node: Node, record: Record) -> bool:
+def held_back(node: Node, records: Iterable[Record]) -> tuple[Node, list[Record]]:
+    """Return the records that need not wait for leases. Nodes that the others are about get no new leases meanwhile."""
+    may_go, leaving_ms = list[Record](), dict(node.leases.leaving_ms)
+    for record in records:
+        if isinstance(record, Membership) and holds_back(node, record):
+            leaving_ms[record.node] = node.leases.now_ms
+        else:
+            may_go.append(record)
+    if leaving_ms != node.leases.leaving_ms:
+        node = replace(node, leases=replace(node.leases, leaving_ms=leaving_ms))
+    return node, may_go
+
+
+def holds_back(node: Node, record: Membership) -> bool:
     """Whether a record about a node's role has to wait until the lease of that node has run out: the node is to be
     taken out, or begins anew with another disk, while an earlier life of it may still answer reads."""
-    if not node.cluster.lease_ms or not isinstance(record, Membership) or record.node == node.me.node:
+    if not node.cluster.lease_ms or record.node == node.me.node:
         return False
     member = node.control.member(record.node)
     is_anew = record.disk > member.disk
@@ -160,12 +181,13 @@ def _lead(node: Node) -> Node:
 
 def _left(leases: Leases) -> Leases:
     """Return what stays of a leader's leases when it leads no more."""
-    return Leases(leases.now_ms, leases.born_ms, leases.until_ms, leases.promised_ms, leases.earlier_ms)
+    kept = leases.now_ms, leases.born_ms, leases.reached, leases.until_ms, leases.promised_ms, leases.earlier_ms
+    return Leases(*kept)
 
 
 def _begin_round(node: Node) -> Node:
     leases, me = node.leases, node.me
-    node = _note_request(node, me, leases.now_ms, THE_FIRST if node.reading.seen is None else node.reading.seen)
+    node = _note_request(node, me, leases.now_ms, leases.reached)
     leases = node.leases
     begun = Round(leases.number + 1, leases.now_ms, leases.asked)
     leases = replace(
@@ -220,6 +242,8 @@ def _may_hold(leases: Leases, control: Control, life: Incarnation) -> bool:
     if control.role_of(life.voter) is not Role.IN or not control.holds(life.node):
         return False
     if any(other.node == life.node and other > life for other in leases.asked):
+        return False
+    if leases.now_ms - leases.leaving_ms.get(life.node, -RECENT_MS) < RECENT_MS:
         return False
     first = leases.first.get((life, control.member(life.node).came))
     return first is not None and leases.seen[life] >= max(first, leases.floor)
@@ -282,8 +306,7 @@ def _stamped(node: Node, event: Event, sent: Send) -> Send:
         case Appended() if isinstance(event, Received) and isinstance(event.message.body, Append):
             told = event.message.body.grant
             if told is not None:
-                seen = THE_FIRST if node.reading.seen is None else node.reading.seen
-                request = Request(told.round, leases.now_ms, seen)
+                request = Request(told.round, leases.now_ms, leases.reached)
                 return replace(sent, body=structs.replace(sent.body, request=request))
         case Vote(is_granted=True):
             left_ms = max(0, leases.promised_ms - leases.now_ms)

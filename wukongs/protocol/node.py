@@ -110,9 +110,7 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
         actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
     node, more = _propose(node, wanted(node))
     actions += more
-    out: list[Record] = [
-        record for record in membership.silent(node.overdue, node.control) if not leasing.holds_back(node, record)
-    ]
+    node, out = leasing.held_back(node, membership.silent(node.overdue, node.control))
     out += placement.replacements(node.control, *node.lost_and_heard, node.cluster.hosts)
     founded = [] if node.control.life else [Founded(f"{node.me.node}-{node.me.boot}")]
     log, more = lead(node.log, node.control, node.progress, [*founded, *out], node.vts)
@@ -147,7 +145,7 @@ def _propose(node: Node, records: list[Record]) -> Outcome:
     if not records:
         return node, []
     if node.log.standing is raft.LogRole.LEADER:
-        records = [record for record in records if not leasing.holds_back(node, record)]
+        node, records = leasing.held_back(node, records)
         log, actions = admit(node.log, node.control, node.vts, records)
         return replace(node, log=log), actions
     if node.log.leader is None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from tests.clusters import PATIENT, patience
 from wukongs.cluster import cluster_node, members
+from wukongs.cluster.boot import KNOWS
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import NodeUnavailable, WukongsError
@@ -180,6 +181,7 @@ def wired(node_count: int, replica_count: int = 1, settings: Settings | None = N
             stack.callback(node.close)
             wires.nodes.append(node)
         for node in wires.nodes:
+            node._knows = {number: frozenset(KNOWS) for number in range(node_count)}  # nobody introduces itself here
             node.start({})
         for node in wires.nodes:
             node.wait_until_ready(WAIT_S)
