@@ -20,6 +20,7 @@ from wukongs.cluster.times import ZERO, packed, unpacked
 from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.protocol import events as ev
 from wukongs.protocol import leasing
+from wukongs.protocol.control import THE_FIRST
 from wukongs.protocol.records import Role, Sn
 from wukongs.protocol.state import Node
 from wukongs.query.limits import Limits
@@ -27,7 +28,7 @@ from wukongs.wire.packets import Packet, Peers
 
 LEASE = "lease"
 NO_LEASE_S = 2.0
-"""How long a read waits for a lease: after a change of leader, or a pause of this node, it comes back sooner."""
+"""How long a read waits for a lease, or for the leader: after a change of leader that is sooner."""
 SN_S = 60.0
 """How long a read without a time limit waits for the SN that its client was told."""
 FIRST_S = 0.1
@@ -77,20 +78,24 @@ class ReadLeases:
                 ) from error
 
     def _wait_for_lease(self, limits: Limits) -> None:
+        """Return once this node has a lease. It may also read once a leader, which a majority has confirmed since, has
+        said what is newest in its log, and this node has exposed that: a node that holds no shards has no leases."""
         host, deadline = self._host, time.monotonic() + limits.within(NO_LEASE_S)
+        newest = leasing.Newest()
         while host.lease_left_s <= 0:
-            try:
-                before = host.node
-                host.wait_until(lambda node, before=before: node is not before, left_s(deadline), "a lease")  # type: ignore[misc]
-            except NodeUnavailable as error:
-                host.check()
-                if host.lease_left_s > 0:
-                    return
+            host.check()
+            limits.check()
+            if newest.sn is None:
+                newest.hear(self._asked_of_leader(THE_FIRST, min(ASK_S, left_s(deadline))))
+            elif self._store.reached >= newest.sn:
+                return
+            if time.monotonic() >= deadline:
                 raise NodeUnavailable(
                     f"node {host.me.node} has no lease for reads: no majority of the nodes has confirmed lately that "
                     f"it is one of them, so what it has may be old; {host.who_is_away()}. Ask another node, or read "
                     'what this one has with consistency="local"'
-                ) from error
+                )
+            time.sleep(min(POLL_S, left_s(deadline)))
 
     def end_read(self, read_sn: int, limits: Limits) -> None:
         """Return once no reader with a lease can miss what a read has seen. read_sn: its SN.
@@ -171,14 +176,18 @@ class ReadLeases:
         if not self.is_in_use:
             self._ask_nodes(exposure, sn, timeout_s)
             return
-        leader, said = self._host.node.log.leader, None
+        exposure.hear(self._asked_of_leader(sn, timeout_s), self._host.node.control.nodes)
+
+    def _asked_of_leader(self, sn: Sn, timeout_s: float) -> leasing.LeaderSays | None:
+        """Return what the leader says of an SN. None: there is none that answers."""
+        leader = self._host.node.log.leader
         try:
             if leader is not None:
                 (answer,) = self._peers.ask([(leader, Packet(LEASE, {"sn": packed(sn)}))], timeout_s)
-                said = _said_in(answer)
+                return _said_in(answer)
         except NodeUnavailable:
             self._host.check()
-        exposure.hear(said, self._host.node.control.nodes)
+        return None
 
     def answer(self, packet: Packet) -> Packet:
         """Handler of LEASE: say who may hold a lease and has not exposed an SN. None of these gets another one
@@ -192,7 +201,9 @@ class ReadLeases:
             return leasing.leader_says(host.node, sn)
 
         said = host.run(ask, ASK_S)
-        return Packet(LEASE, {} if said is None else {**said._asdict(), "holders": sorted(said.holders)})
+        if said is None:
+            return Packet(LEASE)
+        return Packet(LEASE, {**said._asdict(), "newest": packed(said.newest), "holders": sorted(said.holders)})
 
     def _not_exposed(self, sn: Sn, nodes: Collection[int]) -> NodeUnavailable:
         told = f"nodes {', '.join(map(str, sorted(nodes)))}" if nodes else "other nodes"
@@ -206,7 +217,7 @@ def _said_in(answer: Packet) -> leasing.LeaderSays | None:
     fields = answer.fields
     if not fields:
         return None
-    term, number, confirmed, nodes = (fields.get(name) for name in leasing.LeaderSays._fields)
-    if not isinstance(nodes, list) or not all(type(one) is int for one in (term, number, confirmed, *nodes)):
+    term, number, confirmed, newest, nodes = (fields.get(name) for name in leasing.LeaderSays._fields)
+    if not isinstance(nodes, list) or not all(type(one) is int for one in (term, number, confirmed, newest, *nodes)):
         raise DataError(f"{LEASE}: expected what a leader says of leases, found {dict(fields)!r:.200}")
-    return leasing.LeaderSays(term, number, confirmed, frozenset(nodes))  # type: ignore[arg-type]
+    return leasing.LeaderSays(term, number, confirmed, unpacked(newest), frozenset(nodes))  # type: ignore[arg-type]

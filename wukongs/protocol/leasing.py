@@ -77,12 +77,18 @@ def holders(node: Node, sn: Sn) -> set[int]:
 
 
 class LeaderSays(NamedTuple):
-    """The answer of a leader to LeaseAsked. number, confirmed: of its rounds; holders: as `holders` returns them."""
+    """The answer of a leader to LeaseAsked. number, confirmed: of its rounds; newest: the SN of the last record in its
+    log that has one; holders: as `holders` returns them."""
 
     term: int
     number: int
     confirmed: int
+    newest: Sn
     holders: frozenset[int]
+
+    def confirms(self, before: LeaderSays) -> bool:
+        """Whether a majority has answered a round that this leader began behind an earlier answer."""
+        return self.term == before.term and self.confirmed > before.number
 
 
 def leader_says(node: Node, sn: Sn) -> LeaderSays | None:
@@ -90,7 +96,24 @@ def leader_says(node: Node, sn: Sn) -> LeaderSays | None:
     leases = node.leases
     if not leases.term:
         return None
-    return LeaderSays(leases.term, leases.number, leases.confirmed, frozenset(holders(node, sn)))
+    newest = node.control.last_sn
+    return LeaderSays(leases.term, leases.number, leases.confirmed, newest, frozenset(holders(node, sn)))
+
+
+@dataclass(slots=True)
+class Newest:
+    """The wait of a reader without a lease for the SN that misses nothing acknowledged. said: as Exposure has it."""
+
+    said: LeaderSays | None = None
+    sn: Sn | None = None
+
+    def hear(self, said: LeaderSays | None) -> None:
+        """Take in the answer of a leader."""
+        before = self.said
+        if before is not None and said is not None and said.confirms(before):
+            self.sn = before.newest
+        elif before is None or said is None or said.term != before.term:
+            self.said = said
 
 
 @dataclass(slots=True)
@@ -107,13 +130,11 @@ class Exposure:
     def hear(self, said: LeaderSays | None, nodes: Iterable[int]) -> None:
         """Take in the answer of a leader. nodes: all of the cluster."""
         before, self.said = self.said, said
-        if (
-            before is not None
-            and said is not None
-            and (before.term, True) == (said.term, said.confirmed > before.number)
-        ):
+        if before is None or said is None:
+            return
+        if said.confirms(before):
             self.free.update(node for node in nodes if node not in before.holders)
-        elif before is not None and said is not None and before.term == said.term and before.holders == said.holders:
+        elif before.term == said.term and before.holders == said.holders:
             self.said = before
 
     def left(self, control: Control) -> set[int]:
