@@ -17,12 +17,14 @@ from wukongs.protocol import leasing
 from wukongs.protocol.control import THE_FIRST
 from wukongs.protocol.events import LeaseAsked
 from wukongs.protocol.leases import DRIFT
+from wukongs.protocol.log import LogRole
 from wukongs.protocol.records import Change, Role, Sn
 
 LEASE_MS = 1000
 """Ten pulses: a node is taken out after twelve."""
 POLL = 4.0
 PATIENCE = 60.0
+ACTORS = 4
 
 
 class Leased:
@@ -47,11 +49,25 @@ class Leased:
             host.clock_rate = rng.uniform(1 - DRIFT / 2.2, 1 + DRIFT / 2.2)
         for _ in range(rng.choice((0, 2, 4))):
             agenda.after(rng.uniform(30, until), self._pause)
-        for number in range(3):
+        for _ in range(rng.choice((0, 1, 2))):
+            agenda.after(rng.uniform(50, until), self._isolate)
+        for number in range(ACTORS):
             agenda.after(rng.uniform(20, 60), lambda number=number: self._turn(number, 1))  # type: ignore[misc]
 
     def _pause(self) -> None:
         self.rng.choice(self.hosts).pause(self.rng.choice((5, 40, 95, 105, 150)))
+
+    def _isolate(self) -> None:
+        """Cut one node off from all others, most often the one that leads, or from some of them."""
+        leaders = [host for host in self.hosts if host.node.log.standing is LogRole.LEADER]
+        some = leaders if leaders and self.rng.random() < 0.7 else self.hosts
+        alone = self.rng.choice(some)
+        others = [host.number for host in self.hosts if host is not alone]
+        if len(others) > 1 and self.rng.random() < 0.4:
+            others = self.rng.sample(others, len(others) - 1)
+        pairs = {pair for other in others for pair in ((alone.number, other), (other, alone.number))}
+        self.network.blocked |= pairs
+        self.agenda.after(self.rng.uniform(30, 150), lambda: self.network.blocked.difference_update(pairs))
 
     def _turn(self, actor: int, number: int) -> None:
         if self.agenda.now > self.until:
@@ -61,7 +77,7 @@ class Leased:
             self._write(host, f"leased {actor}", number)
         else:
             self._read(host)
-        self.agenda.after(self.rng.uniform(1, 30), lambda: self._turn(actor, number + 1))
+        self.agenda.after(self.rng.uniform(1, 15), lambda: self._turn(actor, number + 1))
 
     def _write(self, host: Machine, client: str, number: int) -> None:
         edge = random_edge(self.rng, self.terms, self.rng.random())

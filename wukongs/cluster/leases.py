@@ -34,6 +34,8 @@ SN_S = 60.0
 FIRST_S = 0.1
 """How long nodes are asked directly whether they have exposed an SN. From then on the leader is asked, which knows who
 holds a lease."""
+EARLIER_S = 2.0
+"""How long nodes are asked while reads do not go by leases."""
 POLL_S = 0.02
 ASK_S = 0.5
 
@@ -135,6 +137,9 @@ class ReadLeases:
             raise NodeUnavailable(f"node {host.me.node}: {error}") from error
         self._exposing(sn, left_s(deadline))
         exposure = leasing.Exposure({host.me.node})
+        if not self.is_in_use:
+            self._ask_nodes(exposure, sn, min(EARLIER_S, left_s(deadline)))
+            return
         self._ask_nodes(exposure, sn, min(FIRST_S, left_s(deadline)))
         while left := exposure.left(host.node.control):
             host.check()
@@ -173,9 +178,6 @@ class ReadLeases:
             self._host.check()
 
     def _ask_leader(self, exposure: leasing.Exposure, sn: Sn, timeout_s: float) -> None:
-        if not self.is_in_use:
-            self._ask_nodes(exposure, sn, timeout_s)
-            return
         exposure.hear(self._asked_of_leader(sn, timeout_s), self._host.node.control.nodes)
 
     def _asked_of_leader(self, sn: Sn, timeout_s: float) -> leasing.LeaderSays | None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+import wukongs
 from tests.clusters import PULSE_S, cluster
 from tests.unit.cluster.wires import EX, WAIT_S, Wires, until, wired
 from wukongs.cluster import leases
 from wukongs.cluster.boot import EVENT_TIMES
 from wukongs.cluster.cluster_node import LEASE_MAX_S, ClusterNode, ClusterShape, lease_ms
+from wukongs.cluster.settling import SETTLE
 from wukongs.consistency import reading_from
 from wukongs.errors import NodeUnavailable, OutcomeUnknown, QueryTimeout, SettingsError
+from wukongs.remote.service import Service
+from wukongs.wire.client_socket import ClientSocket
 
 ASK = f"SELECT ?n {{ <{EX}x> <{EX}n> ?n }}"
 
@@ -97,6 +102,17 @@ def test_a_write_waits_until_the_lease_of_a_node_that_does_not_show_it_has_run_o
     assert read(three.nodes[slow]) == [2]
 
 
+def test_a_write_is_acknowledged_though_a_node_does_not_say_itself_that_it_shows_it(three: Wires) -> None:
+    """The leader has heard it."""
+    writer, other = others_than(three, leader_of(three))
+    three.lose(SETTLE, other.me.node)
+    three.kinds()
+    writer.engine.update(write(2))
+    assert (leases.LEASE, leader_of(three)) in three.kinds()
+    assert other.host.lease_left_s > 0
+    assert read(other) == [2]
+
+
 def test_what_one_reader_has_seen_another_one_does_not_miss(three: Wires) -> None:
     """The write is not acknowledged to anybody yet."""
     slow = (leader_of(three) + 1) % 3
@@ -155,7 +171,7 @@ def test_a_change_that_others_may_miss_is_of_unknown_outcome(three: Wires) -> No
     told = f"nodes .*{slow}.* may still answer reads without"
     with Behind(three.nodes[slow]), pytest.raises(OutcomeUnknown, match=told):
         others_than(three, slow)[0].engine.update(write(2), timeout_s=1.0)
-    assert read(three.nodes[slow]) == [2]
+    until(lambda: read(three.nodes[slow]) == [2])
 
 
 def test_nodes_of_an_earlier_release_have_no_leases_and_none_is_needed_beside_them(three: Wires) -> None:
@@ -164,6 +180,37 @@ def test_nodes_of_an_earlier_release_have_no_leases_and_none_is_needed_beside_th
     three.cut.add(alone.me.node)
     until(lambda: alone.host.lease_left_s <= 0)
     assert read(alone) == [1]
+
+
+def test_a_client_that_goes_to_another_node_reads_nothing_older(three: Wires, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases do not help it: a node of an earlier release takes part."""
+    monkeypatch.setattr(leases, "EARLIER_S", 0.1)
+    slow = (leader_of(three) + 1) % 3
+    writer = others_than(three, slow)[0]
+    for node in three.nodes:
+        node._knows = {number: frozenset({EVENT_TIMES}) for number in range(3)}
+    with ExitStack() as stack:
+        sockets = [served(node, stack) for node in (writer, three.nodes[slow])]
+        client = stack.enter_context(wukongs.connect([socket.address for socket in sockets], silence_s=5))
+        fresh = stack.enter_context(wukongs.connect(sockets[1].address))
+        assert [int(row[0]) for row in client.query(ASK)] == [1]
+        with Behind(three.nodes[slow]):
+            client.update(write(2))
+            assert [int(row[0]) for row in fresh.query(ASK)] == [1], "it was told nothing"
+            sockets[0].close()
+            with pytest.raises((NodeUnavailable, QueryTimeout)):
+                client.query(ASK, timeout_s=0.3)
+        assert [int(row[0]) for row in client.query(ASK)] == [2]
+
+
+def served(node: ClusterNode, stack: ExitStack) -> ClientSocket:
+    """Let clients connect to a node, as one that was started by its file does."""
+    life = node.host.node.control.life
+    service = Service(node.engine, node.store.core.settings, node.backend, life=lambda: life)
+    socket = ClientSocket("tcp://127.0.0.1:0", service.handlers)
+    stack.callback(service.close)
+    stack.callback(socket.close)
+    return socket
 
 
 def test_a_cluster_of_one_always_has_a_lease() -> None:
