@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster fuzz fuzz-windows sim model soak-cluster repeat-tests
+.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster faults-minutes fuzz fuzz-windows sim model soak-cluster repeat-tests
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make faults      kill a durable engine a thousand times (minutes; SEED=n repeats a run)'
 	@echo 'make faults-pipeline  RUNS=200 lives of writers, nodes and Spark that are killed (an hour; SEED=n repeats a run)'
 	@echo 'make faults-cluster  FAULTS=200 random faults at the processes of a cluster (half an hour; SEED=n repeats a run)'
+	@echo 'make faults-minutes  the same for MINUTES=10, as CI runs it after its tests'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
 	@echo 'make fuzz-windows WINDOWS=100000 windows of continuous queries, made for each mechanism, against pyoxigraph'
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
@@ -147,6 +148,12 @@ faults-pipeline: $(READY)
 FAULTS ?= 200
 faults-cluster: $(READY)
 	@WUKONGS_CLUSTER_FAULTS=$(FAULTS) WUKONGS_FAULTS_SEED=$(SEED) \
+	$(PY) -m pytest -s -m slow -o faulthandler_timeout=0 tests/faults/test_random_faults.py
+
+# Once the minutes are over, a last fault is healed and all is compared: five minutes more at most.
+faults-minutes: MINUTES = 10
+faults-minutes: $(READY)
+	@WUKONGS_CLUSTER_MINUTES=$(MINUTES) WUKONGS_FAULTS_SEED=$(SEED) timeout --kill-after=10 $$(($(MINUTES) * 60 + 300)) \
 	$(PY) -m pytest -s -m slow -o faulthandler_timeout=0 tests/faults/test_random_faults.py
 
 # A quarter of an hour on two cores; status 1 if a disagreement stays open, with its smallest query and data.

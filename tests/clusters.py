@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from wukongs.cluster import changes, cluster_backend, counting, members
+from wukongs.cluster import changes, cluster_backend, cluster_node, counting, leases, members
 from wukongs.cluster.boot import new_boot
 from wukongs.cluster.cluster_node import SILENCE_PULSES_MAX, ClusterNode, ClusterShape
 from wukongs.cluster.node_disk import NodeDisk, NodeFolder, Owner
@@ -27,10 +27,12 @@ PATIENT_LIMITS = (
     (counting, "ASK_S", 20.0),
     (counting, "ALONE_S", 10.0),
     (changes, "ABANDON_S", 10.0),
+    (leases, "NO_LEASE_S", 20.0),
+    (cluster_node, "LEASE_MAX_S", 0.5),
 )
 """How long patient nodes wait for each other where they otherwise soon go on without one that is slow: until it counts
-as silent (2 s of quick pulses), shows what was declared, loaded or updated at another one, says its counts, and forgets
-a change."""
+as silent (2 s of quick pulses), shows what was declared at another one, says its counts, forgets a change, and has a
+lease. That is short: a node is taken out only once its lease has run out."""
 
 
 @contextmanager

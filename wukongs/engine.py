@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from wukongs.consistency import LATEST, Consistency, check_consistency
 from wukongs.csparql.algebra import DatasetClause, Output
 from wukongs.csparql.parser_rules import RULE_STREAM, ParsedRule
 from wukongs.csparql.tokens import check_text
@@ -190,19 +191,25 @@ class Engine:
         """Return the names of the stored named graphs: IRIs, and the labels of blank nodes, as answers have them.
 
         Each opens with graph(), dump() and load(), and as a graph of a query."""
+        self._backend.begin_read(limits_of(self._core.settings, None))
         return export.graph_names(self._core)
 
     def graph(self, name: str | None = None) -> rdflib.Graph:
         """Return a stored graph (default: the default graph) as an rdflib.Graph of its own.
 
         Raises DataError for a term of RDF 1.2 that rdflib has not: dump writes it."""
+        self._backend.begin_read(limits_of(self._core.settings, None))
         return export.as_rdflib(self._core, name)
 
-    def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
+    def dump(self, path: str | PathLike[str], graph: str | None = None, *, consistency: Consistency = LATEST) -> int:
         """Write a stored graph (default: the default graph) to a file as N-Triples; return how many triples.
+        consistency: as query has it.
 
         Raises StorageError, and DataError for an extension of another format (.rdf, .jsonld, .gz ...), which the file
         would not be."""
+        check_consistency(consistency)
+        if consistency == LATEST:
+            self._backend.begin_read(limits_of(self._core.settings, None))
         return export.dump(self._core, path_text("path", path), graph)
 
     def update(
@@ -348,7 +355,9 @@ class Engine:
         triple: subject, predicate, object, each as Stream.push takes a term. graph: IRI (default: the default graph).
         Raises DataError (no triple), QueryTimeout, BudgetExceeded."""
         name = None if graph is None else graph_term(graph).name
-        return self._backend.why(triple_texts(triple), name, limits_of(self._core.settings, timeout_s))
+        limits = limits_of(self._core.settings, timeout_s)
+        self._backend.begin_read(limits)
+        return self._backend.why(triple_texts(triple), name, limits)
 
     def rules(self) -> list[InstalledRule]:
         """Return the rules: those over stored graphs in the order in which they were added, then those over windows."""
@@ -367,20 +376,24 @@ class Engine:
         *,
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
+        consistency: Consistency = LATEST,
     ) -> Result:
         """Answer a one-shot query over the newest stable snapshot, or over that of SN `at`.
 
         timeout_s: how long it may run; None: query_timeout_s of the settings, 0: for ever. bindings: variable name ->
         term as Stream.push takes it, put in its place. default_graphs, named_graphs: IRIs, which take the place of
-        what the query says with FROM and FROM NAMED. Raises QuerySyntaxError, UnsupportedFeatureError, QueryTimeout,
-        BudgetExceeded, CompactedError (at), StreamError (a query with windows).
+        what the query says with FROM and FROM NAMED. consistency: on a cluster, "local" reads what this node has,
+        which may be old, also where it is cut off from the others. Raises QuerySyntaxError, UnsupportedFeatureError,
+        QueryTimeout, BudgetExceeded, CompactedError (at), StreamError (a query with windows), NodeUnavailable (on a
+        cluster: this node may have old data).
         """
         started_s = time.monotonic()
+        check_consistency(consistency)
         with while_read(text, self._core.settings, timeout_s):
             prepared = self._one_shot(text, base, _dataset(default_graphs, named_graphs))
         terms = given_terms(bindings) if bindings else {}
         given = {name: term for name, term in terms.items() if name in prepared.variables}
-        return self._answer(prepared, text, given, timeout_s, at, started_s)
+        return self._answer(prepared, text, given, timeout_s, at, started_s, consistency)
 
     async def aquery(
         self,
@@ -392,10 +405,12 @@ class Engine:
         *,
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
+        consistency: Consistency = LATEST,
     ) -> Result:
         """Do the same as query, for `await`. A task that is cancelled ends the query."""
         graphs = {"default_graphs": default_graphs, "named_graphs": named_graphs}
-        return await self._async_calls.do(partial(self.query, text, bindings, base, timeout_s, at, **graphs))
+        ask = partial(self.query, text, bindings, base, timeout_s, at, **graphs, consistency=consistency)
+        return await self._async_calls.do(ask)
 
     def warnings(
         self,
@@ -419,6 +434,7 @@ class Engine:
         timeout_s: float | None,
         at: int | None,
         started_s: float,
+        consistency: Consistency = LATEST,
     ) -> Result:
         """given: canonical terms of the query's variables."""
         query, memo, bound = prepared.query, prepared.memo, None
@@ -435,6 +451,7 @@ class Engine:
             lambda limits: ask(self._core, query, memo, limits, owner, at, given=bound, text=text)[0],
             timeout_s,
             started_s,
+            is_latest=at is None and consistency == LATEST,
         )
 
     def prepare(self, text: str, base: str | None = None) -> PreparedQuery:
@@ -443,24 +460,38 @@ class Engine:
         StreamError (a query with windows)."""
         prepared = self._one_shot(text, base)
 
-        def ask_once(bindings: Mapping[str, Any], timeout_s: float | None, at: int | None) -> Result:
+        def ask_once(
+            bindings: Mapping[str, Any], timeout_s: float | None, at: int | None, consistency: Consistency
+        ) -> Result:
             started_s = time.monotonic()
-            return self._answer(prepared, text, given_terms(bindings), timeout_s, at, started_s)
+            return self._answer(prepared, text, given_terms(bindings), timeout_s, at, started_s, consistency)
 
-        def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
+        def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None, consistency: Consistency) -> Result:
             started_s, owner = time.monotonic(), f"query {text[:40]!r}, {table.num_rows} rows"
             return self._until_answered(
-                lambda limits: ask_rows(self._core, prepared, table, limits, owner, at), timeout_s, started_s
+                lambda limits: ask_rows(self._core, prepared, table, limits, owner, at),
+                timeout_s,
+                started_s,
+                is_latest=at is None and consistency == LATEST,
             )
 
         return PreparedQuery(prepared.query, ask_once, ask_many)
 
-    def _until_answered(self, answer: Callable[[Limits], Result], timeout_s: float | None, started_s: float) -> Result:
-        """Answer a query, again if a node was taken out meanwhile: the others have what it held."""
+    def _until_answered(
+        self, answer: Callable[[Limits], Result], timeout_s: float | None, started_s: float, *, is_latest: bool = True
+    ) -> Result:
+        """Answer a query, again if a node was taken out meanwhile: the others have what it held. is_latest: whether
+        nothing acknowledged may be missing."""
         while True:
             view = self._backend.view
             try:
-                return answer(scheduled(limits_of(self._core.settings, timeout_s, started_s)))
+                limits = scheduled(limits_of(self._core.settings, timeout_s, started_s))
+                if not is_latest:
+                    return answer(limits)
+                self._backend.begin_read(limits)
+                result = answer(limits)
+                self._backend.end_read(result.snapshot, limits)
+                return result
             except NodeUnavailable:
                 if self._backend.view == view:
                     raise
@@ -488,6 +519,7 @@ class Engine:
         if analyze:
             limits = scheduled(limits_of(core.settings, timeout_s, started_s))
             profile = Profile()
+            self._backend.begin_read(limits)
             _, dataset = ask(core, prepared.query, prepared.memo, limits, f"explain {text[:40]!r}", profile=profile)
             return explain_over(prepared.query, dataset, profile)
         with core.lock:

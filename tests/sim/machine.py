@@ -129,6 +129,8 @@ class Machine:
         self.disk = Disk(0, is_installed=number < cluster.node_count - cluster.spare_count)
         self.drift = rng.uniform(0.75, 1.3)
         self.crash_share = self.partial_share = 0.0
+        self.clock_offset, self.clock_rate = 1000.0 * number, 1.0
+        self.paused_until = 0.0
         self.is_alive = False
         self.start()
 
@@ -148,6 +150,7 @@ class Machine:
             kept=self.disk.kept(),
             is_installed=self.disk.is_installed,
             draws=self.rng,
+            clock=self.clock_s,
         )
         self.host.delegate(
             install=lambda action: self._later(lambda: self._install(action)),
@@ -173,6 +176,30 @@ class Machine:
         self.pulsed = self.agenda.now
         self.tell(self.number, "boot", disk=self.me.disk, boot=self.me.boot)
         self.agenda.after(self.rng.uniform(0, PULSE), self.alive(self._pulse))
+
+    def clock_s(self) -> float:
+        """The clock of leases: it runs at a rate of its own."""
+        return (self.agenda.now + self.clock_offset) * self.clock_rate / 100
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_until > self.agenda.now
+
+    def pause(self, duration: float) -> None:
+        """Let the process stand still for a while: it hears what has come meanwhile when it goes on."""
+        self.paused_until = self.agenda.now + duration
+
+    def awake(self, happens: Callable[[], None]) -> Callable[[], None]:
+        """Return what happens if this life of the node has not ended by then, and once it does not pause."""
+
+        def happen() -> None:
+            if self.is_paused:
+                self.agenda.after(self.paused_until - self.agenda.now, life)
+            else:
+                happens()
+
+        life = self.alive(happen)
+        return life
 
     def crash(self, loses_disk: bool = False) -> None:
         self.is_alive, vts = False, self.disk.vts
@@ -233,7 +260,10 @@ class Machine:
             self.fuse -= 1
 
     def receive(self, message: Message) -> None:
-        self.handle(ev.Received(message))
+        if self.is_paused:
+            self.agenda.after(self.paused_until - self.agenda.now, lambda: self.receive(message))
+            return
+        self.handle(ev.Received(message, self.host.now_ms()))
 
     def _send(self, target: int, body: Body) -> None:
         self._burn()
@@ -436,7 +466,9 @@ class Machine:
 
     def _look(self) -> None:
         """Pulse if it is time for that."""
-        if self.agenda.now - self.pulsed >= self.host.wait_s():
+        if self.is_paused:
+            self.agenda.after(self.paused_until - self.agenda.now, self.alive(self._look))
+        elif self.agenda.now - self.pulsed >= self.host.wait_s():
             self._pulse()
         else:
             self.agenda.after(PULSE / 4, self.alive(self._look))
@@ -521,6 +553,10 @@ class Machine:
 
     def held(self) -> Held:
         return Held(None, None, self.homes.delivered())
+
+    @property
+    def reached(self) -> Sn:
+        return self.exposed or THE_FIRST
 
     def refused(self, index: int) -> None:
         return None

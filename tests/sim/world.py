@@ -14,6 +14,7 @@ from tests.sim.checkers import Checkers, Violation
 from tests.sim.clients import Client, Operator
 from tests.sim.data import StreamData, join, mix, random_stream, random_streams, random_terms
 from tests.sim.homes import NAME, TAKING
+from tests.sim.leased import LEASE_MS, Leased
 from tests.sim.machine import Machine
 from tests.sim.ruled import Ruled
 from tests.sim.sources import LateSource, Source
@@ -42,6 +43,8 @@ ADDING_FROM = 4000
 """From this seed on some of these were not named at the beginning, and nodes that were drained may be taken off."""
 RULED_FROM = 1_000_000
 """From this seed on there are rules at times."""
+LEASED_FROM = 3_000_000
+"""From this seed on reads need a lease."""
 WRITING_FROM, PARTIAL_SHARE = 2_000_000, 0.5
 """From this seed on, so many of the nodes that have taken over what others hold take time to write it down."""
 """How long things may go wrong."""
@@ -134,6 +137,11 @@ class World:
         hopes = self._hopes([record for _, record in drains])
         self.operator = Operator([*records, *drains, *self._adds()], self, self.agenda, rng, hopes, DURATION)
         self._plan_faults()
+        self.leased: Leased | None = None
+        if seed >= LEASED_FROM:
+            leasing = random.Random(f"leases {seed}")
+            args = self.hosts, self.terms, self.agenda, self.network, leasing, DURATION, self._fail
+            self.leased = Leased(*args)
         self.ruled: Ruled | None = None
         if seed >= RULED_FROM:
             self.ruled = Ruled(self.hosts, self.checkers.entries, self.agenda, ruling, DURATION)
@@ -159,6 +167,7 @@ class World:
             quiet_pulses=quiet,
             spare_count=self.spares - self.added,
             replace_pulses_max=replace_pulses_max,
+            lease_ms=LEASE_MS if self.seed >= LEASED_FROM else 0,
         )
 
     def _hopes(self, drains: list[Drain]) -> list[Record]:
@@ -281,6 +290,9 @@ class World:
             failure = traceback.format_exc()
         story = "" if failure is None else self._story(nodes)
         return Report(self.seed, failure, story, self.agenda.now, self.network.sent)
+
+    def _fail(self, reason: str, nodes: list[int]) -> None:
+        raise Violation(reason, nodes)
 
     def _check_queries(self) -> None:
         """All nodes agree on what a query is, wherever they stand in the log."""

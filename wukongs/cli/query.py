@@ -11,11 +11,12 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, get_args
 
 from wukongs.cli import DONE, say
 from wukongs.cli.parsers import CommandParser, read_iri
 from wukongs.cli.server import add_server_options, check_server_options, connect_to
+from wukongs.consistency import LATEST, Consistency
 from wukongs.errors import DataError, SettingsError, StreamError
 from wukongs.query.output.formats import FORMATS, check_format
 from wukongs.settings import Settings
@@ -85,6 +86,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout", type=parse_seconds, metavar="SECONDS", help="give up after this time (default: query_timeout_s)"
     )
+    parser.add_argument(
+        "--consistency",
+        choices=get_args(Consistency),
+        default=LATEST,
+        help="of a node of a cluster: local reads what it has, which may be old, also where it is cut off",
+    )
     parser.add_argument("--rows-max", type=int, metavar="ROWS", help="the longest table that the query may make")
     parser.add_argument("--memory-max", type=int, metavar="BYTES", help="what the query may hold in memory")
     add_server_options(parser)
@@ -141,7 +148,9 @@ def main(argv: Sequence[str]) -> int:
             timeout_s = options.timeout
             say(engine.explain(text, base=options.base, analyze=options.analyze, timeout_s=timeout_s))
         else:
-            print_result(engine.query(text, base=options.base, timeout_s=options.timeout), options.format, text)
+            rule, timeout_s = options.consistency, options.timeout
+            result = engine.query(text, base=options.base, timeout_s=timeout_s, consistency=rule)
+            print_result(result, options.format, text)
     return DONE
 
 

@@ -49,9 +49,11 @@ SAY_S = 10.0
 FIRST_DISK = 0
 
 EVENT_TIMES = "event_times"
-KNOWS = (EVENT_TIMES,)
+LEASES = "leases"
+KNOWS = (EVENT_TIMES, LEASES)
 """The features that an earlier release lacks, of the same version of messages. Nodes name them when they introduce
-themselves, and use one once all nodes have it. event_times: a node keeps event times of triples."""
+themselves, and use one once all nodes have it. event_times: a node keeps event times of triples;
+leases: it asks for leases, and answers the rounds of a leader (protocol/leases.py)."""
 
 log = logging.getLogger("wukongs")
 

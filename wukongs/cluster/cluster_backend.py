@@ -23,6 +23,7 @@ from wukongs.cluster.following import Following
 from wukongs.cluster.graph_shares import GraphShares
 from wukongs.cluster.homes import closing_here, free_name, is_left_here
 from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.leases import ReadLeases
 from wukongs.cluster.made_feeds import is_declared_for_readers
 from wukongs.cluster.members import is_silent, members_of
 from wukongs.cluster.node_payloads import Registration, maker, read_registration, streams_read
@@ -31,10 +32,12 @@ from wukongs.cluster.pushing import ClusterSink, Writers, come_and_gone
 from wukongs.cluster.settling import Settling
 from wukongs.cluster.times import first_tick_of, packed, unpacked
 from wukongs.cluster.turns import Turns
+from wukongs.consistency import told_sn
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import (
     NodeUnavailable,
+    OutcomeUnknown,
     SettingsError,
     StreamError,
 )
@@ -92,7 +95,7 @@ CATCH_UP_S = 10.0
 DROP_S = 5.0
 """How long the end of a query may take to be in the log, before the stream that it read is left as it is."""
 SHOW_S = 2.0
-"""How long a declaration, a load or an update waits for the other nodes to see it."""
+"""How long a declaration waits for the other nodes to see it."""
 SILENT = "silent"
 
 
@@ -114,9 +117,10 @@ class ClusterBackend:
         peers: Peers,
         traffic: Callable[[], Mapping[str, Any]],
         known_by: Callable[[int], Collection[str]],
+        leases: ReadLeases,
     ) -> None:
         """traffic: what has gone over the node's sockets to the others; known_by: what a node knows (boot.KNOWS)."""
-        self._known_by = known_by
+        self._known_by, self._leases = known_by, leases
         self._core, self._injector = store.core, store.injector
         self._sink = ClusterSink(store.core, writers, self._store_late)
         self._host, self._store, self._claims = host, store, claims
@@ -189,7 +193,9 @@ class ClusterBackend:
             with core.update_turn:
                 return self._evaluate_and_stage(operations, limits)
 
-        return self._shown(self.following.repeated(once, limits))
+        sn = self.following.repeated(once, limits)
+        with limits:
+            return self._shown(sn)
 
     def _evaluate_and_stage(self, operations: Sequence[Change], limits: Limits) -> Sn:
         """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""
@@ -208,9 +214,20 @@ class ClusterBackend:
                 return self._changes.change(gone, come, cleared, after, read_sn, len(operations))
 
     def _shown(self, sn: Sn) -> int:
-        """Return an SN, packed, once clients of the other nodes read it too."""
-        self._settling.show(sn, SHOW_S)
+        """Return an SN, packed, once all that hold leases have exposed it: no read misses it from then on.
+
+        Raises OutcomeUnknown (others do not answer: it is in the log, and counts)."""
+        try:
+            self._leases.wait_until_exposed(sn, current().within(RECORD_S))
+        except NodeUnavailable as error:
+            raise OutcomeUnknown(f"{error}. The change is in the log, with SN {packed(sn)}, and counts") from error
         return packed(sn)
+
+    def begin_read(self, limits: Limits) -> None:
+        self._leases.begin_read(told_sn(), limits)
+
+    def end_read(self, sn: int, limits: Limits) -> None:
+        self._leases.end_read(sn, limits)
 
     # --- streams and registered queries -------------------------------------------------------------------------------
 
@@ -430,7 +447,7 @@ class ClusterBackend:
             sn = self._host.carry_out(ev.Submitted(record), current().within(RECORD_S))
         except Dropped:
             return False
-        self._settling.show(sn, current().within(SHOW_S))
+        self._leases.show(sn, current().within(SHOW_S))
         return True
 
     def close_query(self, name: str) -> None:

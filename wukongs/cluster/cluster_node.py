@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -16,6 +16,7 @@ from wukongs.cluster.boot import (
     FIRST_DISK,
     HELLO,
     KNOWS,
+    LEASES,
     SAY_S,
     check_shape,
     claimed_twice,
@@ -49,6 +50,7 @@ from wukongs.cluster.host import PULSE_S, Host
 from wukongs.cluster.idleness import IdleWatch
 from wukongs.cluster.intake import Intake
 from wukongs.cluster.joining import Joiner
+from wukongs.cluster.leases import LEASE, ReadLeases
 from wukongs.cluster.made_feeds import MadeFeeds
 from wukongs.cluster.members import is_silent, left_s
 from wukongs.cluster.node_disk import NodeDisk
@@ -69,8 +71,9 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError, WukongsError
 from wukongs.live.embedded import stats_of
 from wukongs.live.header import PROTOCOL_VERSION, SPOKEN
 from wukongs.live.journal import NoJournal
+from wukongs.protocol import leasing
 from wukongs.protocol.control import Control, genesis
-from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.messages import Append, Appended, Body, Incarnation, Message, Vote
 from wukongs.protocol.records import AddNode, Role, Voter, Voters, host_of
 from wukongs.protocol.state import Cluster, Kept, Node
 from wukongs.query.execution.prepared import PreparedQueries
@@ -94,7 +97,7 @@ ELECTION_PULSES = 20
 """A voter that hears no leader for 400 to 800 ms stands for election."""
 
 WAITS = (
-    (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, *owner.ANSWERED),
+    (FEED, STAGE, CLOSED, HALT, LEND, COLLECT, PART, CHECKPOINT, LEASE, *owner.ANSWERED),
     (PUSH, OF_QUERY, HOLD),
     (SETTLE,),
     (OF_CLIENT,),
@@ -108,6 +111,16 @@ callbacks may push. A client inside a node may ask for all of that, and waits fo
 
 KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, STATE, TO_STORE)
 """All kinds of requests that a node answers, but HELLO."""
+
+
+LEASE_SHARE, LEASE_MAX_S = 0.9, 10.0
+"""A lease is this share of the time after which a silent node is taken out, and no longer than so many seconds. A
+write waits for both of these where a node is lost, so a shorter lease would let none return earlier."""
+
+
+def lease_ms(shape: ClusterShape, pulse_s: float) -> int:
+    """Return how long a lease of the nodes of a cluster is."""
+    return int(1000 * min(LEASE_SHARE * shape.silence_pulses_max * pulse_s, LEASE_MAX_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +206,7 @@ class ClusterNode:
         store.core.load_count = (me.boot << 10 | me.node) << 24
         recorded = self._recorded
         host = self.host = Host(
-            shape.cluster,
+            replace(shape.cluster, lease_ms=lease_ms(shape, pulse_s)),
             me,
             store,
             self._tell,
@@ -240,6 +253,7 @@ class ClusterNode:
         self._health = Health(me.node, self.health_parts, host.end)
         settling = self._settling = Settling(host, store, network)
         prepared = PreparedQueries(settings.prepared_queries_max)
+        leases = ReadLeases(host, store, network, self._knows_of)
         counting = self.counting = Counting(
             host, store, network, network.is_connected, partial(stats_of, store.joined, prepared, disk), network.stats
         )
@@ -258,6 +272,7 @@ class ClusterNode:
             network,
             network.stats,
             lambda node: self._knows.get(node, frozenset()),
+            leases,
         )
         self._stream_following = StreamFollowing(
             host, store, self.backend.following, self._changes, turns, network, placing.now
@@ -290,6 +305,7 @@ class ClusterNode:
                 COUNTS: counting.answer,
                 PART: backups.answer_part,
                 CHECKPOINT: backups.answer_checkpoint,
+                LEASE: leases.answer,
                 OF_QUERY: query_handler(store.query),
             }
         )
@@ -469,7 +485,13 @@ class ClusterNode:
     def _is_covered_without(self, node: int) -> bool:
         return self.host.node.control.is_covered_without(node)
 
+    def _knows_of(self, node: int) -> frozenset[str] | None:
+        """Return what a node knows, None if it has not introduced itself."""
+        return self._knows.get(node)
+
     def _tell(self, node: int, body: Body) -> None:
+        if isinstance(body, Append | Appended | Vote) and LEASES not in self._knows.get(node, ()):
+            body = leasing.without(body)
         self.network.send(node, message_packet(Message(self.me, body)))
 
     def _told(self, sender: Incarnation, packet: Packet) -> None:

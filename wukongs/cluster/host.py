@@ -28,6 +28,7 @@ from msgspec import structs
 from wukongs.errors import NOT_KNOWN, NodeUnavailable, OutcomeUnknown, WukongsError
 from wukongs.protocol import actions as act
 from wukongs.protocol import events as ev
+from wukongs.protocol import leasing
 from wukongs.protocol.control import THE_FIRST, Control
 from wukongs.protocol.messages import Body, Delivered, Incarnation, Message
 from wukongs.protocol.node import step
@@ -45,6 +46,14 @@ INBOX_MAX = 1 << 14
 """Messages of other nodes that wait; more are dropped, as the protocol allows, and counted."""
 OFFER_S = 30.0
 NOTHING_KEPT = Kept()
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def lease_clock() -> float:
+    """Return seconds that never fall. On Linux they go on while the machine is suspended."""
+    return time.clock_gettime(_CLOCK)
+
 
 Errand = act.AskClaim | act.SettleClaim | act.CompareTerms | act.AnswerClaim
 """An action that takes another thread: it waits for other nodes, or compares many terms."""
@@ -99,6 +108,10 @@ class Store(Protocol):
 
     def refused(self, index: int) -> WukongsError | None:
         """Return why the record at this index of the log did nothing, if it could not be carried out."""
+
+    @property
+    def reached(self) -> Sn:
+        """The newest SN that reads see. Never waits."""
 
     def wait_for(self, sn: Sn, timeout_s: float) -> object:
         """Wait until reads see an SN."""
@@ -248,7 +261,7 @@ def _not_joining(asked: act.InstallState) -> None:
 class Host:
     """send: (node, body), which may lose it. disk: where it keeps what it is told, None: nowhere; kept: what the disk
     has of the protocol. is_installed: whether the store has what came before this life began. draws: what gives
-    Pulse.draw. failure: what has ended it, if something has."""
+    Pulse.draw. clock: seconds that never fall, by which leases end. failure: what has ended it, if something has."""
 
     def __init__(
         self,
@@ -261,10 +274,12 @@ class Host:
         kept: Kept = NOTHING_KEPT,
         is_installed: bool = True,
         draws: random.Random | None = None,
+        clock: Callable[[], float] = lease_clock,
     ) -> None:
         self.me = me
         self.disk: Disk = disk or NoDisk()
-        self.node: Node = boot(cluster, me, kept)
+        self._clock = clock
+        self.node: Node = leasing.begun(boot(cluster, me, kept), self.now_ms())
         self.had_to = 0
         """The last entry of the log when this life began. The node that it was may have acted on it."""
         self.failure: BaseException | None = None
@@ -340,7 +355,16 @@ class Host:
         self._inbox.put(lambda: self.take(event))
 
     def receive(self, message: Message) -> None:
-        self.post(ev.Received(message))
+        self.post(ev.Received(message, self.now_ms()))
+
+    def now_ms(self) -> int:
+        """Return the time on the clock of leases."""
+        return int(self._clock() * 1000)
+
+    @property
+    def lease_left_s(self) -> float:
+        """How long this node may answer reads from now on: 0 or less if it may not."""
+        return (leasing.holds_until(self.node) - self.now_ms()) / 1000
 
     def fail(self, error: BaseException) -> None:
         """End this node, soon: it cannot do without what has failed."""
@@ -621,7 +645,7 @@ class Host:
             if settled > self.node.settled:
                 self.take(ev.Settled(settled))
         elapsed = min(max(1, round(passed_s / self._pulse_s)), self.node.cluster.quiet_pulses)
-        self.take(ev.Pulse(self._draws.getrandbits(40), elapsed))
+        self.take(ev.Pulse(self._draws.getrandbits(40), elapsed, self.now_ms()))
 
     def take_in(self, event: ev.PieceOffered | ev.Marker, notes: list[Packet] | None = None) -> tuple[int, int, bool]:
         """Take in a piece or marker, in the protocol's thread. Return how far the partition has come. An error here
@@ -652,8 +676,8 @@ class Host:
         self._next.append(event)
         node = self.node
         while self._next:
-            event, before = self._next.popleft(), node
-            node, actions = step(node, event)
+            event, before = self._next.popleft(), leasing.seeing(node, self._store.reached)
+            node, actions = step(before, event)
             if isinstance(event, ev.PieceOffered | ev.Marker) and node.intakes is not before.intakes:
                 self.disk.taken(event)
             elif node.heard is not before.heard:

@@ -462,9 +462,8 @@ class NodeStore:
 
     @property
     def reached(self) -> Sn:
-        """The newest SN that reads see here."""
-        with self.core.lock:
-            return self.exposure.reached
+        """The newest SN that reads see here. Never waits."""
+        return self.exposure.reached
 
     def query(self, name: str) -> JoinedQuery | ContinuousQuery | None:
         """Return a registered query that runs on this node."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -12,9 +11,9 @@ from wukongs.cluster.host import Host
 from wukongs.cluster.intake import INSTALLED_S
 from wukongs.cluster.members import ask_members, left_s, members_of
 from wukongs.cluster.node_store import NodeStore
-from wukongs.errors import DataError, StreamError, WukongsError
+from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.protocol.followed import to_follow
-from wukongs.protocol.records import Sn, Vts
+from wukongs.protocol.records import Role, Sn, Vts
 from wukongs.protocol.snapshots import late_batches, stable_sn, tick_for
 from wukongs.protocol.state import Node
 from wukongs.protocol.waiting import wanted_of_streams
@@ -73,13 +72,6 @@ class Settling:
                 if time.monotonic() >= deadline:
                     raise
 
-    def show(self, sn: Sn, timeout_s: float) -> None:
-        """Wait until reads see an SN on all nodes; on those that do not answer in time, they will."""
-        fields = {"tick": sn.tick, "minor": sn.minor, "timeout_s": timeout_s, "is_seen": True}
-        others = members_of(self._host) - {self._host.me.node}
-        with suppress(WukongsError):
-            self._peers.ask([(node, Packet(SETTLE, fields)) for node in sorted(others)], timeout_s)
-
     def handlers(self) -> dict[str, Any]:
         return {CLOSED: self._closed, SETTLE: self._settle}
 
@@ -102,14 +94,19 @@ class Settling:
         tick, minor, timeout_s = packet.fields.get("tick"), packet.fields.get("minor"), timeout_of(packet)
         if type(tick) is not int or type(minor) is not int:
             raise DataError(f"{SETTLE}: expected tick and minor, found {dict(packet.fields)!r}")
-        if packet.fields.get("is_seen") and not self._host.is_installed:
-            return Packet(SETTLE)  # it has no clients yet
+        if packet.fields.get("is_seen") and self._host.node.role is not Role.IN:
+            raise NodeUnavailable(f"node {self._host.me.node} is not in sync: it answers no reads")
         deadline = time.monotonic() + timeout_s
         self._store.wait_for(Sn(tick, minor), timeout_s)
         if not packet.fields.get("is_seen"):
             self._store.wait_for_streams(_vts(packet), left_s(deadline))
             self._store.injector.settle(left_s(deadline))
         return Packet(SETTLE)
+
+
+def seen_packet(sn: Sn, timeout_s: float) -> Packet:
+    """Return the question whether reads at an in-sync node see an SN, which is answered once they do."""
+    return Packet(SETTLE, {"tick": sn.tick, "minor": sn.minor, "timeout_s": timeout_s, "is_seen": True})
 
 
 def _shows_all(vts: Vts, node: Node) -> bool:

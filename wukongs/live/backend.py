@@ -73,6 +73,14 @@ class Backend(Protocol):
         """Where pipelines find the nodes of a cluster, in the order of their numbers. None: there is no cluster, and an
         engine opens a socket for them when it is asked to."""
 
+    def begin_read(self, limits: Limits) -> None:
+        """Return once this node may answer a one-shot read, at or behind the SN that its client was told
+        (wukongs.consistency). Raises NodeUnavailable, QueryTimeout."""
+
+    def end_read(self, sn: int, limits: Limits) -> None:
+        """Return once nobody reads what is older than the changes that a read at an SN has seen. Raises as
+        begin_read."""
+
     def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
         """number: of the load, as bulk_load.open_file has counted it; graph: that of triples without one of their own;
         on_malformed: is told each malformed line, None: the first one is an error."""

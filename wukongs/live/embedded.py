@@ -81,6 +81,12 @@ class EmbeddedBackend:
                 self.close()
                 raise
 
+    def begin_read(self, limits: Limits) -> None:
+        """Nothing: it has all that it has acknowledged."""
+
+    def end_read(self, sn: int, limits: Limits) -> None:
+        """Nothing: there is no other node."""
+
     def load(self, number: int, reader: RdfReader, graph: Term | None, on_malformed: OnMalformed | None) -> int:
         from wukongs.live.bulk_load import load
 

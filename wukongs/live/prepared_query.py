@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from wukongs.consistency import LATEST, Consistency, check_consistency
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.walk import per_row_function
 from wukongs.errors import DataError, SettingsError, StreamError, UnsupportedFeatureError
@@ -40,11 +41,14 @@ _BLANK_OR_RELATIVE = "^(_:|<[^:/?#>]*[/?#>])"
 class Ask(Protocol):
     """Engine.query says it in full. bindings: of variables that the query has."""
 
-    def __call__(self, *, bindings: Mapping[str, Any], timeout_s: float | None, at: int | None) -> Result: ...
+    def __call__(
+        self, *, bindings: Mapping[str, Any], timeout_s: float | None, at: int | None, consistency: Consistency
+    ) -> Result: ...
 
 
-AskMany = Callable[["pyarrow.Table", "float | None", "int | None"], Result]
-"""(arguments, timeout_s, at) -> the answers for all rows, with the column `argument` before the query's own."""
+AskMany = Callable[["pyarrow.Table", "float | None", "int | None", Consistency], Result]
+"""(arguments, timeout_s, at, consistency) -> the answers for all rows, with the column `argument` before the query's
+own."""
 
 
 class PreparedQuery:
@@ -63,6 +67,7 @@ class PreparedQuery:
         *,
         timeout_s: float | None = None,
         at: int | None = None,
+        consistency: Consistency = LATEST,
         **terms: Any,
     ) -> Result:
         """Answer the query with terms in the place of variables: prepared(x="<http://e/a>"). arguments: the same as a
@@ -78,7 +83,8 @@ class PreparedQuery:
         if len(given) < len(names):
             raise SettingsError(f"arguments: ?{max(names, key=names.count)} is given twice")
         self._check(given)
-        return self._ask(bindings=given, timeout_s=timeout_s, at=at)
+        check_consistency(consistency)
+        return self._ask(bindings=given, timeout_s=timeout_s, at=at, consistency=consistency)
 
     def many(
         self,
@@ -87,6 +93,7 @@ class PreparedQuery:
         timeout_s: float | None = None,
         at: int | None = None,
         typed: bool | pyarrow.Schema = False,
+        consistency: Consistency = LATEST,
     ) -> pyarrow.Table:
         """Answer the query for each row of a table, all at one snapshot, as one Arrow table: the number of the row,
         from 0, in the column `argument` (int64), then the query's columns, dictionary-encoded strings of N-Triples,
@@ -99,11 +106,19 @@ class PreparedQuery:
         Raises as Engine.query; SettingsError (a column that is no variable, is there twice or is named `argument`),
         DataError (naming row and column: a term that is none, a missing one), UnsupportedFeatureError (not a SELECT, a
         function that draws a value for each row)."""
-        return _as_arrow(self.answer_many(arguments, timeout_s=timeout_s, at=at), typed)
+        return _as_arrow(self.answer_many(arguments, timeout_s=timeout_s, at=at, consistency=consistency), typed)
 
-    def answer_many(self, arguments: Arguments, *, timeout_s: float | None = None, at: int | None = None) -> Result:
+    def answer_many(
+        self,
+        arguments: Arguments,
+        *,
+        timeout_s: float | None = None,
+        at: int | None = None,
+        consistency: Consistency = LATEST,
+    ) -> Result:
         """Do the same as many, as a Result with `argument` as its first variable."""
-        return self._ask_many(self._checked(arguments), timeout_s, at)
+        check_consistency(consistency)
+        return self._ask_many(self._checked(arguments), timeout_s, at, consistency)
 
     def batches(
         self,
@@ -113,6 +128,7 @@ class PreparedQuery:
         timeout_s: float | None = None,
         at: int | None = None,
         typed: bool | pyarrow.Schema = False,
+        consistency: Consistency = LATEST,
     ) -> Iterator[pyarrow.Table]:
         """Iterate over what `many` returns, for so many rows of arguments at a time. Each part reads the newest
         snapshot when it is asked for, unless `at` is given; timeout_s counts for each. Raises as many, at once for
@@ -121,9 +137,10 @@ class PreparedQuery:
             raise SettingsError(
                 f"rows = {rows!r}: expected how many rows of arguments to ask for at a time, at least 1"
             )
+        check_consistency(consistency)
         table = self._checked(arguments)
         return (
-            _as_arrow(self._ask_many(table.slice(start, rows), timeout_s, at), typed, start)
+            _as_arrow(self._ask_many(table.slice(start, rows), timeout_s, at, consistency), typed, start)
             for start in range(0, table.num_rows, rows)
         )
 

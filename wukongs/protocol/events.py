@@ -15,15 +15,21 @@ class Pulse:
     """A moment has passed. draw: a random integer >= 0; elapsed: how many pulses long it was since the last one, 1 as
     long as this node has something to say (waiting.py), else up to Cluster.quiet_pulses.
 
-    A host that was held up gives no larger number: messages of others still wait to be heard."""
+    A host that was held up gives no larger number: messages of others still wait to be heard.
+
+    at_ms: the time on the host's clock, which never falls, before the event is taken in."""
 
     draw: int
     elapsed: int = 1
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
+    """at_ms: the time on the host's clock, between the arrival of the message and the event."""
+
     message: Message
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +189,15 @@ class HeldReads:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseAsked:
+    """A write with this SN is to be acknowledged without the nodes that have not exposed it: a leader grants these no
+    lease from now on (leasing.holders). at_ms: as in Pulse."""
+
+    sn: Sn
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SavedBefore:
     """A node that goes through its earlier life again, before it takes part, has come to where that saved something."""
 
@@ -208,5 +223,6 @@ Event = (
     | Submitted
     | Settled
     | HeldReads
+    | LeaseAsked
     | SavedBefore
 )

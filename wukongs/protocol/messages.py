@@ -41,8 +41,29 @@ class RequestVote(Tagged, frozen=True):
 
 
 class Vote(Tagged, frozen=True):
+    """left_ms: how long leases of earlier leaders may run, as far as this voter knows (leases.py)."""
+
     term: Int64
     is_granted: bool
+    left_ms: Int64 | None = None
+
+
+class Grant(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The part of an Append that is about leases (leases.py). round: the leader's newest one; lease_ms: how long a
+    lease is; asked_ms: the granted request of the receiver, by the receiver's clock."""
+
+    round: Int64
+    lease_ms: Int64
+    asked_ms: Int64 | None = None
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """A node asks for a lease. round: the leader's that it answers; at_ms: the time on its own clock; seen: the newest
+    SN that reads see there."""
+
+    round: Int64
+    at_ms: Int64
+    seen: Sn
 
 
 class Append(Tagged, frozen=True):
@@ -53,6 +74,7 @@ class Append(Tagged, frozen=True):
     before_term: Int64
     entries: tuple[Entry, ...]
     commit: Int64
+    grant: Grant | None = None
 
 
 class Appended(Tagged, frozen=True):
@@ -61,6 +83,7 @@ class Appended(Tagged, frozen=True):
     term: Int64
     is_taken: bool
     index: Int64
+    request: Request | None = None
 
 
 class InstallControl(Tagged, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from wukongs.protocol import asking, compaction, dropping, gossip, membership, placement, progress, sealing
+from wukongs.protocol import asking, compaction, dropping, gossip, leasing, membership, placement, progress, sealing
 from wukongs.protocol import log as raft
 from wukongs.protocol.actions import (
     Action,
@@ -31,6 +31,7 @@ from wukongs.protocol.events import (
     Fetched,
     HeldReads,
     Inserted,
+    LeaseAsked,
     Marker,
     PieceOffered,
     Pulse,
@@ -89,7 +90,11 @@ def step(node: Node, event: Event) -> Outcome:
     handler: Callable[..., Outcome] = _HANDLERS[type(event)]
     node, actions = handler(node, event)
     node, more = _settle(before, node)
-    return node, actions + more
+    actions += more
+    if node.cluster.lease_ms:
+        node = leasing.note(node, event)
+        actions = leasing.stamped(node, event, actions)
+    return node, actions
 
 
 def _pulse(node: Node, event: Pulse) -> Outcome:
@@ -105,7 +110,7 @@ def _pulse(node: Node, event: Pulse) -> Outcome:
         actions += [Send(other, FetchState(node.stay.since, node.stay.index)) for other in missing]
     node, more = _propose(node, wanted(node))
     actions += more
-    out: list[Record] = [*membership.silent(node.overdue, node.control)]
+    node, out = leasing.held_back(node, membership.silent(node.overdue, node.control))
     out += placement.replacements(node.control, *node.lost_and_heard, node.cluster.hosts)
     founded = [] if node.control.life else [Founded(f"{node.me.node}-{node.me.boot}")]
     log, more = lead(node.log, node.control, node.progress, [*founded, *out], node.vts)
@@ -140,6 +145,7 @@ def _propose(node: Node, records: list[Record]) -> Outcome:
     if not records:
         return node, []
     if node.log.standing is raft.LogRole.LEADER:
+        node, records = leasing.held_back(node, records)
         log, actions = admit(node.log, node.control, node.vts, records)
         return replace(node, log=log), actions
     if node.log.leader is None:
@@ -253,6 +259,10 @@ def _reading(node: Node, event: HeldReads) -> Outcome:
     return replace(node, reading=event), []
 
 
+def _lease_asked(node: Node, _: LeaseAsked) -> Outcome:
+    return node, []  # leasing.note
+
+
 def _saved_before(node: Node, event: SavedBefore) -> Outcome:
     return replace(node, log=raft.as_saved(node.log, event.action)), []
 
@@ -345,5 +355,6 @@ _HANDLERS: Mapping[type, Callable[..., Outcome]] = {
     Submitted: _submitted,
     Settled: _settled_at,
     HeldReads: _reading,
+    LeaseAsked: _lease_asked,
     SavedBefore: _saved_before,
 }

@@ -12,6 +12,7 @@ from wukongs.protocol.claims import Claim
 from wukongs.protocol.control import Control, genesis
 from wukongs.protocol.events import HeldReads
 from wukongs.protocol.gossip import Talk
+from wukongs.protocol.leases import Leases
 from wukongs.protocol.membership import Stay, Watch
 from wukongs.protocol.messages import Incarnation
 from wukongs.protocol.placement import machines_of
@@ -32,7 +33,8 @@ class Cluster:
 
     election_pulses: a node that hears no leader for so long, or up to twice as long, stands for election; quiet_pulses:
     the most pulses that a node waits for its next one while nobody waits for it (Pulse), less than half of
-    election_pulses."""
+    election_pulses. lease_ms: how long a node may answer reads after it was last granted that (leases.py), less than
+    what silence_pulses_max take; 0: it always may."""
 
     node_count: int
     replica_count: int = 1
@@ -46,6 +48,7 @@ class Cluster:
     spare_count: int = 0
     replace_pulses_max: int | None = None
     hosts: tuple[str, ...] = ()
+    lease_ms: int = 0
 
     def __post_init__(self) -> None:
         assert 0 < 2 * self.quiet_pulses < self.election_pulses, (self.quiet_pulses, self.election_pulses)
@@ -114,6 +117,7 @@ class Node:
     exposed: Sn | None = None
     heard: Mapping[int, Incarnation] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
+    leases: Leases = field(default_factory=Leases)
 
     @property
     def silent_members(self) -> list[int]:

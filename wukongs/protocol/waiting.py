@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from wukongs.protocol import dropping, gossip, membership, placement
+from wukongs.protocol import dropping, gossip, leasing, membership, placement
 from wukongs.protocol.leading import has_voters_to_change, late_joins
 from wukongs.protocol.log import LogRole
 from wukongs.protocol.records import BeginStream, Change, EndStream, Record, Role
@@ -35,6 +35,7 @@ def is_waited_for(node: Node) -> bool:
             dropping.frozen(node.control, node.intakes),
         )
         or bool(wanted(node))
+        or leasing.is_waited_for(node)
     )
 
 

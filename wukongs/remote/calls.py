@@ -257,14 +257,15 @@ class Calls:
     # --- stored graph -------------------------------------------------------------------------------------------------
 
     def _query(self, session: Session, args: Args) -> Packet:
-        names = ("text", "bindings", "base", "timeout_s", "at", *_DATASET)
+        names = ("text", "bindings", "base", "timeout_s", "at", "consistency", *_DATASET)
         options = {name: args[name] for name in names if name in args}
         return _sent(session, self._engine.query(**options))
 
     def _query_many(self, session: Session, args: Args) -> Packet:
         prepared = self._engine.prepare(**{name: args[name] for name in ("text", "base") if name in args})
         table = text_table(args.get("arguments", ""), "arguments")
-        return _sent(session, prepared.answer_many(table, timeout_s=args.get("timeout_s"), at=args.get("at")))
+        options = {name: args[name] for name in ("timeout_s", "at", "consistency") if name in args}
+        return _sent(session, prepared.answer_many(table, **options))
 
     def _graph_shares(self, session: Session, args: Args) -> Packet:
         """Hold a snapshot, unless one node has all; tell where its shares lie."""
@@ -299,7 +300,8 @@ class Calls:
         """Write the graph to a file without a name, which the client then reads."""
         descriptor, name = tempfile.mkstemp(prefix="wukongs-dump-", suffix=".nt")
         try:
-            count = self._engine.dump(name, args.get("graph"))
+            options = {key: args[key] for key in ("consistency",) if key in args}
+            count = self._engine.dump(name, args.get("graph"), **options)
             number = session.keep_file(os.open(name, os.O_RDONLY))
         finally:
             os.close(descriptor)

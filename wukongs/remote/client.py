@@ -13,6 +13,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, TypeAlias
 
+from wukongs.consistency import LATEST, Consistency, check_consistency
 from wukongs.csparql.algebra import Output
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.tokens import check_text
@@ -175,7 +176,7 @@ class RemoteEngine:
                 limit_s=answer_limit(timeout_s),
                 during=lambda joined, number: send_file(self._connection, joined, number, file, report),
             )
-        return int(answer.fields["value"])
+        return self._noted(answer.fields["value"])
 
     def graph_names(self) -> list[str]:
         """Do the same as Engine.graph_names."""
@@ -187,12 +188,12 @@ class RemoteEngine:
         pattern = "{ ?s ?p ?o }" if name is None else f"{{ GRAPH <{plain_iri(name)}> {{ ?s ?p ?o }} }}"
         return self.query(f"CONSTRUCT {{ ?s ?p ?o }} WHERE {pattern}", timeout_s=0).graph()
 
-    def dump(self, path: str | PathLike[str], graph: str | None = None) -> int:
+    def dump(self, path: str | PathLike[str], graph: str | None = None, *, consistency: Consistency = LATEST) -> int:
         """Do the same as Engine.dump, to a file of this machine; the node writes it to a temporary one first."""
         path = path_text("path", path)
         check_dump_name(path)
         for _ in range(REPEATS_MAX):
-            answer, joined = self._connection.call("dump", {"graph": _text(graph)})
+            answer, joined = self._connection.call("dump", {"graph": _text(graph), **_rule(consistency)})
             try:
                 receive_file(self._connection, joined, answer.fields["value"]["file"], path)
             except SessionLost as lost:
@@ -214,7 +215,7 @@ class RemoteEngine:
         outcome was heard in time)."""
         dataset = _dataset(default_graphs, named_graphs)
         args = {"text": _query_text(text), "base": _text(base), "timeout_s": timeout_s, **dataset}
-        return int(self._call("update", args, is_write=True, is_known=True, limit_s=answer_limit(timeout_s)))
+        return self._noted(self._call("update", args, is_write=True, is_known=True, limit_s=answer_limit(timeout_s)))
 
     async def aupdate(
         self,
@@ -243,7 +244,7 @@ class RemoteEngine:
         arrays = {name: stream_bytes(table) for name, table in tables.items() if table is not None}
         args, limit_s = {"timeout_s": timeout_s}, answer_limit(timeout_s)
         answer, _ = self._connection.call("apply", args, arrays, is_write=True, is_known=True, limit_s=limit_s)
-        return int(answer.fields["value"])
+        return self._noted(answer.fields["value"])
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 
@@ -257,11 +258,12 @@ class RemoteEngine:
         *,
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
+        consistency: Consistency = LATEST,
     ) -> Result:
         """Do the same as Engine.query; the whole result is here when it returns."""
         texts = given_terms(bindings or {}, from_python)
         args = {"text": _query_text(text), "bindings": texts, "base": _text(base), "timeout_s": timeout_s, "at": at}
-        args |= _dataset(default_graphs, named_graphs)
+        args |= _dataset(default_graphs, named_graphs) | _rule(consistency)
         return self._result("query", args, timeout_s)
 
     async def aquery(
@@ -274,10 +276,12 @@ class RemoteEngine:
         *,
         default_graphs: Sequence[str] = (),
         named_graphs: Sequence[str] = (),
+        consistency: Consistency = LATEST,
     ) -> Result:
         """Do the same as Engine.aquery; the node hears of a task that is cancelled within two seconds."""
         graphs = {"default_graphs": default_graphs, "named_graphs": named_graphs}
-        return await self._async_calls.do(partial(self.query, text, bindings, base, timeout_s, at, **graphs))
+        ask = partial(self.query, text, bindings, base, timeout_s, at, **graphs, consistency=consistency)
+        return await self._async_calls.do(ask)
 
     def warnings(
         self,
@@ -296,9 +300,10 @@ class RemoteEngine:
         """Do the same as Engine.prepare; each call is one request, and the node keeps the plans."""
         query = check_one_shot(parse_query(_query_text(text), _text(base)))
 
-        def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None) -> Result:
+        def ask_many(table: pyarrow.Table, timeout_s: float | None, at: int | None, consistency: Consistency) -> Result:
             rows = table_text(table)
             args = {"text": text, "arguments": rows, "base": base, "timeout_s": timeout_s, "at": at}
+            args |= _rule(consistency)
             return self._result("query_many", args, timeout_s)
 
         return PreparedQuery(query, partial(self.query, text, base=base), ask_many)
@@ -332,7 +337,9 @@ class RemoteEngine:
             answer, joined = self._connection.call(method, args, limit_s=limit_s)
             try:
                 source = {"result": answer.fields.get("result")}
-                return receive_result(self._connection, joined, answer, source, args.get("text", ""))
+                result = receive_result(self._connection, joined, answer, source, args.get("text", ""))
+                self._connection.note_sn(result.snapshot)
+                return result
             except SessionLost as lost:
                 reason = str(lost)
         raise NodeUnavailable(f"the rows of the query have stopped coming {REPEATS_MAX} times, at last: {reason}")
@@ -500,11 +507,11 @@ class RemoteEngine:
 
     def drop_rules(self, *names: str) -> int:
         """Do the same as Engine.drop_rules."""
-        return int(self._call("drop_rules", {"names": names}, is_write=True))
+        return self._noted(self._call("drop_rules", {"names": names}, is_write=True))
 
     def resume_rules(self, *names: str) -> int:
         """Do the same as Engine.resume_rules."""
-        return int(self._call("resume_rules", {"names": names}, is_write=True))
+        return self._noted(self._call("resume_rules", {"names": names}, is_write=True))
 
     def why(
         self, triple: Sequence[Any], graph: str | None = None, *, timeout_s: float | None = None
@@ -598,6 +605,11 @@ class RemoteEngine:
         answer, _ = self._connection.call(method, args or {}, is_write=is_write, is_known=is_known, limit_s=limit_s)
         return answer.fields.get("value")
 
+    def _noted(self, sn: Any) -> int:
+        """Return the SN of a change: this client reads nothing older from now on."""
+        self._connection.note_sn(int(sn))
+        return int(sn)
+
     def _query_limit(self, timeout_s: float | None) -> float | None:
         return answer_limit(self._connection.joined().query_timeout_s if timeout_s is None else timeout_s)
 
@@ -612,6 +624,12 @@ class RemoteEngine:
 def _query_text(text: str) -> str:
     check_text(text)
     return str(text)
+
+
+def _rule(consistency: Consistency) -> dict[str, Any]:
+    """Return the argument of a rule for reads; none for the usual one, as before there was another."""
+    check_consistency(consistency)
+    return {} if consistency == LATEST else {"consistency": consistency}
 
 
 def _dataset(default_graphs: Sequence[str], named_graphs: Sequence[str]) -> dict[str, Any]:

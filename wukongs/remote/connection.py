@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from wukongs.consistency import told_sn
 from wukongs.errors import (
     DataError,
     DataLost,
@@ -125,6 +126,8 @@ class Connection:
         self._under_way: set[int] = set()
         self._finished: list[int] = []
         """Calls that are over, of which the node has not been told."""
+        self._told_sn: int | None = None
+        """The newest SN that a node has told this client."""
         self._is_closed = False
         self._beside: dict[str, Connection] = {}
         """Connections that begin with other nodes, by these."""
@@ -270,6 +273,18 @@ class Connection:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    def note_sn(self, sn: int) -> None:
+        """Note an SN that a node has told: this client reads nothing older, at whatever node."""
+        with self._numbers:
+            self._told_sn = sn if self._told_sn is None else max(sn, self._told_sn)
+
+    @property
+    def told_sn(self) -> dict[str, int]:
+        """The field of a call with the newest SN that this client was told. None where a node may have begun anew."""
+        given = told_sn()
+        known = [sn for sn in (self._told_sn, given) if sn is not None] if self.has_life else []
+        return {"told_sn": max(known)} if known else {}
+
     @property
     def has_life(self) -> bool:
         """Whether nodes with the same data are told from others."""
@@ -399,6 +414,7 @@ class _Asked:
         args = self._args(joined) if callable(self._args) else self._args
         done, finished, needed = self._connection.needed()
         told = {"number": self._number, "done": done, "finished": finished, "needed": needed}
+        told |= self._connection.told_sn
         try:
             answer = self._connection.ask(joined, CALL, {**told, "method": self._method, "args": args}, self._arrays)
         except (TypeError, ValueError) as error:  # before anything was sent

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from queue import SimpleQueue
 
+from wukongs.consistency import reading_from
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.outcomes import Asked, asking
@@ -234,6 +235,7 @@ class Service:
         number, done = _integer(packet, "number"), _integer(packet, "done")
         finished, needed = _numbers(packet, "finished"), _numbers(packet, "needed")
         by = Asked(session.client, number, tuple(needed)) if needed else None
+        told = _integer(packet, "told_sn") if "told_sn" in packet.fields else None
 
         def start() -> SessionCall | None:
             upload = Upload(str(args.get("name"))) if method == "load" else None
@@ -241,7 +243,7 @@ class Service:
             work = self._calls.work(session, method, args, packet.arrays, call.upload)
 
             def asked() -> Packet:
-                with asking(by):
+                with asking(by), reading_from(told):
                     return work()
 
             def run() -> None:

@@ -27,8 +27,8 @@ from wukongs.server.face import Face, face_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
 from wukongs.server.openapi import described
-from wukongs.server.requests import ClientGone, Refused, problem, query_fields
-from wukongs.server.sparql import SNAPSHOT, WARNING, sparql
+from wukongs.server.requests import SNAPSHOT, ClientGone, Refused, problem, query_fields
+from wukongs.server.sparql import WARNING, sparql
 
 _GZIP_MIN_BYTES, _GZIP_LEVEL = 1024, 4
 
@@ -127,7 +127,7 @@ async def _live(socket: WebSocket) -> None:
 def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
     if not origins:
         return ()
-    names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID")
+    names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID", SNAPSHOT)
     methods = ("GET", "POST", "PUT", "DELETE")
     shown = (SNAPSHOT, WARNING, REQUEST_ID, queries.WINDOW, "Location")
     return (

@@ -20,6 +20,7 @@ from shutil import copyfileobj
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wukongs.consistency import LATEST, Consistency
 from wukongs.csparql.terms import is_reported
 from wukongs.engine import Engine
 from wukongs.errors import CompactedError, DataError
@@ -43,8 +44,17 @@ from wukongs.server.media import (
     named,
     written,
 )
-from wukongs.server.requests import Refused, chunks_of, in_time, one_of, query_fields, seconds_of
-from wukongs.server.sparql import SNAPSHOT, answer
+from wukongs.server.requests import (
+    SNAPSHOT,
+    Refused,
+    chunks_of,
+    consistency_of,
+    in_time,
+    one_of,
+    query_fields,
+    seconds_of,
+)
+from wukongs.server.sparql import answer
 from wukongs.store.hidden_graphs import check_written
 from wukongs.store.json_ld_text import Contexts
 
@@ -95,7 +105,8 @@ def _base(graph: str | None, request: Request) -> str:
 
 async def _get(request: Request, face: Face, graph: str | None) -> Response:
     dataset = [] if graph is None else [graph]
-    ask = partial(face.engine.query, _ONE, default_graphs=dataset, timeout_s=_timeout_s(request, face))
+    rule, timeout_s = consistency_of(query_fields(request)), _timeout_s(request, face)
+    ask = partial(face.engine.query, _ONE, default_graphs=dataset, timeout_s=timeout_s, consistency=rule)
     result = await face.workers.do(request, ask, may_cancel=True)
     if graph is not None and not len(result):
         raise _no_graph(graph)
@@ -108,17 +119,18 @@ async def _all(request: Request, face: Face) -> Response:
     media = choose(accept, DATASETS)
     if media is None:
         raise Refused(406, f"Accept: {accept}: expected {' or '.join(one.types[0] for one in DATASETS)} for all graphs")
-    at, graphs = await face.workers.do(request, partial(_graphs_at, face.engine, _timeout_s(request, face)))
+    rule = consistency_of(query_fields(request))
+    at, graphs = await face.workers.do(request, partial(_graphs_at, face.engine, _timeout_s(request, face), rule))
     chunks = in_time(_dataset_chunks(graphs, media), face.engine.settings, _timeout_s(request, face))
     return await face.workers.stream(request, chunks, media.content_type, {SNAPSHOT: str(at), "Vary": "Accept"})
 
 
-def _graphs_at(engine: Engine, timeout_s: float | None) -> tuple[int, _Graphs]:
+def _graphs_at(engine: Engine, timeout_s: float | None, consistency: Consistency = LATEST) -> tuple[int, _Graphs]:
     """Return a snapshot, and its graphs that have triples. Nothing holds the snapshot while they are read: so another
     one is tried if it is gone meanwhile, and nothing is sent before all are there. Raises CompactedError."""
     gone = 0
     while True:
-        at = engine.query("ASK {}").snapshot
+        at = engine.query("ASK {}", consistency=consistency).snapshot
         try:
             named_then = engine.query("SELECT ?g { GRAPH ?g {} }", timeout_s=timeout_s, at=at).texts()
             graphs: _Graphs = [(None, engine.query(_ONE, timeout_s=timeout_s, at=at))]

@@ -22,6 +22,7 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
     "using-named-graph-uri": ("array", "IRIs, as USING NAMED of each operation"),
     "timeout": ("number", "seconds"),
     "at": ("integer", "a snapshot number"),
+    "consistency": ("string", "latest, or local: what this node has, though it may be cut off"),
     "format": ("string", "json, xml, csv, tsv, arrow, table, ttl, nt, rdf, jsonld, trig or nq"),
     "graph": ("string", "the IRI of a graph"),
     "default": ("boolean", "the default graph"),
@@ -53,7 +54,7 @@ _RESULT = {
 }
 _GRAPH = {200: ("the graph", _GRAPH_TYPES), 404: ("there is no such graph", [_TEXT])}
 _MADE = {201: ("the graph was made", ()), 204: ("it was there", ())}
-_DATASET = ("default-graph-uri", "named-graph-uri", "timeout", "at", "format", "explain")
+_DATASET = ("default-graph-uri", "named-graph-uri", "timeout", "at", "consistency", "format", "explain")
 _WINDOWS = {
     200: ("windows: events, or those that have come", ["text/event-stream", _JSON, ARROW.types[0]]),
     204: ("Arrow: no window in time", ()),
@@ -71,7 +72,7 @@ CALLS: Mapping[str, Mapping[str, Call]] = {
         ),
     },
     "/store": {
-        "get": Call("a graph, or all graphs", ("graph", "default", "timeout"), (), _GRAPH),
+        "get": Call("a graph, or all graphs", ("graph", "default", "timeout", "consistency"), (), _GRAPH),
         "put": Call("replace a graph at one snapshot", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
         "post": Call("add to a graph, or make a new one", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
         "delete": Call("delete a graph", ("graph", "default")),

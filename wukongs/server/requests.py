@@ -24,6 +24,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Send
 
+from wukongs.consistency import LATEST, LOCAL, Consistency, reading_from
 from wukongs.errors import (
     BudgetExceeded,
     CompactedError,
@@ -43,6 +44,9 @@ from wukongs.settings import Settings
 from wukongs.store.encoded import NOT_UTF8
 
 log = logging.getLogger("wukongs")
+SNAPSHOT = "Wukongs-Snapshot"
+"""The header of an answer with the SN that a query has read, or that an update has made. A client that sends it back
+reads nothing older, at whatever node."""
 Answer = TypeVar("Answer")
 
 _STATUS: Mapping[type[BaseException], int] = {
@@ -153,6 +157,14 @@ def seconds_of(fields: Fields, name: str = "timeout") -> float | None:
         if 0 < float(given) < 1e9:
             return float(given)
     raise Refused(400, f"parameter {name} = {given!r}: expected seconds, as 2.5")
+
+
+def consistency_of(fields: Fields) -> Consistency:
+    """Return the rule for a read. Raises Refused."""
+    given = one_of(fields, "consistency")
+    if given is not None and given not in (LATEST, LOCAL):
+        raise Refused(400, f"consistency={given}: expected {LATEST} or {LOCAL}")
+    return LOCAL if given == LOCAL else LATEST
 
 
 def integer_of(fields: Fields, name: str) -> int | None:
@@ -360,10 +372,12 @@ class Workers:
         self, request: Request, client: Client, work: Callable[[], Answer], *, may_cancel: bool = False
     ) -> Answer:
         """Do as `do`, for a client that may ask for more."""
+        told = request.headers.get(SNAPSHOT)
+        told_sn = None if told is None else integer(SNAPSHOT, told)
         if self._is_ending:
             raise Refused(503, "the server ends")
         canceller = Canceller(client)
-        running = asyncio.wrap_future(self._pool.submit(_called_by, canceller, work))
+        running = asyncio.wrap_future(self._pool.submit(_called_by, canceller, told_sn, work))
         self._busy[client] += 1
         self._cancellers.add(canceller)
         running.add_done_callback(lambda _: self._cancellers.discard(canceller))
@@ -476,9 +490,9 @@ def _count_down(counts: Counter[Client], name: Client) -> None:
         del counts[name]
 
 
-def _called_by(canceller: Canceller, work: Callable[[], Answer]) -> Answer:
-    """Raises what the work raises; BudgetExceeded where the process has no memory."""
-    with canceller, named_lack_of_memory(lambda: "the request found no memory in this process"):
+def _called_by(canceller: Canceller, told_sn: int | None, work: Callable[[], Answer]) -> Answer:
+    """Raises what the work raises; BudgetExceeded where the process has no memory. told_sn: as reading_from has it."""
+    with canceller, reading_from(told_sn), named_lack_of_memory(lambda: "the request found no memory in this process"):
         return work()
 
 

@@ -2,7 +2,8 @@
 
 Where the protocol says it: the three ways to send a query (2.1), the two to send an update (2.2), datasets as
 parameters (2.1.4, 2.2.3), statuses (2.1.7). Beside it: `timeout` in seconds, `format` by name for those who cannot set
-Accept, `at` for an older snapshot. Unknown parameters are passed over: clients send some for other engines.
+Accept, `at` for an older snapshot, `consistency` for what a node has that may be cut off. Unknown parameters are passed
+over: clients send some for other engines.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
@@ -39,9 +40,11 @@ from wukongs.server.media import (
     written,
 )
 from wukongs.server.requests import (
+    SNAPSHOT,
     Fields,
     Refused,
     body_of,
+    consistency_of,
     form_of,
     in_time,
     integer_of,
@@ -52,8 +55,6 @@ from wukongs.server.requests import (
 )
 from wukongs.settings import Settings
 
-SNAPSHOT = "Wukongs-Snapshot"
-"""The header with the SN that a query has read, or that an update has made."""
 WARNING = "Wukongs-Warning"
 """The header with likely mistakes of a query: WARNING_MAX characters, and what says that there are more."""
 WARNING_MAX = 2000
@@ -139,13 +140,15 @@ async def _query(request: Request, face: Face, operation: Operation) -> Response
         raise _not_acceptable(accept, _OFFERED)
     base, timeout_s, at = address_of(request), face.bounds.timeout_s(seconds_of(fields)), integer_of(fields, "at")
     default, among = fields.getlist("default-graph-uri"), fields.getlist("named-graph-uri")
+    rule = consistency_of(fields)
 
     def ask() -> tuple[Result, tuple[str, ...], float]:
         engine, text, began_s = face.engine, operation.text, time.monotonic()
-        result = engine.query(text, base=base, timeout_s=timeout_s, at=at, default_graphs=default, named_graphs=among)
+        graphs: dict[str, Any] = {"default_graphs": default, "named_graphs": among}
+        result = engine.query(text, base=base, timeout_s=timeout_s, at=at, **graphs, consistency=rule)
         if len(text) > TEXT_CHARACTERS_MAX:  # it would be parsed again
             return result, (), time.monotonic() - began_s
-        warnings = engine.warnings(text, base, default_graphs=default, named_graphs=among)
+        warnings = engine.warnings(text, base, **graphs)
         return result, warnings, time.monotonic() - began_s
 
     result, warnings, took_s = await face.workers.do(request, ask, may_cancel=True)

@@ -13,7 +13,6 @@ from wukongs.errors import DataError, NodeUnavailable, StreamError
 from wukongs.live.pieces import Finish, Open, Piece, timing_mask
 from wukongs.live.stream import Stream
 from wukongs.protocol import node as protocol_node
-from wukongs.protocol.records import Sn
 from wukongs.protocol.waiting import wanted
 from wukongs.wire.packets import Packet
 from wukongs.wire.sharding import split_piece
@@ -115,16 +114,6 @@ def test_settling_from_on_result_would_wait_for_itself() -> None:
         stream.advance(100)
         engine.settle(LONG_S)
     assert told == ["settle() called from on_result would wait for itself: call it from another thread"]
-
-
-def test_a_load_is_shown_though_another_node_does_not_say_so() -> None:
-    with wired(2) as wires:
-        settling = wires.nodes[0].backend._settling
-        wires.lose(SETTLE, 1, count=1)
-        settling.show(Sn(0, 0), SHORT_S)
-        wires.refuse(SETTLE, 1, LATE, 1)
-        settling.show(Sn(0, 0), SHORT_S)
-        assert wires.kinds()[-2:] == [(SETTLE, 1)] * 2
 
 
 def test_what_is_no_question_and_no_answer_is_refused() -> None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from tests.clusters import PATIENT, patience
 from wukongs.cluster import cluster_node, members
+from wukongs.cluster.boot import KNOWS
 from wukongs.cluster.cluster_node import ClusterNode, ClusterShape
 from wukongs.cluster.writing import StreamWriter, writer_of
 from wukongs.errors import NodeUnavailable, WukongsError
@@ -73,6 +74,8 @@ class Wires:
     """Is called before a node answers."""
     is_cut: bool = False
     """Whether what nodes tell each other, without an answer, is lost."""
+    cut: set[int] = field(default_factory=set)
+    """Nodes that neither reach others nor are reached."""
 
     def lose(self, kind: str, to: int, is_done: bool = False, count: int = 1 << 30) -> Fault:
         """Let requests be lost, or their answers."""
@@ -88,6 +91,8 @@ class Wires:
     def deliver(self, asker: int, node: int, packet: Packet) -> Packet:
         self.asked.append((asker, node, packet))
         self.before(node, packet)
+        if asker != node and self.cut.intersection((asker, node)):
+            raise NodeUnavailable(f"node {node}: the connection was lost")
         fault = next((one for one in self.faults if (one.kind, one.to) == (packet.kind, node) and one.count), None)
         if fault is not None:
             fault.count -= 1
@@ -136,7 +141,7 @@ class Network:
         return answers
 
     def send(self, node: int, packet: Packet) -> bool:
-        if not self._wires.is_cut:
+        if not self._wires.is_cut and not self._wires.cut.intersection((self.me, node)):
             self._wires.networks[node]._on_tell(self._me, packet)
         return not self._wires.is_cut
 
@@ -180,6 +185,7 @@ def wired(node_count: int, replica_count: int = 1, settings: Settings | None = N
             stack.callback(node.close)
             wires.nodes.append(node)
         for node in wires.nodes:
+            node._knows = {number: frozenset(KNOWS) for number in range(node_count)}  # nobody introduces itself here
             node.start({})
         for node in wires.nodes:
             node.wait_until_ready(WAIT_S)

@@ -81,6 +81,23 @@ def test_each_node_answers_for_all(clients: list[Client]) -> None:
     assert first.get("SELECT ?s { GRAPH ?g { ?s ?p ?o } }").values == ["0", "1", "2", "3", "4"]
 
 
+def test_who_sends_a_snapshot_back_reads_nothing_older_at_any_node(clients: list[Client]) -> None:
+    first, second = clients
+    ask = "ASK { <http://ex/told> ?p ?o }"
+    at = first.update("INSERT DATA { <http://ex/told> <http://ex/p> 1 }").snapshot
+    answer = second.get(ask, **{"Wukongs-Snapshot": str(at)})
+    assert answer.boolean
+    assert answer.snapshot >= at
+    late = second.get(ask, ("timeout", "0.2"), **{"Wukongs-Snapshot": str(at + 10**6)})
+    assert late.status == 503
+    assert second.get(ask, ("consistency", "local"), **{"Wukongs-Snapshot": str(at + 10**6)}).boolean
+    assert second.store("GET", "", headers={"Wukongs-Snapshot": str(at)}).status == 200
+    wrong = second.get(ask, **{"Wukongs-Snapshot": "new"})
+    assert (wrong.status, wrong.text) == (400, "Refused: Wukongs-Snapshot = 'new': expected an integer\n")
+    unknown = second.get(ask, ("consistency", "newest"))
+    assert (unknown.status, unknown.text) == (400, "Refused: consistency=newest: expected latest or local\n")
+
+
 def test_each_node_has_the_windows_of_any_query_in_all_ways(clients: list[Client]) -> None:
     first, second = clients
     declare(first)
