@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import wukongs
 from tests.engine_helpers import windows
-from tests.unit.remote.served import connected
+from tests.unit.remote.served import connected, windows_until
 from tests.unit.remote.served import served as served_to_clients
 from tests.unit.server.asking import QUERY, Client, served
 from wukongs.server.face import Bounds
@@ -158,7 +158,7 @@ def test_a_query_that_is_registered_again_goes_on_with_its_windows(registered: C
         with served_to_clients(engine) as (_, wire), connected(wire) as client:
             query = client.register(text_of())
             fill(engine, 3)
-            assert windows(query) == {3000: ["3"]}, "the server of HTTP has confirmed those before"
+            assert windows_until(query, 3000) == {3000: ["3"]}, "the server of HTTP has confirmed those before"
         assert [end_ms for _, end_ms, _ in events.take(1)] == [3000]
 
 
