@@ -298,7 +298,9 @@ class WindowLog:
         not held any more. step_ms: between two windows."""
         with self.changed:
             self.draw()
-            first_ms, gone_ms = min(after_ms + step_ms, self._gone_ms), self._gone_ms
+            held_ms = min((self._begin_ms(entry) for entry in self._held.values()), default=LAST_MS)
+            gone_ms = min(self._gone_ms, held_ms - step_ms)  # windows may have gone that are behind one that is held
+            first_ms = min(after_ms + step_ms, gone_ms)
             gap = Gap(first_ms, gone_ms, (gone_ms - first_ms) // step_ms + 1) if gone_ms > after_ms else None
             return self.cursor(Come(after_ms, gap))
 

@@ -439,7 +439,11 @@ class Calls:
             if is_again and args.get("life") == self._life:
                 if known is None or known.query.source != source:
                     raise StreamError(f"query {name} was closed, and its name is no longer its own")
-            elif known is None or known.owner == session.token or query_from([known.query], source) is None:
+            elif (
+                known is None
+                or (session.token in known.holders and not is_again)
+                or query_from([known.query], source) is None
+            ):
                 self._forget_closed()
                 with waiting(args.get("timeout_s")):
                     known = self._register_anew(name, source, session, is_again=is_again)
@@ -465,7 +469,7 @@ class Calls:
             return _Registered(self._engine.register(fields.pop("text"), None, **fields))
         except StreamError:
             here, known = query_from(self._engine.queries(), source), self._registered.get(name)
-            is_own = known is not None and known.owner == session.token and not is_again
+            is_own = known is not None and session.token in known.holders and not is_again
             is_elsewhere = hasattr(here, "node") and not is_again  # registered there just now
             if here is None or is_own or is_elsewhere:
                 raise
