@@ -454,8 +454,11 @@ class Calls:
             if is_owner and known.feed is not None and known.owner != session.token:
                 known.feed.cede()
             told = self._described(session, known.query, args, is_owner=is_owner)
+            feed = session.feeds.get(told["query"])
             if is_owner:
-                known.owner, known.feed = session.token, session.feeds.get(told["query"])
+                known.owner, known.feed = session.token, feed
+            elif feed is not None:
+                feed.begin()  # others may confirm windows before this client asks for them
             known.holders.add(session.token)
             return _value({**told, "readers": len(known.holders)})
 

@@ -50,6 +50,11 @@ class Feed:
         self._is_over = False
         self._lock = threading.Lock()
 
+    def begin(self) -> None:
+        """Get every window from now on, and those that are held; by default that begins with the first question."""
+        with self._lock:
+            assert self._cursor is not None
+
     def confirm(self, taken: int) -> None:
         """Confirm the window with the number `taken`, and ask for no other."""
         with self._lock:
