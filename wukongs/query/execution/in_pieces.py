@@ -97,8 +97,9 @@ class InPieces:
         self._terms, self._limits, self._size = terms, limits, size
         self._rows = max(_ROWS_LEAST, min(_ROWS_MAX, size // _ROW_BYTES))
 
-    def run(self, node: Node) -> BindingTable:
-        """Return the solutions of a node, in files if they are many. Raises BudgetExceeded."""
+    def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
+        """Return the solutions of a node, in files if they are many. rows_wanted: more rows are not needed. Raises
+        BudgetExceeded."""
         terms, limits, size = self._terms, self._limits, self._size
         match node:
             case OrderBy(pattern=pattern, conditions=conditions):
@@ -109,7 +110,8 @@ class InPieces:
                     return [evaluate(expression, seen, terms) for expression in resolved]
 
                 descending = [is_descending for _, is_descending in conditions]
-                return external.sorted_rows(self._pieces(pattern), keys_of, descending, terms, limits, size)
+                pieces = self._pieces(pattern)
+                return external.sorted_rows(pieces, keys_of, descending, terms, limits, size, rows_wanted)
             case Distinct(pattern=pattern):
                 return external.distinct_rows(self._pieces(pattern), is_ordered(pattern), limits, size)
             case Group(pattern=pattern, keys=keys, aggregates=aggregates):
