@@ -28,7 +28,7 @@ _VARIES = ("RAND(", "UUID(", "BNODE(", "NOW(", "LIMIT", "OFFSET", "SAMPLE", "GRO
 """Answers of these may differ from one execution to the next, or by the order in which rows arrive."""
 
 
-@fuzzed(8)
+@fuzzed(30)
 @given(make.quads(), st.lists(make.queries(), min_size=6, max_size=12), st.integers(1, 4), st.sampled_from((1, 2000)))
 def test_answers_are_those_of_the_plain_evaluator(data: Data, queries: list[Query], rows: int, work_bytes: int) -> None:
     with engine_with(data) as engine:
