@@ -16,16 +16,17 @@ from wukongs.query.operators import external
 
 
 class Forced:
-    """count: how many nodes were evaluated in pieces; written: rows that were written to files meanwhile."""
+    """count: how many nodes were evaluated in pieces."""
 
     def __init__(self) -> None:
         self.count = 0
 
 
 @contextmanager
-def in_small_pieces(rows: int = 3) -> Iterator[Forced]:
+def in_small_pieces(rows: int = 3, work_bytes: int = 1) -> Iterator[Forced]:
     """Let each ORDER BY, DISTINCT, GROUP BY and whole answer fail for want of bytes when it is evaluated as a whole for
-    the first time; pieces have few rows, runs two or three, and no distinct rows stay in memory."""
+    the first time; pieces have few rows. With work_bytes = 1 runs have two rows, and no distinct rows stay in memory;
+    with some thousands, runs have tens of rows, and the first rows of an order do."""
     forced, run = Forced(), Executor._run
 
     def fail_first(self: Executor, node: Node, rows_wanted: int | None) -> BindingTable:
@@ -44,6 +45,6 @@ def in_small_pieces(rows: int = 3) -> Iterator[Forced]:
         patch.setattr(Executor, "_run", fail_first)
         patch.setattr(in_pieces, "_ROWS_LEAST", rows)
         patch.setattr(in_pieces, "_ROWS_MAX", rows)
-        patch.setattr(in_pieces, "work_bytes", lambda _: 1)
+        patch.setattr(in_pieces, "work_bytes", lambda _: work_bytes)
         patch.setattr(external, "_BLOCK_ROWS_LEAST", 2)
         yield forced

@@ -28,13 +28,13 @@ _VARIES = ("RAND(", "UUID(", "BNODE(", "NOW(", "LIMIT", "OFFSET", "SAMPLE", "GRO
 """Answers of these may differ from one execution to the next, or by the order in which rows arrive."""
 
 
-@fuzzed(8)
-@given(make.quads(), st.lists(make.queries(), min_size=6, max_size=12), st.integers(1, 4))
-def test_answers_are_those_of_the_plain_evaluator(data: Data, queries: list[Query], rows: int) -> None:
+@fuzzed(30)
+@given(make.quads(), st.lists(make.queries(), min_size=6, max_size=12), st.integers(1, 4), st.sampled_from((1, 2000)))
+def test_answers_are_those_of_the_plain_evaluator(data: Data, queries: list[Query], rows: int, work_bytes: int) -> None:
     with engine_with(data) as engine:
         dataset, pieces = Dataset(data[None], named(data)), 0
         for query in queries:
-            with in_small_pieces(rows) as forced:
+            with in_small_pieces(rows, work_bytes) as forced:
                 result = engine.query(query.text())
             pieces += forced.count
             compare_one_shot(result, dataset, query, query.text())
@@ -54,7 +54,7 @@ def disagreement(seed: str) -> str | None:
             if any(word in text for word in _VARIES):
                 continue
             expected = of_engine(engine.query(text))
-            with in_small_pieces(rng.randint(1, 4)) as forced:
+            with in_small_pieces(rng.randint(1, 4), rng.choice((1, 2000))) as forced:
                 found = of_engine(engine.query(text))
             count += forced.count
             try:

@@ -186,7 +186,7 @@ def test_what_is_collected_is_given_back() -> None:
 
 def test_a_result_holds_its_columns_until_it_is_collected() -> None:
     with wukongs.Engine(settings={"memory_bytes_max": 101 * MEGABYTE}) as engine:  # a budget that no other test has
-        lines = [f"<http://ex/n{i}> <http://ex/p> <http://ex/n{(i + 1) % 500}> ." for i in range(500)]
+        lines = [f"<http://ex/n{i}> <http://ex/p> <http://ex/n{(i + 1) % 300}> ." for i in range(300)]
         engine.load(io.BytesIO("\n".join(lines).encode()), format="nt")
 
         def held() -> dict[str, int]:
@@ -194,10 +194,10 @@ def test_a_result_holds_its_columns_until_it_is_collected() -> None:
             return found
 
         result = engine.query(PAIRS)
-        assert held() == {"results": 4 * 8 * 250_000}
+        assert held() == {"results": 4 * 8 * 90_000}
         small = engine.query("SELECT * { ?a <http://ex/p> ?b }")
-        assert held() == {"results": 4 * 8 * 250_000}
-        assert (len(result), len(small)) == (250_000, 500)
+        assert held() == {"results": 4 * 8 * 90_000}
+        assert (len(result), len(small)) == (90_000, 300)
         del result
         assert held() == {}
 

@@ -197,7 +197,7 @@ class Executor:
         if not in_pieces.is_for(node):
             limits.is_patient = True
             return self.run(node, rows_wanted)
-        table = self._in_pieces(node)
+        table = self._in_pieces(node, rows_wanted)
         self._made_in_pieces = {}
         limits.back_to(mark, table.size_bytes)
         return table
@@ -213,21 +213,22 @@ class Executor:
             if not limits.lacks_bytes or not self._may_be_in_pieces or not in_pieces.is_for(node):
                 raise
         limits.back_to(mark, 0)
-        return self._in_pieces(node)
+        return self._in_pieces(node, rows_wanted)
 
-    def _in_pieces(self, node: Node) -> BindingTable:
+    def _in_pieces(self, node: Node, rows_wanted: int | None) -> BindingTable:
         limits = self._limits
         limits.lacks_bytes, limits.operator = False, OPERATOR_NAMES[type(node)]
         size, outer, limits.is_patient = in_pieces.work_bytes(limits), limits.is_patient, True
         try:
             with limits.reserving(size):
-                made = InPieces(self, self._exploration, self._terms, limits, size).run(node)
+                made = InPieces(self, self._exploration, self._terms, limits, size).run(node, rows_wanted)
         except BudgetExceeded:
             limits.lacks_bytes = False  # those above would fail here again
             raise
         finally:
             limits.is_patient = outer
-        self._made_in_pieces[id(node)] = made
+        if rows_wanted is None:
+            self._made_in_pieces[id(node)] = made
         return made
 
     @property

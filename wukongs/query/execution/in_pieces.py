@@ -5,7 +5,7 @@ the pieces of its pattern are sorted, made distinct, grouped or gathered by temp
 its result is a table in files. Work is done within `work_bytes`, which are reserved before: a sixteenth of the budget.
 So several such queries run beside each other, and the others wait, holding nothing.
 
-Triple patterns run in pieces, joins by pieces of one side, and filters, BIND, projections, OPTIONAL and UNION
+Triple patterns run in pieces, joins by pieces of one side, and filters, BIND, projections, OPTIONAL, MINUS and UNION
 row by row. All other operators below are evaluated as a whole: they may be in files already. A join with paths, or with
 patterns that cannot run in pieces, is tried with fewer and fewer rows.
 """
@@ -24,6 +24,7 @@ from wukongs.csparql.algebra import (
     Group,
     Join,
     LeftJoin,
+    Minus,
     Node,
     OrderBy,
     Project,
@@ -48,7 +49,7 @@ from wukongs.store.dtypes import Int64Array
 WORK_BYTES_LEAST, WORK_BYTES_MAX = 4 << 20, 128 << 20
 _ROW_BYTES = 1024
 """So many bytes of `work_bytes` are for each row of a piece."""
-_ROW_BY_ROW = (LeftJoin, Union, Filter, Extend, Join)
+_ROW_BY_ROW = (LeftJoin, Minus, Union, Filter, Extend, Join)
 _ROWS_LEAST, _ROWS_MAX = 256, 1 << 16
 
 
@@ -78,7 +79,7 @@ def work_bytes(limits: Limits) -> int:
 def is_for(node: Node) -> bool:
     """Tell whether a node can be evaluated in pieces. Groups whose aggregates need all rows at once cannot."""
     match node:
-        case OrderBy() | Distinct() | Join() | Filter() | Extend() | Project() | Union() | LeftJoin():
+        case OrderBy() | Distinct() | Join() | Filter() | Extend() | Project() | Union() | LeftJoin() | Minus():
             return True
         case Group(keys=keys, aggregates=aggregates):
             arguments = [one.argument for _, one in aggregates if one.argument is not None]
@@ -96,8 +97,9 @@ class InPieces:
         self._terms, self._limits, self._size = terms, limits, size
         self._rows = max(_ROWS_LEAST, min(_ROWS_MAX, size // _ROW_BYTES))
 
-    def run(self, node: Node) -> BindingTable:
-        """Return the solutions of a node, in files if they are many. Raises BudgetExceeded."""
+    def run(self, node: Node, rows_wanted: int | None = None) -> BindingTable:
+        """Return the solutions of a node, in files if they are many. rows_wanted: more rows are not needed. Raises
+        BudgetExceeded."""
         terms, limits, size = self._terms, self._limits, self._size
         match node:
             case OrderBy(pattern=pattern, conditions=conditions):
@@ -108,7 +110,8 @@ class InPieces:
                     return [evaluate(expression, seen, terms) for expression in resolved]
 
                 descending = [is_descending for _, is_descending in conditions]
-                return external.sorted_rows(self._pieces(pattern), keys_of, descending, terms, limits, size)
+                pieces = self._pieces(pattern)
+                return external.sorted_rows(pieces, keys_of, descending, terms, limits, size, rows_wanted)
             case Distinct(pattern=pattern):
                 return external.distinct_rows(self._pieces(pattern), is_ordered(pattern), limits, size)
             case Group(pattern=pattern, keys=keys, aggregates=aggregates):
@@ -150,8 +153,15 @@ class InPieces:
                 while isinstance(chain[-1].pattern, Extend):
                     chain.append(chain[-1].pattern)
                 return self._each(chain[-1].pattern, lambda piece: self._evaluator.extended(chain, piece))
-            case LeftJoin(left=left, right=right) if is_explorable(right, possible_variables(left)):
-                return self._each(left, lambda piece: self._evaluator.left_joined(node, piece))
+            case LeftJoin(left=left, right=right, condition=on):
+                if is_explorable(right, possible_variables(left)):
+                    return self._each(left, lambda piece: self._evaluator.left_joined(node, piece))
+                if not isinstance(right, Service) and (on is None or not exists_patterns(on)):
+                    other, terms, rows_max = self._evaluator.run(right), self._terms, self._limits.rows_max
+                    return self._each(left, lambda piece: operators.left_join(piece, other, on, terms, rows_max))
+            case Minus(left=left, right=right):
+                taken = self._evaluator.run(right)
+                return self._each(left, lambda piece: operators.minus(piece, taken))
             case Union(left=left, right=right):
                 return self._union(left, right)
             case Join() if not any(isinstance(operand, Service) for operand in join_operands(node)):

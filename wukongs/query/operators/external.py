@@ -65,8 +65,10 @@ def sorted_rows(
     terms: TermSpace,
     limits: Limits,
     work_bytes: int,
+    rows_wanted: int | None = None,
 ) -> BindingTable:
-    """Sort rows as order_by does. keys_of: returns the term ids of each condition; is_descending: for each of them."""
+    """Sort rows as order_by does. keys_of: returns the term ids of each condition; is_descending: for each of them;
+    rows_wanted: the rows after these many may be left out."""
     with ExitStack() as files:
         raw, variables = None, tuple[Variable, ...]()
         distinct, held = [_Distinct() for _ in is_descending], 0
@@ -99,6 +101,9 @@ def sorted_rows(
             )
 
         width = len(variables)
+        if rows_wanted is not None and 8 * _COPIES * raw.width * rows_wanted <= work_bytes:
+            first = _first_rows(raw, width, ranks_of, rows_wanted, limits, work_bytes)
+            return BindingTable(variables, tuple(first), len(first[0]) if first else min(rows_wanted, raw.length))
         return _table(variables, _sorted(raw, width, ranks_of, limits, work_bytes), width, limits)
 
 
@@ -263,6 +268,32 @@ def _sorted(
         raw.close()
         assert runs is not None
         yield from _merged(runs, range(0, rows, at_once), width, limits, work_bytes)
+
+
+def _first_rows(
+    raw: ColumnFiles,
+    width: int,
+    keys_of: Callable[[Sequence[Int64Array]], list[Int64Array]],
+    count: int,
+    limits: Limits,
+    work_bytes: int,
+) -> list[Int64Array]:
+    """Return the first `width` columns of the first rows of files in the order of their keys: those of what was read so
+    far are kept."""
+    at_once = max(_BLOCK_ROWS_LEAST, work_bytes // (8 * _COPIES * raw.width))
+    kept: list[Int64Array] = []
+    held = 0
+    for start in range(0, raw.length, at_once):
+        mark = limits.mark()
+        columns = raw.read(start, min(raw.length, start + at_once))
+        rows = [*columns[:width], *keys_of(columns)]
+        if kept:
+            rows = [put_together(pair) for pair in zip(kept, rows, strict=True)]
+        order = stable_order(rows[width:])[:count]
+        kept = [taken(column, order) for column in rows]
+        before, held = held, sum(column.nbytes for column in kept)
+        limits.back_to(mark, held - before)
+    return kept[:width] if kept else [np.empty(0, np.int64)] * width
 
 
 def _merged(
