@@ -82,7 +82,8 @@ CLOSE_S = 10.0
 class QuerySource(NamedTuple):
     """The text of a query, the base of its relative IRIs, and what its firings report; unread_bytes_max: what it may
     hold in windows that are not read yet; unread: whether it then drops the oldest of them, or ends; bindings: of a
-    group of queries their table (query_group.bindings_text)."""
+    group of queries their table (query_group.bindings_text); only: the graphs and streams that it may read, those of
+    who has registered it (None: all)."""
 
     text: str
     base: str | None = None
@@ -90,11 +91,13 @@ class QuerySource(NamedTuple):
     unread_bytes_max: int = UNREAD_BYTES_MAX
     unread: Unread = "drop"
     bindings: str | None = None
+    only: tuple[str, ...] | None = None
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> QuerySource:
         """Return the source with these fields; those that are missing have their defaults."""
-        return QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
+        found = QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
+        return found if found.only is None else found._replace(only=tuple(found.only))
 
 
 @dataclass(slots=True, eq=False)

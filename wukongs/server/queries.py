@@ -20,8 +20,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from wukongs.errors import WukongsError
 from wukongs.live.backend import RegisteredQuery
+from wukongs.live.grants import Grant, check_seen
 from wukongs.query.output.results import WindowResult
-from wukongs.server.face import Face, face_of
+from wukongs.query.terms.names import plain_iri
+from wukongs.server.face import Face, face_of, grant_of
 from wukongs.server.feeds import Event, Feed, window_json
 from wukongs.server.media import ARROW, Media, base_type, choose
 from wukongs.server.requests import (
@@ -58,6 +60,7 @@ _OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "unread_bytes_max": (int, "bytes"),
     "unread": (str, '"drop" or "end"'),
     "bindings": (list, "a list of objects: variable -> term as N-Triples write it"),
+    "graphs": (list, "a list of IRIs: the graphs and streams that the query may read"),
 }
 
 
@@ -72,12 +75,23 @@ async def queries(request: Request) -> Response:
         told_of = _named_only if "brief" in query_fields(request) else _described
         return JSONResponse(await face.workers.do(request, lambda: [told_of(one) for one in face.engine.queries()]))
     text, options = await _text_of(request, face, (*_OPTIONS,))
-    query = await face.workers.do(request, partial(face.engine.register, text, **options))
+    graphs = options.pop("graphs", None)
+    engine = face.engine if graphs is None else face.engine._seeing(_graphs(grant_of(request), graphs))
+    query = await face.workers.do(request, partial(engine.register, text, **options))
     if not hasattr(query, "node"):
         face.feeds.of(query, is_owner=True, is_new=True)
     told = await face.workers.do(request, partial(_described, query))
     place = f"{request.base_url}queries/{quote(query.name, '')}"
     return JSONResponse(told, 201, headers={"Location": place})
+
+
+def _graphs(grant: Grant, given: list[Any]) -> list[str]:
+    """Return the graphs for which a query is to be registered. Raises AccessError (one that its registrant does not
+    see)."""
+    names = [plain_iri(checked("graphs", one, str, "IRIs")) for one in given]
+    for name in names:
+        check_seen(name, grant.graphs, "register a query for")
+    return names
 
 
 async def query(request: Request) -> Response:
@@ -87,7 +101,7 @@ async def query(request: Request) -> Response:
     match request.method:
         case "PUT":
             text, options = await _text_of(request, face, ("base", "output"))
-            await face.workers.do(request, partial(found.replace, text, **options))
+            await face.workers.do(request, partial(face.engine._replace, found, text, **options))
         case "DELETE":
             await face.workers.do(request, found.close)
             return Response(status_code=204)

@@ -25,6 +25,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Send
 
 from wukongs.errors import (
+    AccessError,
     BudgetExceeded,
     CompactedError,
     NodeUnavailable,
@@ -45,6 +46,7 @@ log = logging.getLogger("wukongs")
 Answer = TypeVar("Answer")
 
 _STATUS: Mapping[type[BaseException], int] = {
+    AccessError: 403,
     UpdateError: 409,
     StreamError: 409,
     CompactedError: 410,

@@ -128,7 +128,10 @@ class BoundSocket:
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)
         self._is_rung = self._is_closing = False
-        self._has_changed_keys = False
+        self._has_changed_keys = bool(gate.limited)
+        self.key = ""
+        """The key of the peer whose message `receive` has, where it is looked at: keys have changed, or some are
+        limited."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -215,8 +218,8 @@ class BoundSocket:
 
     def _take_in(self) -> None:
         if self._door is not None and self._has_changed_keys:
-            (peer, *frames), key = receive_signed(self._socket)
-            if key not in self._door.allowed:
+            (peer, *frames), self.key = receive_signed(self._socket)
+            if self.key not in self._door.allowed:
                 self._refused()
                 return
         else:
