@@ -27,7 +27,7 @@ from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.embedded import EmbeddedBackend
-from wukongs.live.grants import check_encoded, check_seen, graphs_of, includes, seen_graphs
+from wukongs.live.grants import includes
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
@@ -36,6 +36,7 @@ from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
+from wukongs.live.seen_graphs import check_encoded, check_seen, graphs_of, seen_graphs
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
@@ -657,7 +658,8 @@ class Engine:
         """Return a declared stream, whoever has declared it. A function that was given as its on_late is called only
         for what is pushed by the object that its declaration has returned. Raises StreamError (unknown)."""
         name = plain_iri(stream_iri)
-        self._check_seen(name, "use")
+        if not self._sees_stream(name, self._only):
+            check_seen(name, (), "use")
         known = self._streams.get(name)
         return self._backend.declared(name) if known is None else known
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -194,7 +195,7 @@ def test_no_query_sees_what_is_hidden(filled: wukongs.Engine, query: str) -> Non
             assert view.explain(text) == alone.explain(text)  # nor are their estimates those of all
 
 
-def test_descriptions_dumps_names_and_warnings(filled: wukongs.Engine, tmp_path: object) -> None:
+def test_descriptions_dumps_names_and_warnings(filled: wukongs.Engine, tmp_path: Path) -> None:
     view = filled._seeing(["http://ex/a"])
     described = view.query("DESCRIBE <http://ex/s> <http://ex/b>").texts()
     assert described == [("<http://ex/s>", "<http://ex/p>", '"a"')]
@@ -267,3 +268,41 @@ def test_what_rules_conclude_is_seen_with_all_that_they_read() -> None:
         )
         assert view.query("SELECT ?o { GRAPH ?g { ?s <http://ex/own> ?o } }").texts() == [('"a"',)]
         assert [rule.name for rule in view.rules()] == ["own"]
+
+
+def test_no_rule_brings_into_a_query_what_it_may_not_read() -> None:
+    registered = (
+        "REGISTER QUERY q AS SELECT ?o FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] FROM <http://ex/a> { ?s ?p ?o }"
+    )
+    with wukongs.Engine() as engine:
+        engine.stream("http://ex/s", batch_ms=1000, timing=True)
+        query = engine._seeing(["http://ex/a", "http://ex/s"]).register(registered)
+        with pytest.raises(
+            wukongs.RuleError, match=r"query q, which is registered for http://ex/a, http://ex/s.*close"
+        ):
+            engine.add_rules(RULE, into="http://ex/a")
+        engine.add_rules(RULE, into="http://ex/other")
+        query.close()
+        engine.add_rules(RULE.replace("leak", "again"), into="http://ex/a")
+        assert engine._seeing(["http://ex/a", "http://ex/s"]).register(registered).source.only == ("http://ex/s",)
+
+
+def test_a_query_keeps_its_graphs_in_a_data_folder(tmp_path: Path) -> None:
+    text = "REGISTER QUERY q AS SELECT ?o FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] FROM NAMED <http://ex/a> "
+    text += "FROM NAMED <http://ex/b> { ?s ?p ?x . GRAPH ?g { ?y <http://ex/p> ?o } }"
+    only = ["http://ex/a", "http://ex/s"]
+    with wukongs.Engine(tmp_path / "db") as engine:
+        engine.update(FILLED)
+        engine.stream("http://ex/s", batch_ms=1000, timing=True)
+        engine._seeing(only).register(text)
+        engine.checkpoint()
+    for number in (1, 2):  # from the log, then from a checkpoint with a text in the place of the first
+        with wukongs.Engine(tmp_path / "db") as engine:
+            (query,) = engine._seeing(only).queries()
+            assert engine._seeing(["http://ex/a"]).queries() == []
+            stream = engine.stream("http://ex/s", batch_ms=1000, timing=True)
+            stream.push([("<http://ex/x>", "<http://ex/p>", "<http://ex/y>", number * 1000 - 500)])
+            stream.advance(number * 1000)
+            assert [window.texts() for window in query.results(timeout_s=1)][-1] == [('"a"',)]
+            query.replace(text + " ")
+            engine.checkpoint()

@@ -12,20 +12,11 @@ begins a comment.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 
-import numpy as np
-
-from wukongs.csparql.terms import Term, iri
 from wukongs.errors import AccessError, SettingsError
-from wukongs.query.plans.dataset import is_seen
-from wukongs.rules.inference import InstalledRule, Ruleset
-from wukongs.rules.program import Rule
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, UNBOUND
-from wukongs.store.encoded import Encoded
 
 DEFAULT_WORD = "default"
 _IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|\\^`]*")
@@ -46,11 +37,11 @@ class Role(IntEnum):
 
 _WORDS = {role.word: role for role in Role}
 _READS = (
-    "query query_many explain warnings prepare graph_names graph dump why rules streams queries stats settle attach "
+    "query query_many explain warnings graph_names dump why rules streams queries stats settle attach "
     "metrics describe ingest_addresses graph_shares graph_share hold_snapshot stream query.explain query.stats "
     "query.why query.warnings query.unread query.leave query.windows"
 )
-_WRITES = "update apply load ingest push_many stream.push stream.push_arrow stream.advance stream.close"
+_WRITES = "update apply load ingest push_many stream.push stream.advance stream.close"
 _ADMINS = (
     "register declare drop_stream add_rules drop_rules resume_rules running kill checkpoint backup restore drain "
     "add_node remove_node query.replace query.pause query.resume query.close"
@@ -87,7 +78,7 @@ class Grant:
             needed = ROLES.get(call, Role.ADMIN)
             raise AccessError(
                 f"{call.replace('.', ': ')} needs the role {needed.word}, this token or key has {self.role.word}: ask "
-                f"for one with that role"
+                "for one with that role"
             )
         if self.graphs is not None and call in _OF_ALL_GRAPHS:
             raise AccessError(
@@ -128,6 +119,8 @@ def read_grant(place: str, words: Sequence[str]) -> Grant:
 
 def _graph(place: str, word: str) -> str:
     if word == DEFAULT_WORD:
+        from wukongs.store.dtypes import DEFAULT_GRAPH_IRI  # which loads numpy
+
         return DEFAULT_GRAPH_IRI
     name = word.removeprefix("<").removesuffix(">")
     if _IRI.fullmatch(name) is None or word.startswith("<") != word.endswith(">"):
@@ -141,55 +134,3 @@ def _graph(place: str, word: str) -> str:
 def includes(graphs: Collection[str] | None, only: Collection[str] | None) -> bool:
     """Tell whether graphs (None: all) include all those of another list."""
     return graphs is None or (only is not None and set(graphs).issuperset(only))
-
-
-def check_seen(name: str, only: Collection[str] | None, verb: str) -> None:
-    """Raise AccessError if a graph or stream is not among those that somebody may see, whether it is there or not."""
-    if is_seen(name, only):
-        return
-    what = "the default graph" if name == DEFAULT_GRAPH_IRI else f"<{name}>"
-    raise AccessError(f"this token or key may not {verb} {what}, which is not on its list: ask for one that has it")
-
-
-def check_encoded(encoded: Encoded, only: Collection[str], into: str) -> None:
-    """Raise AccessError if a tuple is to be put into a graph that may not be written. into: the graph of those that
-    name none."""
-    graphs = np.unique(encoded.graphs)
-    if UNBOUND in graphs:
-        check_seen(into, only, "write")
-    seen = [*encoded.codes_of([iri(name).text for name in only]), UNBOUND]
-    unseen = np.setdiff1d(graphs, seen)
-    for table in (encoded.terms, encoded.clashes) if len(unseen) else ():
-        for text in table.texts():
-            if np.isin(encoded.codes_of([text]), unseen).any():
-                check_seen(Term(text).name, only, "write")
-    assert not len(unseen), "each graph of a tuple has a text"
-
-
-@lru_cache(64)
-def seen_graphs(listed: tuple[str, ...], rules: tuple[InstalledRule, ...]) -> tuple[str, ...]:
-    """Return those of the graphs on a list into which no rule concludes from a graph that is not on it: what rules have
-    inferred in the others would tell of that. Rules that are paused count."""
-    sources = _sources_of(Ruleset.of(replace(rule, error=None) for rule in rules).program.rules)
-    return tuple(name for name in listed if sources.get(name, set()).issubset(listed))
-
-
-def graphs_of(rule: Rule) -> set[str]:
-    """Return the IRIs of the graphs that a rule reads or concludes into."""
-    return {DEFAULT_GRAPH_IRI if graph is None else graph.name for graph in rule.graphs()}
-
-
-def _sources_of(rules: Iterable[Rule]) -> dict[str, set[str]]:
-    """Return the graphs from which rules conclude into each graph, directly or by other rules, by its IRI."""
-    sources: dict[str, set[str]] = {}
-    for rule in rules:
-        into = DEFAULT_GRAPH_IRI if rule.into is None else rule.into.name
-        sources.setdefault(into, set()).update(graphs_of(rule))
-    is_more = True
-    while is_more:
-        is_more = False
-        for found in sources.values():
-            more = found.union(*(sources.get(one, set()) for one in found))
-            is_more |= len(more) > len(found)
-            found |= more
-    return sources

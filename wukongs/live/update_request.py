@@ -17,8 +17,8 @@ from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load, Modify, Transfer
 from wukongs.errors import DataError, UpdateError
 from wukongs.live.core import Core
-from wukongs.live.grants import check_seen
 from wukongs.live.reading import ids_of, terms_of
+from wukongs.live.seen_graphs import check_seen
 from wukongs.live.table_change import Change, TableChange, deleted, inserted
 from wukongs.live.update_documents import read_document
 from wukongs.live.update_templates import Solutions, data_quads, to_delete, to_insert
@@ -27,7 +27,7 @@ from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset, is_seen, restricted
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.reach import ReachedGraph
-from wukongs.query.terms.query_terms import ConstantIds, TermKeeper
+from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, UNBOUND, Int64Array
 from wukongs.store.graph_change import GraphChange
@@ -102,8 +102,6 @@ class UpdateRequest:
         self, core: Core, handle: Handle, number: int, limits: Limits, only: tuple[str, ...] | None = None
     ) -> None:
         self._core, self._only = core, only
-        ids = ids_of(core)
-        self._seen_ids = None if only is None else {self._graph_of(ids, name) for name in only}
         self._handle = handle
         self._limits = limits
         self._scope = f"update:{number}"
@@ -149,9 +147,14 @@ class UpdateRequest:
 
     # --- what may be written ------------------------------------------------------------------------------------------
 
-    def _graph_of(self, ids: TermKeeper, name: str) -> int:
-        """Return the id of a graph of the list, which it has from now on."""
-        return self._core.default_graph if name == DEFAULT_GRAPH_IRI else ids.keep(iri(name).text)
+    @cached_property
+    def _seen_ids(self) -> set[int] | None:
+        """The ids of the graphs that may be read and written, which they have from now on; None: all may."""
+        if self._only is None:
+            return None
+        names = {iri(name).text for name in self._only if name != DEFAULT_GRAPH_IRI}
+        default = {self._core.default_graph} if DEFAULT_GRAPH_IRI in self._only else set[int]()
+        return default.union(map(self._ids.keep, sorted(names)))
 
     def _check_seen(self, name: str) -> None:
         check_seen(name, self._only, "write")

@@ -307,9 +307,9 @@ class Calls:
     def _stream(self, session: Session, args: Args) -> Packet:
         options = {name: args[name] for name in _DECLARED if name in args}
         name = plain_iri(options["stream_iri"])
-        session.engine._check_seen(name, "use")
         if args.get("is_declared") is True:
             return self._handle(session, session.engine.declared(name))
+        session.engine._check_seen(name, "declare")
         if not session.grant.may("declare") and name in session.engine.streams():
             found = session.engine.declared(name)
             given = {key: value for key, value in options.items() if key != "stream_iri"}

@@ -20,7 +20,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from wukongs.errors import WukongsError
 from wukongs.live.backend import RegisteredQuery
-from wukongs.live.grants import Grant, check_seen
+from wukongs.live.grants import Grant
+from wukongs.live.seen_graphs import check_seen
 from wukongs.query.output.results import WindowResult
 from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import Face, face_of, grant_of
