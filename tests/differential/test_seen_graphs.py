@@ -306,3 +306,27 @@ def test_a_query_keeps_its_graphs_in_a_data_folder(tmp_path: Path) -> None:
             assert [window.texts() for window in query.results(timeout_s=1)][-1] == [('"a"',)]
             query.replace(text + " ")
             engine.checkpoint()
+
+
+def test_why_a_query_waits_names_nothing_that_is_hidden() -> None:
+    text = "REGISTER QUERY {} AS SELECT ?o FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] FROM <http://ex/a> "
+    text += "{{ ?s <http://ex/p> ?o . ?o <http://ex/new> ?x }}"
+    with wukongs.Engine() as engine:
+        engine.update(FILLED)
+        stream = engine.stream("http://ex/s", batch_ms=1000, timing=True)
+        hidden = engine.stream("http://ex/hidden", batch_ms=1000, timing=True)
+        some = engine._seeing(["http://ex/a", "http://ex/s"]).register(text.format("some"))
+        whole = engine.register(text.format("whole"))
+        hidden.push([("<http://ex/x>", "<http://ex/p>", "<http://ex/y>", 100)])
+        stream.push([("<http://ex/x>", "<http://ex/p>", "<http://ex/y>", 100)])
+        stream.advance(5000)
+        assert "http://ex/hidden (closed up to" in whole.why()
+        assert "http://ex/hidden" not in some.why()
+        assert "for another stream (closed up to" in some.why()
+        hidden.advance(5000)
+        engine.settle(60)
+        told = some.why()
+        assert "no data has predicate <http://ex/new>" in whole.why()
+        engine.update("INSERT DATA { GRAPH <http://ex/b> { <http://ex/x> <http://ex/new> 1 } }")
+        assert "no data has predicate" not in whole.why()
+        assert some.why() == told

@@ -44,6 +44,7 @@ from wukongs.live.windows import (
     reads_stored,
     stored_ms,
     waits_for,
+    without_names,
 )
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, modified
@@ -665,7 +666,8 @@ class ContinuousQuery:
             told = [f"{self.name} {self._wait()}"]
             if self.is_closed or self.is_paused:
                 return told[0]
-            waited = self._core.streams if self.windows.reads_stored else self._states
+            waits_for_all = self.windows.reads_stored and self.source.only is None
+            waited = self._core.streams if waits_for_all else self._states
             told += idle_told(self._core, waited.values())
             told += counted(self._states, self._counts, self.log)
             if self.group is not None:
@@ -698,6 +700,8 @@ class ContinuousQuery:
         own, streams = self._states, self._core.streams
         closed_ms = self._core.progress.closed_ms(self._core)
         closed_ms = {name: ms for name, ms in closed_ms.items() if name in own or not streams[name].is_made}
+        if self.source.only is not None:
+            closed_ms = without_names(closed_ms, {*own, *self.source.only})
         told = waits_for(own, closed_ms, self.next_firing(), self.windows.reads_stored)
         return told + self._schedule.made.why(own)
 
