@@ -200,8 +200,11 @@ class Engine:
         """Tell whether a stream may be read. One that a query makes is seen by who sees all that the query may read."""
         if only is None:
             return True
-        maker = next((one for one in self._backend.queries() if one.name == name and one.is_stream), None)
-        return name in only if maker is None else includes(only, maker.source.only)
+        return name in only if (maker := self._makers().get(name)) is None else includes(only, maker.source.only)
+
+    def _makers(self) -> dict[str, RegisteredQuery]:
+        """Return the queries that make streams, by the names of these."""
+        return {one.name: one for one in self._backend.queries() if one.is_stream}
 
     # --- stored graph -------------------------------------------------------------------------------------------------
 
@@ -783,8 +786,10 @@ class Engine:
         """Return the IRIs of the declared streams."""
         with self._core.lock:
             found = list(self._core.declared)
-        only = self._only
-        return [name for name in found if self._sees_stream(name, only)]
+        if (only := self._only) is None:
+            return found
+        made = {name: one.source.only for name, one in self._makers().items()}
+        return [name for name in found if (includes(only, made[name]) if name in made else name in only)]
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes (bytes) of the stored graph, streams and queries, and who holds whom."""
