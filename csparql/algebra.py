@@ -325,11 +325,12 @@ class StreamWindow:
 @dataclass(frozen=True, slots=True)
 class DatasetClause:
     """The graphs and windows that FROM, FROM NAMED and FROM [NAMED] STREAM declare, IRIs without brackets. A query
-    without such a clause has empty fields."""
+    without such a clause has empty fields. only: the graphs and streams that may be read, sorted; None: all."""
 
     default_graphs: tuple[str, ...] = ()
     named_graphs: tuple[str, ...] = ()
     windows: tuple[StreamWindow, ...] = ()
+    only: tuple[str, ...] | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -241,16 +241,18 @@ class RdfReader:
         name: str | None = None,
         text_limit: tuple[int, str] | None = None,
         contexts: Contexts | None = None,
+        check: Callable[[Encoded], None] | None = None,
     ) -> None:
         """Open a file for read_rdf, with its errors. name: in messages; text_limit: the most bytes of a file object,
-        decompressed, and the text of the DataError if there are more; contexts: files for contexts of JSON-LD."""
+        decompressed, and the text of the DataError if there are more; contexts: files for contexts of JSON-LD; check:
+        called with all that is encoded, in any thread, may raise."""
         is_path = isinstance(source, str | os.PathLike)
         if not is_path and not hasattr(source, "read"):
             raise DataError(f"expected a path or a binary file object, found a value of type {type(source).__name__}")
         self.name = name or (str(source) if is_path else str(getattr(source, "name", "<stream>")))
         self._base = Path(source).absolute().as_uri() if base is None and is_path else base  # type: ignore[arg-type]
         self._scope, self._hash_bits = scope, hash_bits
-        self._contexts = contexts or Contexts()
+        self._contexts, self._check = contexts or Contexts(), check
         self._chunk_quads = chunk_quads
         self._owned = ExitStack()
         try:
@@ -285,6 +287,10 @@ class RdfReader:
 
         chunk_bytes, start: only for formats of lines: how much text a piece has, and the byte of the decompressed text
         to read from, where a line begins."""
+        check, jobs = self._check, self._jobs(chunk_bytes, start)
+        return jobs if check is None else (partial(_checked, job, check) for job in jobs)
+
+    def _jobs(self, chunk_bytes: int, start: int) -> Iterator[Job]:
         with named_errors(self.name), _named_long_line(self.name):
             if self.is_plain:
                 descriptor = self._file.fileno()
@@ -347,6 +353,12 @@ class RdfReader:
                         )
                     )
         return b"".join(lines), long
+
+
+def _checked(job: Job, check: Callable[[Encoded], None]) -> EncodedPiece:
+    piece = job()
+    check(piece.encoded)
+    return piece
 
 
 def _has_long_term(encoded: Encoded) -> bool:

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from wukongs.errors import (
+    AccessError,
     BudgetExceeded,
     CompactedError,
     CorruptionError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessError",
     "BudgetExceeded",
     "CompactedError",
     "CorruptionError",

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from wukongs.consistency import LATEST, Consistency, check_consistency
-from wukongs.csparql.algebra import DatasetClause, Output
+from wukongs.csparql.algebra import DatasetClause, Output, Query
 from wukongs.csparql.parser_rules import RULE_STREAM, ParsedRule
+from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.tokens import check_text
 from wukongs.csparql.updates import using
-from wukongs.errors import NodeUnavailable, StorageError
+from wukongs.errors import NodeUnavailable, RuleError, StorageError
 from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
 from wukongs.live.async_calls import AsyncCalls
@@ -25,6 +28,7 @@ from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_continuous, stream_options
 from wukongs.live.embedded import EmbeddedBackend
+from wukongs.live.grants import includes
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
@@ -33,6 +37,7 @@ from wukongs.live.prepared_query import PreparedQuery, ask_rows, check_one_shot
 from wukongs.live.query_group import bindings_text
 from wukongs.live.reading import ask, dataset_of, explain_over
 from wukongs.live.running import RunningQuery
+from wukongs.live.seen_graphs import check_encoded, check_seen, graphs_of, seen_graphs
 from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
@@ -45,6 +50,7 @@ from wukongs.query.limits import Limits, limits_of, scheduled, waiting
 from wukongs.query.memory import Kind
 from wukongs.query.output.html import engine_html
 from wukongs.query.output.results import Result, WindowResult
+from wukongs.query.plans.dataset import is_seen
 from wukongs.query.terms.names import (
     given_terms,
     graph_names,
@@ -57,6 +63,7 @@ from wukongs.query.terms.names import (
 )
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset, standing_rule
+from wukongs.rules.program import rules_of
 from wukongs.rules.sources import RuleSource, read_all, read_rules
 from wukongs.settings import Settings, settings_of
 from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
@@ -114,6 +121,8 @@ class Engine:
         self._streams: dict[str, Stream] = {}
         """The streams that were declared by this object."""
         core.budget.measure()  # beside what is stored by now
+        self._listed: tuple[str, ...] | None = None
+        """The graphs and streams that there are for who calls this object, sorted; None: all."""
 
     def __enter__(self) -> Engine:
         return self
@@ -141,6 +150,64 @@ class Engine:
     def settings(self) -> Settings:
         """The options that it was opened with."""
         return self._core.settings
+
+    # --- for some graphs only -----------------------------------------------------------------------------------------
+
+    def _seeing(self, graphs: Iterable[str] | None) -> Engine:
+        """Return this engine as it is for who may see some graphs and streams only (None: all). Queries
+        and updates read a dataset of these graphs alone; what names or changes another one is an AccessError, and the
+        calls that list something leave it out. Calls that concern all graphs (Grant.check) are not refused here."""
+        if graphs is None:
+            return self
+        view = copy.copy(self)
+        view._listed = tuple(sorted(graphs if self._listed is None else {*graphs}.intersection(self._listed)))
+        return view
+
+    @property
+    def _only(self) -> tuple[str, ...] | None:
+        """The graphs that may be read and written: those of the list into which nothing is inferred from others."""
+        return None if self._listed is None else seen_graphs(self._listed, tuple(self._backend.rules()))
+
+    def _check_seen(self, name: str | None, verb: str) -> None:
+        """Raise AccessError for a graph (None: the default graph) that is not seen."""
+        check_seen(DEFAULT_GRAPH_IRI if name is None else name, self._only, verb)
+
+    def _check_streams(self, query: Query, only: tuple[str, ...] | None) -> None:
+        """Raise AccessError if a query to register reads a stream that is not seen."""
+        for window in query.dataset.windows:
+            if not self._sees_stream(window.stream, only):
+                check_seen(window.stream, (), "read")
+
+    def _check_pushed(self, stream: Stream, table: pyarrow.Table | None) -> None:
+        """Raise AccessError if tuples for a stream would join a graph that is not seen."""
+        if self._listed is None or table is None:
+            return
+        if stream.options["timing"] is not True:
+            into = stream.options["into"]
+            self._check_seen(None if into is None else plain_iri(into), "push to")
+        if "graph" in table.column_names:
+            for text in table.column("graph").unique().to_pylist():
+                if text is not None:
+                    self._check_seen(plain_iri(text), "push to")
+
+    def _replace(
+        self, query: RegisteredQuery, text: str, base: str | None = None, output: Output | None = None
+    ) -> None:
+        """Give a query another text, as ContinuousQuery.replace. It may read what its first text might read, and no
+        other streams."""
+        source = query.source._replace(text=text, base=base, output=output)
+        self._check_streams(parse_continuous(source), source.only)
+        query.replace(text, base, output)
+
+    def _sees_stream(self, name: str, only: Sequence[str] | None) -> bool:
+        """Tell whether a stream may be read. One that a query makes is seen by who sees all that the query may read."""
+        if only is None:
+            return True
+        return name in only if (maker := self._makers().get(name)) is None else includes(only, maker.source.only)
+
+    def _makers(self) -> dict[str, RegisteredQuery]:
+        """Return the queries that make streams, by the names of these."""
+        return {one.name: one for one in self._backend.queries() if one.is_stream}
 
     # --- stored graph -------------------------------------------------------------------------------------------------
 
@@ -183,7 +250,9 @@ class Engine:
             blank_scope = name_text("blank_scope", blank_scope)
         into = None if graph is None else written_graph(graph)
         given = None if contexts is None else Contexts.from_mapping(contexts)
-        number, reader = open_file(self._core, source, base, format, blank_scope, given)
+        only, name = self._only, DEFAULT_GRAPH_IRI if into is None else into.name
+        check = None if only is None else partial(check_encoded, only=only, into=name)
+        number, reader = open_file(self._core, source, base, format, blank_scope, given, check)
         with reader, waiting(timeout_s):
             return self._backend.load(number, reader, into, None if strict else set_aside)
 
@@ -192,12 +261,13 @@ class Engine:
 
         Each opens with graph(), dump() and load(), and as a graph of a query."""
         self._backend.begin_read(limits_of(self._core.settings, None))
-        return export.graph_names(self._core)
+        return [name for name in export.graph_names(self._core) if is_seen(name, self._only)]
 
     def graph(self, name: str | None = None) -> rdflib.Graph:
         """Return a stored graph (default: the default graph) as an rdflib.Graph of its own.
 
         Raises DataError for a term of RDF 1.2 that rdflib has not: dump writes it."""
+        self._check_seen(None if name is None else plain_iri(name), "read")
         self._backend.begin_read(limits_of(self._core.settings, None))
         return export.as_rdflib(self._core, name)
 
@@ -207,6 +277,7 @@ class Engine:
 
         Raises StorageError, and DataError for an extension of another format (.rdf, .jsonld, .gz ...), which the file
         would not be."""
+        self._check_seen(None if graph is None else plain_iri(graph), "read")
         check_consistency(consistency)
         if consistency == LATEST:
             self._backend.begin_read(limits_of(self._core.settings, None))
@@ -234,7 +305,7 @@ class Engine:
         with limits:
             request, dataset = parse_update(text, base), _dataset(default_graphs, named_graphs)
         request = request if dataset is None else using(request, dataset)
-        return self._backend.update(request.operations, limits)
+        return self._backend.update(request.operations, limits, self._only)
 
     async def aupdate(
         self,
@@ -269,7 +340,8 @@ class Engine:
         Raises SettingsError (no table), DataError (a column; row and column of what is no term or does not fit there),
         QueryTimeout, BudgetExceeded, StorageError."""
         operations = [] if inserts is deletes is None else [TableChange.of(inserts, deletes)]
-        return self._backend.update(operations, limits_of(self._core.settings, timeout_s or 0, kind=Kind.UPDATE))
+        limits = limits_of(self._core.settings, timeout_s or 0, kind=Kind.UPDATE)
+        return self._backend.update(operations, limits, self._only)
 
     # --- rules --------------------------------------------------------------------------------------------------------
 
@@ -293,6 +365,7 @@ class Engine:
         """Add rules over stored graphs by a change of those that there are, then those over windows, which are
         registered as queries; none at all if one cannot be added."""
         stored = [one for one in parsed if one.standing is None]
+        self._check_rules(stored, None if into is None else iri(into))
         before, standing, added = {rule.name for rule in self.rules()}, self._standing(), list[RegisteredQuery]()
         for one in parsed:
             if one.standing is not None and into is not None:
@@ -316,9 +389,27 @@ class Engine:
             raise
         return tuple(one.name for one in parsed)
 
+    def _check_rules(self, stored: Sequence[ParsedRule], into: Term | None) -> None:
+        """Raise AccessError if a rule is about a graph that is not seen; RuleError if a registered query would read
+        what it concludes, and may not read what it concludes from."""
+        seen, queries = self._only, [one for one in self._backend.queries() if one.source.only is not None]
+        if seen is None and not queries:
+            return
+        for one in stored:
+            for rule in rules_of(one, into):
+                graphs, graph = graphs_of(rule), DEFAULT_GRAPH_IRI if rule.into is None else rule.into.name
+                for name in sorted(graphs):
+                    check_seen(name, seen, "use in a rule")
+                for query in queries:
+                    only = query.source.only or ()
+                    if graph in only and not graphs.issubset(only):
+                        found = f"query {query.name}, which is registered for {', '.join(only)}"
+                        told = "no registered query that may read what the rule concludes, but not all that it reads"
+                        raise one.error(told, found, "close that one first")
+
     def _standing(self) -> dict[str, RegisteredQuery]:
         """Return the rules over windows, by name."""
-        queries = self._backend.queries()
+        queries = self.queries()
         return {one.name.removeprefix(RULE_STREAM): one for one in queries if one.name.startswith(RULE_STREAM)}
 
     def drop_rules(self, *names: str) -> int:
@@ -339,6 +430,8 @@ class Engine:
     ) -> int:
         """Change rules over stored graphs by name, then the queries of those over windows; return the newest SN."""
         standing = self._standing()
+        if self._listed is not None and (hidden := sorted({*names} - {one.name for one in self.rules()})):
+            raise RuleError("the name of a rule", hidden[0], suggestion="rules() has those that there are")
         if stored := [name for name in names if name not in standing]:
             self._backend.change_rules(lambda ruleset: change(ruleset, stored))
         for name in names:
@@ -355,6 +448,7 @@ class Engine:
         triple: subject, predicate, object, each as Stream.push takes a term. graph: IRI (default: the default graph).
         Raises DataError (no triple), QueryTimeout, BudgetExceeded."""
         name = None if graph is None else graph_term(graph).name
+        self._check_seen(name, "read")
         limits = limits_of(self._core.settings, timeout_s)
         self._backend.begin_read(limits)
         return self._backend.why(triple_texts(triple), name, limits)
@@ -362,7 +456,14 @@ class Engine:
     def rules(self) -> list[InstalledRule]:
         """Return the rules: those over stored graphs in the order in which they were added, then those over windows."""
         standing = [standing_rule(name, query.source.text) for name, query in self._standing().items()]
-        return [*self._backend.rules(), *standing]
+        return [*filter(self._sees_rule, self._backend.rules()), *standing]
+
+    def _sees_rule(self, rule: InstalledRule) -> bool:
+        only = self._only
+        if only is None:
+            return True
+        found = Ruleset.of([replace(rule, error=None)]).program.rules
+        return all(graphs_of(one).issubset(only) for one in found)
 
     # --- one-shot queries ---------------------------------------------------------------------------------------------
 
@@ -584,6 +685,9 @@ class Engine:
             late,
             retractions,
         )
+        self._check_seen(name, "declare")
+        if options["timing"] is not True:
+            self._check_seen(None if options["into"] is None else plain_iri(options["into"]), "write")
         with waiting(timeout_s):
             declared = self._streams[name] = self._backend.declare(name, options, LateTuples(name, on_late))
         return declared
@@ -592,6 +696,8 @@ class Engine:
         """Return a declared stream, whoever has declared it. A function that was given as its on_late is called only
         for what is pushed by the object that its declaration has returned. Raises StreamError (unknown)."""
         name = plain_iri(stream_iri)
+        if not self._sees_stream(name, self._only):
+            check_seen(name, (), "use")
         known = self._streams.get(name)
         return self._backend.declared(name) if known is None else known
 
@@ -617,6 +723,7 @@ class Engine:
 
         Raises StreamError (unknown, or a registered query reads it)."""
         name = plain_iri(stream_iri)
+        self._check_seen(name, "drop")
         self._backend.drop(name)
         self._streams.pop(name, None)
 
@@ -653,9 +760,11 @@ class Engine:
         stream's batch_ms, a name that is taken).
         """
         table = None if bindings is None else bindings_text(bindings)
-        source = QuerySource(text, base, output, unread_bytes_max, unread, table)
+        source = QuerySource(text, base, output, unread_bytes_max, unread, table, self._only)
+        query = parse_continuous(source)
+        self._check_streams(query, source.only)
         with waiting(timeout_s):
-            return self._backend.register(parse_continuous(source), source, on_result)
+            return self._backend.register(query, source, on_result)
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""
@@ -694,7 +803,8 @@ class Engine:
 
     def queries(self) -> list[RegisteredQuery]:
         """Return the registered queries."""
-        return list(self._backend.queries())
+        only = self._only
+        return [one for one in self._backend.queries() if includes(only, one.source.only)]
 
     def running(self) -> list[RunningQuery]:
         """Return the one-shot queries that run now, the oldest first. Of a cluster: those of the node that is asked."""
@@ -710,11 +820,23 @@ class Engine:
     def streams(self) -> list[str]:
         """Return the IRIs of the declared streams."""
         with self._core.lock:
-            return list(self._core.declared)
+            found = list(self._core.declared)
+        if (only := self._only) is None:
+            return found
+        made = {name: one.source.only for name, one in self._makers().items()}
+        return [name for name in found if (includes(only, made[name]) if name in made else name in only)]
 
     def stats(self) -> dict[str, Any]:
         """Return counts and sizes (bytes) of the stored graph, streams and queries, and who holds whom."""
-        return self._backend.stats()
+        found = self._backend.stats()
+        if self._listed is None:
+            return found
+        streams, queries = self.streams(), [one.name for one in self.queries()]
+        return {
+            "sn": found["sn"],
+            "streams": {name: counts for name, counts in found["streams"].items() if name in streams},
+            "queries": {name: counts for name, counts in found["queries"].items() if name in queries},
+        }
 
     def checkpoint(self) -> None:
         """Write what is stored to the data folder now, and cut the log; by itself that happens now and then, and at
@@ -797,7 +919,7 @@ class Engine:
     def _one_shot(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:
         check_text(text, base)
         self._core.check_is_open()
-        prepared = self._prepared.prepare(text, base, dataset)
+        prepared = self._prepared.prepare(text, base, dataset, self._only)
         check_one_shot(prepared.query)
         return prepared
 

@@ -222,6 +222,11 @@ class DataLost(WukongsError):
     outcome = NOT_KNOWN
 
 
+class AccessError(WukongsError):
+    """A call that the caller's token or key does not allow: it needs another role, or names a graph or stream that is
+    not on its list."""
+
+
 class ForkError(WukongsError):
     """An engine, a client or a folder that a forked process has from its parent, where it is in use."""
 

@@ -29,7 +29,9 @@ _EPILOG = """examples:
 Paths: /sparql (SPARQL Protocol), /store (Graph Store Protocol), /streams, /queries, /healthz, /readyz; docs/http.md
 has all of them. Once it serves it prints its address. It ends with Ctrl-C or SIGTERM.
 
-On loopback nothing else is needed. Any other address needs a file with tokens, one a line, of which clients name one:
+On loopback nothing else is needed. Any other address needs a file with tokens, one a line, of which clients name one.
+Behind a token may stand a role, read, write or admin (without one: admin), and the graphs and streams that there are
+for it: "TOKEN read http://ex.org/g default".
   wukongs serve --host 0.0.0.0 --tokens tokens.txt --tls-cert cert.pem --tls-key key.pem
   curl -H "Authorization: Bearer $TOKEN" https://host:7480/sparql ...
 """
@@ -59,7 +61,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--port", type=int, default=PORT, metavar="N", help=f"listen at this port, 0: a free one (default: {PORT})"
     )
-    parser.add_argument("--tokens", metavar="FILE", help="clients have to name one of these tokens")
+    parser.add_argument(
+        "--tokens",
+        metavar="FILE",
+        help="clients have to name one of these tokens; a line: TOKEN [read|write|admin [GRAPH ...]] [# comment]",
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="a certificate in PEM, with its chain; beside --tls-key")
     parser.add_argument("--tls-key", metavar="FILE", help="the key of the certificate in PEM")
     parser.add_argument(

@@ -182,7 +182,7 @@ class ClusterBackend:
             return self._shown(self.following.store_late(come, gone, into, current()))
         return self._shown(self._changes.add([come], graph, [gone]))
 
-    def update(self, operations: Sequence[Change], limits: Limits) -> int:
+    def update(self, operations: Sequence[Change], limits: Limits, only: tuple[str, ...] | None = None) -> int:
         """A request is evaluated here, and again if another update came first."""
         core = self._core
         core.check_is_open()
@@ -191,16 +191,18 @@ class ClusterBackend:
 
         def once() -> Sn:
             with core.update_turn:
-                return self._evaluate_and_stage(operations, limits)
+                return self._evaluate_and_stage(operations, limits, only)
 
         sn = self.following.repeated(once, limits)
         with limits:
             return self._shown(sn)
 
-    def _evaluate_and_stage(self, operations: Sequence[Change], limits: Limits) -> Sn:
+    def _evaluate_and_stage(
+        self, operations: Sequence[Change], limits: Limits, only: tuple[str, ...] | None = None
+    ) -> Sn:
         """The other nodes are asked to hold the snapshot, too, before this one lets go of it."""
         core = self._core
-        with evaluated(core, operations, limits) as (_, read_sn, change):
+        with evaluated(core, operations, limits, only) as (_, read_sn, change):
             if self.following.has_rules:
                 with limits:
                     return self.following.change(read_sn, change, len(operations))

@@ -83,12 +83,19 @@ class Registration(NamedTuple):
 
     def payload(self) -> str:
         """Return the payload of RegisterQuery and AlterQuery."""
-        return json.dumps({**self.source._asdict(), "from_ms": self.from_ms, "is_paused": self.is_paused})
+        source = self.source._asdict()
+        if self.source.only is None:
+            del source["only"]  # nodes of releases without roles do not know it
+        return json.dumps({**source, "from_ms": self.from_ms, "is_paused": self.is_paused})
 
 
 def read_registration(payload: str, name: str) -> Registration:
     """Return what a query is. Raises DataError."""
-    found = _read(payload, f"query {name}", (*QuerySource._fields, "from_ms", "is_paused"))
+    names = (*(one for one in QuerySource._fields if one != "only"), "from_ms", "is_paused")
+    found = _read(payload, f"query {name}", names, ("only",))
+    only = found.get("only")
+    if only is not None and not (isinstance(only, list) and all(isinstance(one, str) for one in only)):
+        raise DataError(f"query {name}: expected the IRIs of graphs in only, found {only!r:.100}")
     is_sound = isinstance(found["text"], str) and _is_text(found["base"]) and _is_text(found["output"])
     if not is_sound or type(found["unread_bytes_max"]) is not int or found["unread"] not in get_args(Unread):
         raise DataError(

@@ -38,6 +38,7 @@ class Definition:
     unread_bytes_max: int = UNREAD_BYTES_MAX
     unread: Unread = "drop"
     bindings: str | None = None
+    only: list[str] | tuple[str, ...] | None = None
 
 
 _FIELDS = {field.name: field.default for field in fields(Definition)}

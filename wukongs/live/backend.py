@@ -85,7 +85,8 @@ class Backend(Protocol):
         """number: of the load, as bulk_load.open_file has counted it; graph: that of triples without one of their own;
         on_malformed: is told each malformed line, None: the first one is an error."""
 
-    def update(self, operations: Sequence[Change], limits: Limits) -> int: ...
+    def update(self, operations: Sequence[Change], limits: Limits, only: tuple[str, ...] | None = None) -> int:
+        """only: the graphs that it may read and write (None: all)."""
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
         """change: makes other rules of those that there are."""

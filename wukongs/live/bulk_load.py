@@ -23,7 +23,7 @@ from wukongs.live.update import check_is_asked, known_sn
 from wukongs.outcomes import asked
 from wukongs.query.memory import FREE_BYTES, Kind, Reservation
 from wukongs.store.bulk import BulkPlan, FilePart, InTurn, RunStack, read_runs
-from wukongs.store.encoded import MalformedLine
+from wukongs.store.encoded import Encoded, MalformedLine
 from wukongs.store.json_ld_text import Contexts
 from wukongs.store.quads import NO_QUADS, without_held
 from wukongs.store.rdf_files import RdfReader
@@ -48,9 +48,10 @@ def open_file(
     format: str | None,
     blank_scope: str | None = None,
     contexts: Contexts | None = None,
+    check: Callable[[Encoded], None] | None = None,
 ) -> tuple[int, RdfReader]:
     """Begin a load: return its number, and the open file, which the caller closes. contexts: beside those of
-    the settings, and stronger. Raises DataError."""
+    the settings, and stronger; check: as RdfReader has it. Raises DataError."""
     with core.lock:
         core.check_is_open()
         core.load_count += 1
@@ -58,7 +59,8 @@ def open_file(
     scope = f"load:{number}" if blank_scope is None else f"loads:{blank_scope}"
     known = Contexts(core.settings.contexts)
     known = known if contexts is None else known.merged(contexts)
-    return number, RdfReader(source, format, base, scope.encode(), hash_bits=core.settings.hash_bits, contexts=known)
+    hash_bits = core.settings.hash_bits
+    return number, RdfReader(source, format, base, scope.encode(), hash_bits=hash_bits, contexts=known, check=check)
 
 
 def load(

@@ -44,6 +44,7 @@ from wukongs.live.windows import (
     reads_stored,
     stored_ms,
     waits_for,
+    without_names,
 )
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, modified
@@ -83,7 +84,8 @@ CLOSE_S = 10.0
 class QuerySource(NamedTuple):
     """The text of a query, the base of its relative IRIs, and what its firings report; unread_bytes_max: what it may
     hold in windows that are not read yet; unread: whether it then drops the oldest of them, or ends; bindings: of a
-    group of queries their table (query_group.bindings_text)."""
+    group of queries their table (query_group.bindings_text); only: the graphs and streams that it may read, those of
+    who has registered it (None: all)."""
 
     text: str
     base: str | None = None
@@ -91,11 +93,13 @@ class QuerySource(NamedTuple):
     unread_bytes_max: int = UNREAD_BYTES_MAX
     unread: Unread = "drop"
     bindings: str | None = None
+    only: tuple[str, ...] | None = None
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> QuerySource:
         """Return the source with these fields; those that are missing have their defaults."""
-        return QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
+        found = QuerySource(**{name: fields[name] for name in QuerySource._fields if name in fields})
+        return found if found.only is None else found._replace(only=tuple(found.only))
 
 
 @dataclass(slots=True, eq=False)
@@ -663,7 +667,8 @@ class ContinuousQuery:
             told = [f"{self.name} {self._wait()}"]
             if self.is_closed or self.is_paused:
                 return told[0]
-            waited = self._core.streams if self.windows.reads_stored else self._states
+            waits_for_all = self.windows.reads_stored and self.source.only is None
+            waited = self._core.streams if waits_for_all else self._states
             told += idle_told(self._core, waited.values())
             told += counted(self._states, self._counts, self.log)
             if self.group is not None:
@@ -696,6 +701,8 @@ class ContinuousQuery:
         own, streams = self._states, self._core.streams
         closed_ms = self._core.progress.closed_ms(self._core)
         closed_ms = {name: ms for name, ms in closed_ms.items() if name in own or not streams[name].is_made}
+        if self.source.only is not None:
+            closed_ms = without_names(closed_ms, {*own, *self.source.only})
         told = waits_for(own, closed_ms, self.next_firing(), self.windows.reads_stored)
         return told + self._schedule.made.why(own)
 

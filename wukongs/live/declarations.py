@@ -25,6 +25,7 @@ from wukongs.live.stream_state import StreamState
 from wukongs.live.wall_clock import WALL, IdleAdvance
 from wukongs.live.windows import check_clause, check_window, firing_period, firing_step, makes_stream
 from wukongs.query.output.results import WindowResult
+from wukongs.query.plans.dataset import restricted
 from wukongs.query.terms.names import graph_term, positive, written_graph
 from wukongs.settings import Settings
 from wukongs.store.event_times import EventTimes
@@ -135,7 +136,8 @@ def parse_continuous(source: QuerySource) -> Query:
     positive("unread_bytes_max", source.unread_bytes_max, 1, "bytes")
     if source.unread not in get_args(Unread):
         raise SettingsError(f"unread = {source.unread!r}: expected one of {', '.join(map(repr, get_args(Unread)))}")
-    query = rewrite(parse_query(source.text, source.base))
+    parsed = parse_query(source.text, source.base)
+    query = rewrite(replace(parsed, dataset=restricted(parsed.dataset, source.only)))
     if query.registration is None:
         raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
     if not query.dataset.windows:

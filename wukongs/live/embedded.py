@@ -97,10 +97,10 @@ class EmbeddedBackend:
 
         return load(self._core, self._injector, number, reader, graph, strict=on_malformed is None, on_run=report)
 
-    def update(self, operations: Sequence[Change], limits: Limits) -> int:
+    def update(self, operations: Sequence[Change], limits: Limits, only: tuple[str, ...] | None = None) -> int:
         from wukongs.live.update import update
 
-        return update(self._core, self._injector, operations, limits)
+        return update(self._core, self._injector, operations, limits, only)
 
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
         from wukongs.live.rule_changes import change_rules

@@ -65,7 +65,8 @@ class Look:
         """Yield the facts that an evaluation tells. Called without the lock; raises nothing that a query raises."""
         given_s = self.settings.query_timeout_s
         limits = limits_of(self.settings, min(LOOK_S, given_s) if given_s > 0 else LOOK_S)
-        yield from self._unseen_predicates(limits)
+        if self.query.dataset.only is None:  # all graphs are looked through
+            yield from self._unseen_predicates(limits)
         window = f"the window ending at {self.at_ms} ms"
         try:
             profile = profiled(self.query, self.dataset, self.terms, limits, PlanMemo(), f"why {self.at_ms}")

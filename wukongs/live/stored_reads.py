@@ -104,7 +104,10 @@ class _Read:
 def _patterns(bound: BoundQuery) -> tuple[FilteredBgp, tuple[Variable, ...]] | None:
     """Return the triple patterns and filters of a SELECT of no more than these, and the variables of its columns."""
     query, node = bound.query, bound.query.pattern
-    if query.form != "select" or query.dataset.named_graphs or not isinstance(node, Project) or reads_explicit(query):
+    clause = query.dataset
+    if clause.named_graphs or clause.only is not None:
+        return None
+    if query.form != "select" or not isinstance(node, Project) or reads_explicit(query):
         return None
     node, own = node.pattern, dict[Variable, Variable]()
     while isinstance(node, Extend) and node.expression in bound.hidden.values():

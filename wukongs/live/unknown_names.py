@@ -37,10 +37,11 @@ _SIMILAR = 0.7
 def unknown_names(core: Core, query: Query, unseen: UnseenNames) -> tuple[str, ...]:
     """Return a sentence for each name that nothing has. unseen: the names of the query; those that are found leave it.
 
-    Where there is no data at all, nothing is said of predicates; neither is it while a stream that the query reads has
+    Nothing is told to a query that may read some graphs only: what was meant may be in another one. Where there is no
+    data at all, nothing is said of predicates; neither is it while a stream that the query reads has
     brought nothing. On a node of a cluster, not with the core's lock held: it may ask others. If these cannot tell,
     nothing is said, either."""
-    if not unseen.predicates and not unseen.graphs:
+    if query.dataset.only is not None or not (unseen.predicates or unseen.graphs):
         return ()
     held, told = _Held(core, query), list[str]()
     with (

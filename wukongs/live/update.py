@@ -37,16 +37,18 @@ class Evaluated(NamedTuple):
 
 
 @contextmanager
-def evaluated(core: Core, operations: Sequence[Change], limits: Limits) -> Iterator[Evaluated]:
+def evaluated(
+    core: Core, operations: Sequence[Change], limits: Limits, only: tuple[str, ...] | None = None
+) -> Iterator[Evaluated]:
     """Evaluate the operations of a request over the newest snapshot, each also over what those before it change. The
-    snapshot is held until the block ends; nothing is stored. Raises as Engine.update."""
+    snapshot is held until the block ends; nothing is stored. only: as UpdateRequest has it. Raises as Engine.update."""
     with core.lock:
         core.check_is_open()
         core.load_count += 1
         number = core.load_count
         core.finish_tick()
         handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
-        request = UpdateRequest(core, handle, number, limits)
+        request = UpdateRequest(core, handle, number, limits, only)
     try:
         with limits:
             for place, operation in enumerate(operations, 1):
@@ -84,7 +86,13 @@ def cleared_names(
     return [None, *names] if default_graph in change.cleared else names
 
 
-def update(core: Core, injector: Injector, operations: Sequence[Change], limits: Limits) -> int:
+def update(
+    core: Core,
+    injector: Injector,
+    operations: Sequence[Change],
+    limits: Limits,
+    only: tuple[str, ...] | None = None,
+) -> int:
     """Apply a request; return its SN, which is one more snapshot unless it has no operation. Raises as Engine.update;
     nothing was applied then."""
     with core.update_turn:
@@ -95,7 +103,7 @@ def update(core: Core, injector: Injector, operations: Sequence[Change], limits:
             injector.catch_up()
             if not operations:
                 return core.sn
-        with evaluated(core, operations, limits) as request:
+        with evaluated(core, operations, limits, only) as request:
             return _store(core, injector, request, len(operations))
 
 

@@ -14,8 +14,10 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
+from wukongs.csparql.parser_update import parse_update
 from wukongs.csparql.terms import Term
-from wukongs.errors import DataError
+from wukongs.csparql.updates import Load
+from wukongs.errors import AccessError, DataError
 from wukongs.live.core import Core
 from wukongs.live.reading import ids_of
 from wukongs.settings import Settings
@@ -24,7 +26,24 @@ from wukongs.store.json_ld_text import Contexts
 from wukongs.store.quads import Quads, joined
 from wukongs.store.rdf_files import RdfReader, read_in_order
 
+_MAY_LOAD = re.compile(r"LOAD|\\u", re.IGNORECASE)
+"""The word may be written with escapes: what a text means is known once it is parsed."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+def check_loads(text: str, base: str | None, settings: Settings) -> None:
+    """Raise AccessError if an update loads a file of this machine, which is not for clients that are not trusted with
+    all of it."""
+    if _MAY_LOAD.search(text) is None:
+        return
+    from wukongs.live.fetch import is_allowed
+
+    for operation in parse_update(text, base).operations:
+        if isinstance(operation, Load) and not is_allowed(operation.document, settings.load_from):
+            raise AccessError(
+                f"LOAD <{operation.document}>: for this client only what the setting load_from allows is loaded; "
+                "send the document to /store, or load it as a client"
+            )
 
 
 def read_document(core: Core, document: str, into: Term | None, scope: str, check: Callable[[], None]) -> Quads:

@@ -18,12 +18,13 @@ from wukongs.csparql.updates import Clear, Create, DeleteData, InsertData, Load,
 from wukongs.errors import DataError, UpdateError
 from wukongs.live.core import Core
 from wukongs.live.reading import ids_of, terms_of
+from wukongs.live.seen_graphs import check_seen
 from wukongs.live.table_change import Change, TableChange, deleted, inserted
 from wukongs.live.update_documents import read_document
 from wukongs.live.update_templates import Solutions, data_quads, to_delete, to_insert
 from wukongs.query.execution.answer import answer
 from wukongs.query.limits import Limits
-from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.dataset import Dataset, is_seen, restricted
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.reach import ReachedGraph
 from wukongs.query.terms.query_terms import ConstantIds
@@ -82,15 +83,25 @@ def _written(operation: Change) -> Iterator[Term]:
             graphs = operation.destination, operation.source if operation.kind == "MOVE" else None
         case Load():
             graphs = (operation.into,)
+        case TableChange():
+            for table in (operation.deletes, operation.inserts):
+                if table is not None and "graph" in table.column_names:
+                    names = table.column("graph").unique().to_pylist()
+                    graphs = [*graphs, *(Term(name) for name in names if name and name.startswith("<"))]
     yield from (graph for graph in set(graphs) if isinstance(graph, Term))
 
 
 class UpdateRequest:
-    """handle: of the snapshot that is read; number: of the request, which names its blank nodes. Made with the core's
-    lock held."""
+    """handle: of the snapshot that is read; number: of the request, which names its blank nodes; only: the graphs that
+    it may read and write (None: all). Made with the core's lock held.
 
-    def __init__(self, core: Core, handle: Handle, number: int, limits: Limits) -> None:
-        self._core = core
+    A graph that is not among these is not there for a request, and an error where it is named or meant to be written,
+    whether it is there or not."""
+
+    def __init__(
+        self, core: Core, handle: Handle, number: int, limits: Limits, only: tuple[str, ...] | None = None
+    ) -> None:
+        self._core, self._only = core, only
         self._handle = handle
         self._limits = limits
         self._scope = f"update:{number}"
@@ -104,19 +115,20 @@ class UpdateRequest:
     def run(self, place: int, operation: Change) -> None:
         """Do the operation at a place of the request (from 1).
 
-        Raises UpdateError, DataError (both not with SILENT), DataError (a graph that is only read), QueryTimeout,
-        BudgetExceeded."""
+        Raises UpdateError, DataError (both not with SILENT), DataError (a graph that is only read), AccessError (a
+        graph that it may not write), QueryTimeout, BudgetExceeded."""
         self._limits.check()
         for name in _written(operation):
             check_written(name.name)
+            self._check_seen(name.name)
         scope = f"{self._scope}:{place}"
         core = self._core
         try:
             match operation:
                 case InsertData():
-                    self._change.insert(data_quads(operation, self._ids, core.default_graph, scope))
+                    self._insert(data_quads(operation, self._ids, core.default_graph, scope))
                 case DeleteData():
-                    self._change.delete(data_quads(operation, self._ids, core.default_graph, None))
+                    self._delete(data_quads(operation, self._ids, core.default_graph, None))
                 case Modify():
                     self._modify(operation, scope)
                 case Clear():
@@ -128,10 +140,49 @@ class UpdateRequest:
                 case TableChange():
                     self._apply(operation, scope)
                 case Load(document=document, into=into):
-                    self._change.insert(read_document(core, document, into, scope, self._limits.check))
+                    self._insert(read_document(core, document, into, scope, self._limits.check))
         except (UpdateError, DataError):
             if not getattr(operation, "silent", False):
                 raise
+
+    # --- what may be written ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _seen_ids(self) -> set[int] | None:
+        """The ids of the graphs that may be read and written, which they have from now on; None: all may."""
+        if self._only is None:
+            return None
+        names = {iri(name).text for name in self._only if name != DEFAULT_GRAPH_IRI}
+        default = {self._core.default_graph} if DEFAULT_GRAPH_IRI in self._only else set[int]()
+        return default.union(map(self._ids.keep, sorted(names)))
+
+    def _check_seen(self, name: str) -> None:
+        check_seen(name, self._only, "write")
+
+    def _check_ids(self, graphs: Iterable[int]) -> None:
+        """Raise AccessError if some graphs may not be written. All changes of a request are checked here, whatever has
+        named their graphs: a text, a variable, a document, a column."""
+        if self._seen_ids is None:
+            return
+        unseen = set(graphs) - self._seen_ids - {NO_MATCH}  # a name that nobody knows: what names it was checked
+        if self._core.default_graph in unseen:
+            self._check_seen(DEFAULT_GRAPH_IRI)
+        if unseen:
+            texts = terms_of(self._core).texts(np.array(sorted(unseen), np.int64)[:1])
+            self._check_seen(Term(texts[0]).name)
+
+    def _insert(self, quads: Quads) -> None:
+        self._check_ids(np.unique(quads[0]).tolist())
+        self._change.insert(quads)
+
+    def _delete(self, quads: Quads) -> None:
+        self._check_ids(np.unique(quads[0]).tolist())
+        self._change.delete(quads)
+
+    def _empty(self, graphs: Iterable[int]) -> None:
+        graphs = list(graphs)
+        self._check_ids(graphs)
+        self._change.clear(graphs)
 
     @property
     def change(self) -> GraphChange:
@@ -156,7 +207,8 @@ class UpdateRequest:
         return self._core.default_graph if name is None else self._ids.known(name.text)
 
     def _is_there(self, view: _View, graph: int) -> bool:
-        return graph == self._core.default_graph or graph in self._created or graph in view.graphs
+        is_seen = self._seen_ids is None or graph in self._seen_ids
+        return is_seen and (graph == self._core.default_graph or graph in self._created or graph in view.graphs)
 
     def _check_is_there(self, view: _View, name: Term | None, verb: str) -> None:
         if not self._is_there(view, self._graph(name)):
@@ -170,24 +222,26 @@ class UpdateRequest:
         terms = terms_of(core)
         terms.ids([iri(name).text for name in where.dataset.named_graphs])
         constants = ConstantIds(self._ids, core.reserved)
-        dataset = Dataset(where.dataset, view.stored, {}, constants, operation.default_graph, view.divided)
+        clause = restricted(where.dataset, self._only)
+        dataset = Dataset(clause, view.stored, {}, constants, operation.default_graph, view.divided)
         found = answer(where, dataset, terms, self._limits, PlanMemo(), scope)
         columns: dict[Variable, Int64Array] = dict(zip(map(Variable, where.variables), found.columns, strict=True))
         for name in {quad.graph for quad in (*operation.delete, *operation.insert) if isinstance(quad.graph, Variable)}:
             for text in terms.texts(np.setdiff1d(columns[name], [UNBOUND])):
                 check_written(text[1:-1])
+                self._check_seen(Term(text).name)
         solutions = Solutions(columns, found.length, terms)
         deletes = to_delete(operation.delete, solutions, self._ids, core.default_graph)
         inserts = to_insert(operation.insert, solutions, self._ids, core.default_graph, scope)
-        self._change.delete(deletes)
-        self._change.insert(inserts)
+        self._delete(deletes)
+        self._insert(inserts)
 
     def _apply(self, operation: TableChange, scope: str) -> None:
         default, hash_bits = self._core.default_graph, self._core.registry.hash_bits
         if operation.deletes is not None:
-            self._change.delete(deleted(operation.deletes, terms_of(self._core), default, scope, hash_bits))
+            self._delete(deleted(operation.deletes, terms_of(self._core), default, scope, hash_bits))
         if operation.inserts is not None:
-            self._change.insert(inserted(operation.inserts, self._ids, default, scope, hash_bits))
+            self._insert(inserted(operation.inserts, self._ids, default, scope, hash_bits))
 
     def _clear(self, operation: Clear) -> None:
         target, view = operation.target, self._view()
@@ -199,7 +253,9 @@ class UpdateRequest:
             default = {self._core.default_graph}
             named = {*view.graphs, *self._created} - default
             wanted = {"DEFAULT": default, "NAMED": named, "ALL": named | default}[target]
-        self._change.clear(wanted.intersection(view.graphs))
+            if self._seen_ids is not None and target != "DEFAULT":  # of the dataset that the request has
+                wanted &= self._seen_ids
+        self._empty(wanted.intersection(view.graphs))
         if operation.is_drop:
             self._created -= wanted
 
@@ -221,11 +277,13 @@ class UpdateRequest:
             self._check_is_there(view, operation.source, operation.kind)
         else:
             source = self._graph(None if part.graph == DEFAULT_GRAPH_IRI else iri(part.graph))
+            if not is_seen(part.graph, self._only):
+                raise UpdateError(f"cannot {operation.kind} graph {operation.source}: there is no such graph")
         destination = self._core.default_graph if into is None else self._ids.keep(into.text)
         quads = view.quads(source, destination, part)
         if operation.kind != "ADD":
-            self._change.clear([destination])
-        self._change.insert(quads)
+            self._empty([destination])
+        self._insert(quads)
         if operation.kind == "MOVE":
-            self._change.clear([source])
+            self._empty([source])
             self._created.discard(source)

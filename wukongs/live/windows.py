@@ -114,6 +114,17 @@ def stored_ms(clock_ms: int | None, states: Collection[StreamState]) -> int | No
     return None if clock_ms is None or len(joined) < len(states) else min(clock_ms, *joined)
 
 
+def without_names(closed_ms: Mapping[str, int | None], shown: Collection[str]) -> dict[str, int | None]:
+    """Return how far streams are closed (Progress.closed_ms), with the slowest of those that are not to be named in the
+    place of all of them."""
+    named = {name: ms for name, ms in closed_ms.items() if name in shown}
+    others = [ms for name, ms in closed_ms.items() if name not in shown]
+    if others:
+        known = [ms for ms in others if ms is not None]
+        named["another stream"] = min(known) if len(known) == len(others) else None
+    return named
+
+
 def waits_for(
     states: Mapping[str, StreamState], closed_ms: Mapping[str, int | None], next_ms: int | None, is_stored: bool
 ) -> str:

@@ -27,11 +27,12 @@ from wukongs.live.argument_tables import text_table
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.engine_like import EngineLike
+from wukongs.live.grants import ALL, Grant
 from wukongs.live.injector import not_settled
-from wukongs.live.prepared_query import PreparedQuery
 from wukongs.live.query_group import bindings_table, bindings_text
-from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Stream, push_many
+from wukongs.live.update_documents import check_loads
 from wukongs.live.windows import makes_stream
 from wukongs.query.limits import waiting
 from wukongs.query.output.results import Result
@@ -41,8 +42,6 @@ from wukongs.remote.feeds import Feed
 from wukongs.remote.kinds import ANSWER, BYTES, LOST, PART_BYTES, POLL_S
 from wukongs.remote.sessions import Session
 from wukongs.remote.uploads import Upload
-from wukongs.rules.derivation import Derivation
-from wukongs.rules.inference import InstalledRule
 from wukongs.settings import Settings
 from wukongs.wire.packets import Array, Packet
 
@@ -51,43 +50,6 @@ HOLD_WAIT_S = 30.0
 Args = Mapping[str, Any]
 Arrays = Mapping[str, Array]
 Work = Callable[[], Packet]
-
-
-class EngineLike(Protocol):
-    """The engine behind a service: wukongs.Engine says it in full."""
-
-    def query(self, *args: Any, **options: Any) -> Result: ...
-    def prepare(self, text: str, base: str | None = None) -> PreparedQuery: ...
-    def explain(self, *args: Any, **options: Any) -> str: ...
-    def warnings(self, *args: Any, **options: Any) -> tuple[str, ...]: ...
-    def update(self, *args: Any, **options: Any) -> int: ...
-    def apply(self, *args: Any, **options: Any) -> int: ...
-    def load(self, *args: Any, **options: Any) -> int: ...
-    def dump(self, *args: Any, **options: Any) -> int: ...
-    def graph_names(self) -> list[str]: ...
-    def stream(self, *args: Any, **options: Any) -> Stream: ...
-    def declared(self, stream_iri: str) -> Stream: ...
-    def drop_stream(self, stream_iri: str) -> None: ...
-    def register(self, *args: Any, **options: Any) -> RegisteredQuery: ...
-    def settle(self, timeout_s: float | None = None) -> None: ...
-    def queries(self) -> Sequence[RegisteredQuery]: ...
-    def streams(self) -> list[str]: ...
-    def add_rules(self, source: str, *, into: str | None = None) -> tuple[str, ...]: ...
-    def drop_rules(self, *names: str) -> int: ...
-    def resume_rules(self, *names: str) -> int: ...
-    def rules(self) -> list[InstalledRule]: ...
-    def why(
-        self, triple: Sequence[str], graph: str | None = None, *, timeout_s: float | None = None
-    ) -> Derivation | None: ...
-    def running(self) -> list[RunningQuery]: ...
-    def kill(self, number: int) -> None: ...
-    def stats(self) -> dict[str, Any]: ...
-    def checkpoint(self) -> None: ...
-    def backup(self, folder: str) -> None: ...
-    def drain(self, node: int, to: Sequence[int] | None = None, timeout_s: float | None = None) -> None: ...
-    def add_node(self, clients: str, peers: str, public_key: str = "", timeout_s: float | None = None) -> int: ...
-    def remove_node(self, node: int, timeout_s: float | None = None) -> None: ...
-    def restore(self, folder: str) -> None: ...
 
 
 class Shares(Protocol):
@@ -215,8 +177,8 @@ class Calls:
             "queries": self._queries,
             "running": self._running,
             "rules": self._rules,
-            "drop_rules": lambda _, args: _value(self._engine.drop_rules(*args["names"])),
-            "resume_rules": lambda _, args: _value(self._engine.resume_rules(*args["names"])),
+            "drop_rules": lambda session, args: _value(session.engine.drop_rules(*args["names"])),
+            "resume_rules": lambda session, args: _value(session.engine.resume_rules(*args["names"])),
             "why": self._why_triple,
             "ingest_addresses": self._ingest_addresses,
             "stream.advance": self._advance,
@@ -226,23 +188,30 @@ class Calls:
         }
 
     def work(self, session: Session, method: str, args: Args, arrays: Arrays, upload: Upload | None) -> Work:
-        """Return the function of a call. Raises DataError for an unknown method."""
+        """Return the function of a call. Raises DataError for an unknown method, AccessError."""
+        session.grant.check(method)
         if upload is not None:
-            return partial(self._load, args, upload)
+            return partial(self._load, session, args, upload)
         if method == "stream.push":
             return partial(self._push, session, args, arrays)
         if method == "push_many":
             return partial(self._push_many, session, args, arrays)
         if method == "apply":
-            return partial(self._apply, args, arrays)
+            return partial(self._apply, session, args, arrays)
         if method in self._own:
             return partial(self._own[method], session, args)
+        if method == "update" and session.grant != ALL:
+            check_loads(str(args.get("text", "")), args.get("base"), self._settings)
         if method in _PLAIN:
-            return partial(_called, getattr(self._engine, method), _PLAIN[method], args)
+            return partial(_called, getattr(session.engine, method), _PLAIN[method], args)
         of_query = method.removeprefix("query.")
         if of_query != method and of_query in _OF_QUERY:
             return partial(self._of_query, session, of_query, args)
         raise DataError(f"a client has called {method!r}, which no engine has: run the same version on both sides")
+
+    def engine_for(self, grant: Grant) -> EngineLike:
+        """Return the engine as it is for who has a grant."""
+        return self._engine._seeing(grant.graphs)
 
     def forget(self, session: Session) -> None:
         """Note that a session has ended: others may go on with its streams and queries."""
@@ -259,10 +228,10 @@ class Calls:
     def _query(self, session: Session, args: Args) -> Packet:
         names = ("text", "bindings", "base", "timeout_s", "at", "consistency", *_DATASET)
         options = {name: args[name] for name in names if name in args}
-        return _sent(session, self._engine.query(**options))
+        return _sent(session, session.engine.query(**options))
 
     def _query_many(self, session: Session, args: Args) -> Packet:
-        prepared = self._engine.prepare(**{name: args[name] for name in ("text", "base") if name in args})
+        prepared = session.engine.prepare(**{name: args[name] for name in ("text", "base") if name in args})
         table = text_table(args.get("arguments", ""), "arguments")
         options = {name: args[name] for name in ("timeout_s", "at", "consistency") if name in args}
         return _sent(session, prepared.answer_many(table, **options))
@@ -288,20 +257,20 @@ class Calls:
             raise StreamError("this node is in no cluster, so no shares of the graph can be asked of it: query it")
         return self._node.shares
 
-    def _apply(self, args: Args, arrays: Arrays) -> Packet:
+    def _apply(self, session: Session, args: Args, arrays: Arrays) -> Packet:
         tables = {name: _table(arrays, name) for name in ("inserts", "deletes") if name in arrays}
-        return _value(self._engine.apply(**tables, timeout_s=args.get("timeout_s")))
+        return _value(session.engine.apply(**tables, timeout_s=args.get("timeout_s")))
 
-    def _load(self, args: Args, upload: Upload) -> Packet:
+    def _load(self, session: Session, args: Args, upload: Upload) -> Packet:
         options = {name: args[name] for name in _OF_LOAD if name in args}
-        return _value(self._engine.load(upload, on_malformed=upload.report, **options))
+        return _value(session.engine.load(upload, on_malformed=upload.report, **options))
 
     def _dump(self, session: Session, args: Args) -> Packet:
         """Write the graph to a file without a name, which the client then reads."""
         descriptor, name = tempfile.mkstemp(prefix="wukongs-dump-", suffix=".nt")
         try:
             options = {key: args[key] for key in ("consistency",) if key in args}
-            count = self._engine.dump(name, args.get("graph"), **options)
+            count = session.engine.dump(name, args.get("graph"), **options)
             number = session.keep_file(os.open(name, os.O_RDONLY))
         finally:
             os.close(descriptor)
@@ -310,9 +279,9 @@ class Calls:
 
     def _restore(self, session: Session, args: Args) -> Packet:
         """The queries belong to nobody yet: whoever registers the same goes on with them."""
-        self._engine.restore(args["folder"])
+        session.engine.restore(args["folder"])
         with self._lock:
-            self._registered |= {query.name: _Registered(query) for query in self._engine.queries()}
+            self._registered |= {query.name: _Registered(query) for query in session.engine.queries()}
         return _value(None)
 
     def read_file(self, session: Session, packet: Packet) -> Packet:
@@ -335,7 +304,7 @@ class Calls:
         while True:
             left = POLL_S if deadline is None else deadline - time.monotonic()
             try:
-                self._engine.settle(min(max(left, 0), POLL_S))
+                session.engine.settle(min(max(left, 0), POLL_S))
                 return _value(None)
             except StreamError as error:
                 if session.is_ended or (timeout_s is not None and left <= POLL_S):
@@ -351,16 +320,23 @@ class Calls:
         options = {name: args[name] for name in _DECLARED if name in args}
         name = plain_iri(options["stream_iri"])
         if args.get("is_declared") is True:
-            return self._handle(session, self._engine.declared(name))
+            return self._handle(session, session.engine.declared(name))
+        session.engine._check_seen(name, "declare")
+        if not session.grant.may("declare") and name in session.engine.streams():
+            found = session.engine.declared(name)
+            given = {key: value for key, value in options.items() if key != "stream_iri"}
+            if found.options == stream_options(self._settings, **given):
+                return self._handle(session, found)
+        session.grant.check("declare")
         is_again = args.get("is_again") is True
         with self._lock:
             known = self._declared.get(name)
-            if known is not None and name not in self._engine.streams():
+            if known is not None and name not in session.engine.streams():
                 known = None
             is_own = known is not None and session.token in known.holders and not is_again
             if known is None or is_own or known.options != options:
                 with waiting(args.get("timeout_s")):
-                    known = _Declared(self._declare(name, options, is_shared=not is_own), options)
+                    known = _Declared(self._declare(session, name, options, is_shared=not is_own), options)
                 self._declared[name] = known
             known.holders.add(session.token)
             return self._handle(session, known.stream)
@@ -371,12 +347,12 @@ class Calls:
             handle = session.streams.number_of(lambda one: one is stream) or session.streams.add(stream)
         return _value({"stream": handle, "iri": stream.iri, "batch_ms": stream.batch_ms, "takes": list(_DECLARED)})
 
-    def _declare(self, name: str, options: dict[str, Any], *, is_shared: bool) -> Stream:
+    def _declare(self, session: Session, name: str, options: dict[str, Any], *, is_shared: bool) -> Stream:
         """Declare a stream; or return one that was declared with the same options, at another node of a cluster."""
         try:
-            return self._engine.stream(**options)
+            return session.engine.stream(**options)
         except StreamError:
-            if self._node is None or not is_shared or name not in self._engine.streams():
+            if self._node is None or not is_shared or name not in session.engine.streams():
                 raise
             given = {key: value for key, value in options.items() if key != "stream_iri"}
             stream = self._node.declared(name)
@@ -385,23 +361,25 @@ class Calls:
             return stream
 
     def _why_triple(self, session: Session, args: Args) -> Packet:
-        found = self._engine.why(args["triple"], args.get("graph"), timeout_s=args.get("timeout_s"))
+        found = session.engine.why(args["triple"], args.get("graph"), timeout_s=args.get("timeout_s"))
         return _value(None if found is None else found.as_json())
 
     def _rules(self, session: Session, args: Args) -> Packet:
-        return _value([rule.as_json() for rule in self._engine.rules()])
+        return _value([rule.as_json() for rule in session.engine.rules()])
 
     def _running(self, session: Session, args: Args) -> Packet:
-        return _value([asdict(query) for query in self._engine.running()])
+        return _value([asdict(query) for query in session.engine.running()])
 
     def _drop_stream(self, session: Session, args: Args) -> Packet:
-        self._engine.drop_stream(args["stream_iri"])
+        session.engine.drop_stream(args["stream_iri"])
         with self._lock:
             self._declared.pop(args["stream_iri"], None)
         return _value(None)
 
     def _push(self, session: Session, args: Args, arrays: Arrays) -> Packet:
-        return _value(_stream_of(session, args).push_arrow(_table(arrays), timeout_s=args.get("timeout_s")))
+        stream, table = _stream_of(session, args), _table(arrays)
+        session.engine._check_pushed(stream, table)
+        return _value(stream.push_arrow(table, timeout_s=args.get("timeout_s")))
 
     def _push_many(self, session: Session, args: Args, arrays: Arrays) -> Packet:
         numbers = args.get("streams")
@@ -412,6 +390,8 @@ class Calls:
             (stream, _table({"table": arrays[name]}) if (name := f"table {at}") in arrays else None)
             for at, stream in enumerate(streams)
         ]
+        for stream, table in tables:
+            session.engine._check_pushed(stream, table)
         return _value(push_many(tables, args.get("advance_ms"), args.get("timeout_s")))
 
     def _advance(self, session: Session, args: Args) -> Packet:
@@ -428,6 +408,7 @@ class Calls:
         source = QuerySource.of(args)
         if source.bindings is not None:
             source = source._replace(bindings=bindings_text(bindings_table(source.bindings)))
+        source = source._replace(only=session.engine._only)
         parsed = parse_continuous(source)
         assert parsed.registration is not None
         name = parsed.registration.name
@@ -467,11 +448,12 @@ class Calls:
         at another node. Raises StreamError (this client itself has registered it)."""
         try:
             fields = source._asdict()
+            del fields["only"]  # that of the engine
             if source.bindings is not None:
                 fields["bindings"] = bindings_table(source.bindings)
-            return _Registered(self._engine.register(fields.pop("text"), None, **fields))
+            return _Registered(session.engine.register(fields.pop("text"), None, **fields))
         except StreamError:
-            here, known = query_from(self._engine.queries(), source), self._registered.get(name)
+            here, known = query_from(session.engine.queries(), source), self._registered.get(name)
             is_own = known is not None and session.token in known.holders and not is_again
             is_elsewhere = hasattr(here, "node") and not is_again  # registered there just now
             if here is None or is_own or is_elsewhere:
@@ -487,13 +469,13 @@ class Calls:
 
     def _attach(self, session: Session, args: Args) -> Packet:
         at = self._home_of(args["name"])
-        found = next((query for query in self._engine.queries() if query.name == args["name"]), None)
+        found = next((query for query in session.engine.queries() if query.name == args["name"]), None)
         if found is None:
             raise StreamError(f"there is no query named {args['name']}: it was closed, or the node has begun anew")
         return _value(self._described(session, found, args, at=at))
 
     def _queries(self, session: Session, args: Args) -> Packet:
-        found = [(query, self._home_of(query.name, None, 0)) for query in self._engine.queries()]
+        found = [(query, self._home_of(query.name, None, 0)) for query in session.engine.queries()]
         return _value(
             [{**self._described(session, query, args, at=at), "text": query.source.text} for query, at in found]
         )
@@ -530,6 +512,8 @@ class Calls:
 
     def _of_query(self, session: Session, method: str, args: Args) -> Packet:
         query = _feed_of(session, args).query
+        if method == "replace":
+            return _called(partial(session.engine._replace, query), _OF_QUERY[method], args)
         found = getattr(query, method)(**{name: args[name] for name in _OF_QUERY[method] if name in args})
         with self._lock:
             known = self._registered.get(query.name)

@@ -16,9 +16,10 @@ from queue import SimpleQueue
 
 from wukongs.consistency import reading_from
 from wukongs.errors import DataError, NodeUnavailable, WukongsError
+from wukongs.live.engine_like import EngineLike
 from wukongs.live.header import SPOKEN, version_with
 from wukongs.outcomes import Asked, asking
-from wukongs.remote.calls import READS, Calls, EngineLike, InCluster
+from wukongs.remote.calls import READS, Calls, InCluster
 from wukongs.remote.feeds import next_of
 from wukongs.remote.kinds import (
     ANSWER,
@@ -148,10 +149,11 @@ class Service:
         with self._lock:
             if self._stopped.is_set():
                 raise NodeUnavailable("this node stops")
-            known = next((one for one in self._sessions.values() if one.client == client), None)
+            wanted = client, packet.grant
+            known = next((one for one in self._sessions.values() if (one.client, one.grant) == wanted), None)
             if known is None and len(self._sessions) >= SESSIONS_MAX:
                 raise NodeUnavailable(f"this node serves {SESSIONS_MAX} clients already: try another one, or later")
-            session = known or Session(client)
+            session = known or Session(client, self._calls.engine_for(packet.grant), packet.grant)
             session.heard_s = time.monotonic()
             self._sessions[session.token] = session
         return Packet(
@@ -169,8 +171,8 @@ class Service:
     def _session(self, packet: Packet) -> Session | None:
         with self._lock:
             session = self._sessions.get(_text(packet, "session"))
-            if session is None or self._stopped.is_set():
-                return None
+            if session is None or session.grant != packet.grant or self._stopped.is_set():
+                return None  # with another grant, its client connects anew
             session.heard_s = time.monotonic()
             return session
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from wukongs.errors import BudgetExceeded, NodeUnavailable, WukongsError
+from wukongs.live.engine_like import EngineLike
+from wukongs.live.grants import ALL, Grant
 from wukongs.live.stream import Stream
 from wukongs.query.limits import Canceller
 from wukongs.remote.columns import Outgoing
@@ -139,10 +141,11 @@ class Handles(Generic[T]):
 
 
 class Session:
-    """token: its name, which nobody can guess; client: the name that the client has given itself."""
+    """token: its name, which nobody can guess; client: the name that the client has given itself; engine: as it is for
+    its grant."""
 
-    def __init__(self, client: str) -> None:
-        self.client = client
+    def __init__(self, client: str, engine: EngineLike, grant: Grant = ALL) -> None:
+        self.client, self.engine, self.grant = client, engine, grant
         self.token = secrets.token_hex(16)
         self.heard_s = time.monotonic()
         self.lock = threading.Lock()

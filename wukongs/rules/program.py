@@ -90,6 +90,11 @@ class Rule:
     aggregation: Aggregation | None
     into: Term | None
 
+    def graphs(self) -> set[Term | None]:
+        """Return the graphs that the rule reads or concludes into; None is the default graph."""
+        read = (pattern.graph for pattern, _, _ in _reads(self))
+        return {self.into, *(graph if isinstance(graph, Term) else self.into for graph in read)}
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stratum:

@@ -23,7 +23,7 @@ from wukongs.errors import WukongsError
 from wukongs.server import pages, queries, streams
 from wukongs.server.access import REQUEST_ID, Named
 from wukongs.server.doors import Door, Doors
-from wukongs.server.face import Face, face_of
+from wukongs.server.face import Face, face_of, grant_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
 from wukongs.server.openapi import described
@@ -38,16 +38,16 @@ def make_app(face: Face, doors: Doors) -> Starlette:
         routes=[
             Route("/", pages.page),
             Route(f"{pages.PREFIX}{{rest:path}}", pages.file),
-            Route("/sparql", sparql, methods=["GET", "POST"]),
-            Route("/store", store, methods=["GET", "PUT", "POST", "DELETE"]),
-            Route("/streams", streams.streams, methods=["GET", "POST"]),
+            Route("/sparql", _For(sparql, GET="query", POST="query"), methods=["GET", "POST"]),
+            Route("/store", _For(store, GET="query", PUT="update", POST="load", DELETE="update"), methods=_METHODS),
+            Route("/streams", _For(streams.streams, GET="streams", POST="stream"), methods=["GET", "POST"]),
             Route("/streams/{rest:path}", _Named("/streams/", _OF_STREAM), methods=_METHODS),
-            Route("/queries", queries.queries, methods=["GET", "POST"]),
+            Route("/queries", _For(queries.queries, GET="queries", POST="register"), methods=["GET", "POST"]),
             Route("/queries/{rest:path}", _Named("/queries/", _OF_QUERY), methods=_METHODS),
             WebSocketRoute("/queries/{rest:path}", _live),
-            Route("/stats", _stats),
-            Route("/metrics", _metrics),
-            Route("/openapi.json", _openapi),
+            Route("/stats", _For(_stats, GET="stats"), methods=["GET"]),
+            Route("/metrics", _For(_metrics, GET="metrics"), methods=["GET"]),
+            Route("/openapi.json", _For(_openapi, GET="describe"), methods=["GET"]),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
         ],
@@ -71,21 +71,39 @@ def make_app(face: Face, doors: Doors) -> Starlette:
     return app
 
 
-# --- paths with names -------------------------------------------------------------------------------------------------
+# --- who may ask what -------------------------------------------------------------------------------------------------
 
 Handler = Callable[[Request], Awaitable[Response]]
 _METHODS = ("GET", "PUT", "POST", "DELETE")
-_OF_STREAM: Mapping[str, Mapping[str, Handler]] = {
-    "": dict.fromkeys(("GET", "POST", "DELETE"), streams.stream),
-    "close": {"POST": streams.end},
+
+
+class _For:
+    """Answers requests of those who may make the call (grants.ROLES) that a method stands for. An update to /sparql and
+    the declaration of another stream need more, which is known once their bodies are read."""
+
+    def __init__(self, handler: Handler, **calls: str) -> None:
+        self._handler, self._calls = handler, calls
+        self.methods = tuple(calls)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        grant_of(request).check(self._calls["GET" if request.method == "HEAD" else request.method])
+        await (await self._handler(request))(scope, receive, send)
+
+
+# --- paths with names -------------------------------------------------------------------------------------------------
+
+_OF_STREAM: Mapping[str, _For] = {
+    "": _For(streams.stream, GET="streams", POST="stream.push", DELETE="drop_stream"),
+    "close": _For(streams.end, POST="stream.close"),
 }
-_OF_QUERY: Mapping[str, Mapping[str, Handler]] = {
-    "": dict.fromkeys(("GET", "PUT", "DELETE"), queries.query),
-    "windows": {"GET": queries.windows},
-    "why": {"GET": queries.why},
-    "explain": {"GET": queries.explain},
-    "pause": {"POST": queries.pause},
-    "resume": {"POST": queries.resume},
+_OF_QUERY: Mapping[str, _For] = {
+    "": _For(queries.query, GET="query.stats", PUT="query.replace", DELETE="query.close"),
+    "windows": _For(queries.windows, GET="query.windows"),
+    "why": _For(queries.why, GET="query.why"),
+    "explain": _For(queries.explain, GET="query.explain"),
+    "pause": _For(queries.pause, POST="query.pause"),
+    "resume": _For(queries.resume, POST="query.resume"),
 }
 
 
@@ -93,18 +111,16 @@ class _Named:
     """Answers what is asked of one stream or query. Its name may be an IRI: percent-encoded, that is one segment of the
     path. As it is, it may be several; then only a last one of `close`, `windows` and so on is not its own."""
 
-    def __init__(self, prefix: str, handlers: Mapping[str, Mapping[str, Handler]]) -> None:
+    def __init__(self, prefix: str, handlers: Mapping[str, _For]) -> None:
         self._prefix, self._handlers = prefix, handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         what = take_name(request, self._prefix, self._handlers)
-        methods = self._handlers[what]
-        handler = methods.get("GET" if request.method == "HEAD" else request.method)
-        if handler is None:
-            allowed = ", ".join(methods)
-            raise HTTPException(405, headers={"Allow": allowed})
-        await (await handler(request))(scope, receive, send)
+        asked = self._handlers[what]
+        if ("GET" if request.method == "HEAD" else request.method) not in asked.methods:
+            raise HTTPException(405, headers={"Allow": ", ".join(asked.methods)})
+        await asked(scope, receive, send)
 
 
 def take_name(request: HTTPConnection, prefix: str, known: Collection[str]) -> str:
@@ -118,7 +134,7 @@ def take_name(request: HTTPConnection, prefix: str, known: Collection[str]) -> s
 
 
 async def _live(socket: WebSocket) -> None:
-    if take_name(socket, "/queries/", _OF_QUERY) == "windows":
+    if take_name(socket, "/queries/", _OF_QUERY) == "windows":  # which every role may follow
         await queries.live(socket)
     else:
         await socket.close(1008, "expected /queries/{name}/windows")

@@ -25,6 +25,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from wukongs.live.grants import ALL, Grant
 from wukongs.server import pages
 from wukongs.server.face import face_of
 from wukongs.server.requests import Client, Refused, problem
@@ -41,18 +42,19 @@ _CROSS_SITE, _SAME_SITE = "cross-site", "same-site"
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """The rules for who is let in. admits: tells whether a token is known (None: nobody needs one); hosts: names under
+    """The rules for who is let in. grants: returns what the holder of a token may do, None if it is not known (no
+    function: nobody needs a token); hosts: names under
     which this server may be called (None: any, since a token is needed); origins: of pages of other sites, "*" for
     all."""
 
-    admits: Callable[[object], bool] | None = None
+    grants: Callable[[object], Grant | None] | None = None
     hosts: Collection[str] | None = None
     origins: tuple[str, ...] = ()
 
 
 class Door:
-    """Answers requests that may not ask; notes in the state of others `client`, and `stranger`, which tells whether
-    their token is known still."""
+    """Answers requests that may not ask; notes in the state of others `client`, `grant`, and `stranger`, which tells
+    whether their token is known still, with the same grant."""
 
     def __init__(self, app: ASGIApp, doors: Doors) -> None:
         self._app, self._doors = app, doors
@@ -62,7 +64,8 @@ class Door:
             await self._app(scope, receive, send)
             return
         connection = HTTPConnection(scope)
-        connection.state.stranger = partial(self._stranger, connection)
+        connection.state.grant = found = self._grant_of(connection)
+        connection.state.stranger = partial(self._changed, connection, found)
         connection.state.client = self.client_of(connection)
         refused = self._refused(connection)
         if refused is None:
@@ -84,7 +87,7 @@ class Door:
         all others that are allowed, or `same-site` for a page of another port that sends no Origin. So a client gets no
         more room by what it makes up: tokens count where they are checked."""
         address = "" if request.client is None else request.client.host
-        token = "" if self._doors.admits is None else _token_of(request) or ""
+        token = "" if self._doors.grants is None else _token_of(request) or ""
         return (address, self._page_of(request), token)
 
     def _page_of(self, request: HTTPConnection) -> str:
@@ -116,15 +119,23 @@ class Door:
             )
         path = request.scope["path"]
         is_open = path in _OPEN_PATHS or path.startswith(pages.PREFIX)
-        return None if is_open else self._stranger(request)
+        return None if is_open or self._grant_of(request) is not None else _stranger()
 
-    def _stranger(self, request: HTTPConnection) -> Refused | None:
-        """Return why a request names no token that is known, None if it does, or need not."""
-        admits = self._doors.admits
-        if admits is None or admits(_token_of(request)):
-            return None
-        told = "Authorization: expected Bearer and a token that this server knows, or Basic with it as the password"
-        return Refused(401, told, {"WWW-Authenticate": 'Bearer, Basic realm="wukongs"'})
+    def _grant_of(self, request: HTTPConnection) -> Grant | None:
+        """Return what a request may do; None: it names no token that is known."""
+        return ALL if self._doors.grants is None else self._doors.grants(_token_of(request))
+
+    def _changed(self, request: HTTPConnection, before: Grant | None) -> Refused | None:
+        """Return why a request that was let in may not go on, None if it may."""
+        grant = self._grant_of(request)
+        if grant is None:
+            return _stranger()
+        return None if grant == before else Refused(403, "what this token may do has changed meanwhile: ask anew")
+
+
+def _stranger() -> Refused:
+    told = "Authorization: expected Bearer and a token that this server knows, or Basic with it as the password"
+    return Refused(401, told, {"WWW-Authenticate": 'Bearer, Basic realm="wukongs"'})
 
 
 def _opens_console(request: HTTPConnection) -> bool:

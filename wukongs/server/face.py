@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.requests import HTTPConnection
 
 from wukongs.engine import Engine
+from wukongs.live.grants import ALL, Grant
 from wukongs.server.feeds import FeedBounds, Feeds
 from wukongs.server.metrics import Metrics
 from wukongs.server.requests import HeldBytes, Workers
@@ -49,9 +50,16 @@ class Face:
 
 
 def face_of(request: HTTPConnection) -> Face:
-    """Return the face that a request has come to."""
+    """Return the face that a request has come to, with the engine as it is for its grant."""
     face: Face = request.app.state.face
-    return face
+    graphs = grant_of(request).graphs
+    return face if graphs is None else replace(face, engine=face.engine._seeing(graphs))
+
+
+def grant_of(request: HTTPConnection) -> Grant:
+    """Return what a request may do. A path that needs no token asks the engine nothing that tells of a graph."""
+    grant: Grant | None = request.state.grant
+    return ALL if grant is None else grant
 
 
 def address_of(request: HTTPConnection) -> str:

@@ -20,6 +20,7 @@ import uvloop
 
 from wukongs.engine import Engine
 from wukongs.errors import SettingsError
+from wukongs.live.grants import Grant
 from wukongs.query.memory import Kind, Reservation, budget_of
 from wukongs.server.app import make_app
 from wukongs.server.connections import bounded, most_connections
@@ -184,8 +185,8 @@ class _Tokens:
     def read(self) -> None:
         self._gate = Trust(tokens_file=self._file).read()
 
-    def admit(self, token: object) -> bool:
-        return self._gate.admits(token)
+    def grant_of(self, token: object) -> Grant | None:
+        return self._gate.grant_of(token)
 
 
 def _tokens_of(settings: HttpSettings) -> _Tokens | None:
@@ -202,7 +203,7 @@ def _doors_of(settings: HttpSettings, tokens: _Tokens | None) -> Doors:
     for origin in settings.origins:
         _check_origin(origin)
     if tokens is not None:
-        return Doors(tokens.admit, None, settings.origins)
+        return Doors(tokens.grant_of, None, settings.origins)
     return Doors(None, {*_LOOPBACK, settings.host}, settings.origins)
 
 

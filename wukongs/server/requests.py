@@ -26,6 +26,7 @@ from starlette.types import Message, Send
 
 from wukongs.consistency import LATEST, LOCAL, Consistency, reading_from
 from wukongs.errors import (
+    AccessError,
     BudgetExceeded,
     CompactedError,
     NodeUnavailable,
@@ -50,6 +51,7 @@ reads nothing older, at whatever node."""
 Answer = TypeVar("Answer")
 
 _STATUS: Mapping[type[BaseException], int] = {
+    AccessError: 403,
     UpdateError: 409,
     StreamError: 409,
     CompactedError: 410,

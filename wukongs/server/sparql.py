@@ -8,7 +8,6 @@ over: clients send some for other engines.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -18,12 +17,10 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from wukongs.csparql.parser_update import parse_update
-from wukongs.csparql.updates import Load
-from wukongs.live.fetch import is_allowed
+from wukongs.live.update_documents import check_loads
 from wukongs.query.execution.prepared import TEXT_CHARACTERS_MAX
 from wukongs.query.output.results import Result
-from wukongs.server.face import Face, address_of, face_of
+from wukongs.server.face import Face, address_of, face_of, grant_of
 from wukongs.server.media import (
     DOCUMENTS,
     GRAPHS,
@@ -53,7 +50,6 @@ from wukongs.server.requests import (
     seconds_of,
     text_of,
 )
-from wukongs.settings import Settings
 
 WARNING = "Wukongs-Warning"
 """The header with likely mistakes of a query: WARNING_MAX characters, and what says that there are more."""
@@ -62,8 +58,6 @@ FORM, QUERY, UPDATE = "application/x-www-form-urlencoded", "application/sparql-q
 _EXPLAINED = ("plan", "analyze")
 _OFFERED = (*ROWS, *GRAPHS)
 _DESCRIBED = (TURTLE, N_TRIPLES, RDF_XML, JSON_LD)
-_MAY_LOAD = re.compile(r"LOAD|\\u", re.IGNORECASE)
-"""The word may be written with escapes: what a text means is known once it is parsed."""
 _FORMATS = "http://www.w3.org/ns/formats/"
 
 
@@ -81,6 +75,7 @@ async def sparql(request: Request) -> Response:
     if request.method in ("GET", "HEAD") and not {"query", "update"} & {*(fields := query_fields(request))}:
         return await _describe(request, face, fields)
     operation = await _operation(request, face)
+    grant_of(request).check("update" if operation.is_update else "query")
     if "explain" in operation.fields:
         return await _explain(request, face, operation)
     if operation.is_update:
@@ -205,7 +200,7 @@ async def _update(request: Request, face: Face, operation: Operation) -> Respons
     timeout_s = face.bounds.timeout_s(seconds_of(fields))
 
     def update() -> int:
-        _check_loads(operation.text, base, face.engine.settings)
+        check_loads(operation.text, base, face.engine.settings)
         return face.engine.update(
             operation.text,
             base=base,
@@ -216,19 +211,6 @@ async def _update(request: Request, face: Face, operation: Operation) -> Respons
 
     snapshot = await face.workers.do(request, update)
     return Response(status_code=204, headers={SNAPSHOT: str(snapshot)})
-
-
-def _check_loads(text: str, base: str, settings: Settings) -> None:
-    """Raise Refused if an update loads a file of this machine, which is not for clients over HTTP."""
-    if _MAY_LOAD.search(text) is None:
-        return
-    for operation in parse_update(text, base).operations:
-        if isinstance(operation, Load) and not is_allowed(operation.document, settings.load_from):
-            raise Refused(
-                403,
-                f"LOAD <{operation.document}>: over HTTP only what the setting load_from allows is loaded; send the "
-                "document to /store",
-            )
 
 
 def _wished(fields: Fields, offered: Sequence[Media]) -> Media | None:

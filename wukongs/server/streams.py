@@ -19,10 +19,11 @@ from starlette.responses import JSONResponse, Response
 from wukongs.engine import Engine
 from wukongs.errors import DataError, StreamError
 from wukongs.live.declarations import stream_options
+from wukongs.live.grants import Grant
 from wukongs.live.lateness import COUNT
 from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Stream
 from wukongs.query.terms.names import plain_iri
-from wukongs.server.face import face_of
+from wukongs.server.face import face_of, grant_of
 from wukongs.server.media import ARROW, base_type
 from wukongs.server.requests import (
     Refused,
@@ -61,7 +62,7 @@ async def streams(request: Request) -> Response:
         return JSONResponse([{"iri": iri, **facts} for iri, facts in found["streams"].items()])
     told = await json_of(request, face.bounds.body_bytes_max)
     iri, options = _declaration(told)
-    stream, is_new = await face.workers.do(request, partial(_declared, face.engine, iri, options))
+    stream, is_new = await face.workers.do(request, partial(_declared, face.engine, grant_of(request), iri, options))
     place = f"{request.base_url}streams/{quote(stream.iri, '')}"
     return JSONResponse(_described(stream), 201 if is_new else 200, headers={"Location": place})
 
@@ -105,9 +106,12 @@ def _declaration(told: object) -> tuple[str, dict[str, Any]]:
     return iri, {"timing": timing, **options}
 
 
-def _declared(engine: Engine, iri: str, options: Mapping[str, Any]) -> tuple[Stream, bool]:
-    """Declare a stream; or return one that has been declared with the same options."""
+def _declared(engine: Engine, grant: Grant, iri: str, options: Mapping[str, Any]) -> tuple[Stream, bool]:
+    """Declare a stream; or return one that has been declared with the same options. Raises AccessError."""
     try:
+        if not grant.may("declare") and plain_iri(iri) in engine.streams():
+            raise StreamError(f"stream {iri} is declared already, with other options")
+        grant.check("declare")
         return engine.stream(iri, **options), True
     except StreamError:
         name = plain_iri(iri)
@@ -148,6 +152,7 @@ async def _push(request: Request, iri: str) -> Response:
     def push() -> dict[str, Any]:
         found, pushed, count = _known(face.engine, iri), read(body), 0
         if pushed is not None:
+            face.engine._check_pushed(found, pushed)
             try:
                 count = found.push_arrow(pushed, timeout_s=timeout_s)
             except ValueError as error:  # no UTF-8 in a column, most of all

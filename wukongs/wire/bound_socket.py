@@ -133,7 +133,10 @@ class BoundSocket:
         self._bell, self._rung = socket.socketpair()
         self._bell.setblocking(False)
         self._is_rung = self._is_closing = False
-        self._has_changed_keys = False
+        self._has_changed_keys = bool(gate.limited)
+        self.key = ""
+        """The key of the peer whose message `receive` has, where it is looked at: keys have changed, or some are
+        limited."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -221,9 +224,11 @@ class BoundSocket:
         import zmq
 
         (peer, *frames), last = receive_framed(self._socket)
-        if self._has_changed_keys and signed_by(last) not in (self._door.allowed or ()):
-            self._refused()
-            return
+        if self._has_changed_keys:
+            self.key = signed_by(last)
+            if self._door.allowed is not None and self.key not in self._door.allowed:
+                self._refused()
+                return
         try:
             if self._receive(bytes(peer), parted(frames)) and not self._connections.are_all_proven:
                 self._connections.proven(last.get(zmq.SRCFD))

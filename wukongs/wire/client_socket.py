@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from wukongs.errors import NodeUnavailable
+from wukongs.errors import AccessError, NodeUnavailable
 from wukongs.live.header import Frame, MessageError, read_header
 from wukongs.wire.answering import Answerer, Post, Quick
 from wukongs.wire.bound_socket import BoundSocket
 from wukongs.wire.codec import ASK, MESSAGE_BYTES_MAX, Header, Sender, check_size, packet_header, sequence_in
 from wukongs.wire.direct import DIRECT, open_port
 from wukongs.wire.ingesting import IngestHandler, Ingesting, refused
-from wukongs.wire.messages import to_frames
+from wukongs.wire.messages import sequence_of, to_frames
 from wukongs.wire.packets import Handler, Packet
 from wukongs.wire.replays import ClientReplays
 from wukongs.wire.traffic import WireTraffic
@@ -94,7 +94,7 @@ class ClientSocket:
     def use(self, gate: Gate) -> None:
         """Let in others from now on. Raises SettingsError (its own key has changed)."""
         gate.check_follows(self.gate)
-        is_any_out = bool(self.gate.allowed - gate.allowed)
+        is_any_out = bool(self.gate.allowed - gate.allowed) or self.gate.limited != gate.limited
         self.gate = gate
         self._socket.let_in(gate.allowed)
         if is_any_out and self._direct is not None:
@@ -124,23 +124,32 @@ class ClientSocket:
         post = partial(self._socket.post, peer)
         try:
             raw = read_header(frames[0] if frames else b"")
-            if not self.gate.admits(raw.get("token")):
+            grant = self.gate.grant_of(raw.get("token"), self._socket.key)
+            if grant is None:
                 raise MessageError(_TOKEN_NEEDED, "stranger", sequence_in(raw) if "way" in raw else 0)
             if "way" in raw:
-                header = packet_header(raw, frames, self._message_bytes_max)
+                header = packet_header(raw, frames, self._message_bytes_max)._replace(grant=grant)
                 client = _client_of(header)
                 if not self._replays.is_new(client, header.sequence):
                     message = f"packet '{header.kind}': number {header.sequence} has come before"
                     raise MessageError(message, "replayed", header.sequence)
                 if header.kind == DIRECT:
                     self.traffic.add("introductions")
-                    offer = {} if self._direct is None else self._direct.offer(client)
+                    # Nobody asks there for the key of a connection, so a client with a limited one stays here.
+                    is_offered = self._direct is not None and self._socket.key not in self.gate.limited
+                    offer = self._direct.offer(client) if self._direct is not None and is_offered else {}
                     self._answerer.send(post, Packet(DIRECT, offer), header.sequence)
                 else:
                     self._take(client, post, header, frames, self._answerer.take)
             elif self._ingesting is not None:
                 check_size(frames, self._message_bytes_max)
-                self._ingesting.take(peer, frames)
+                try:
+                    grant.check("ingest")
+                except AccessError as error:
+                    self.traffic.refused("stranger")
+                    post(to_frames(refused(error), sequence_of(frames)))
+                else:
+                    self._ingesting.take(peer, frames)
             else:
                 raise MessageError("message: streams are not taken at this address", "unknown kind")
         except MessageError as error:
@@ -159,9 +168,10 @@ class ClientSocket:
         self.traffic.received(frames)
         try:
             raw = read_header(frames[0])
-            if not self.gate.admits(raw.get("token")):
+            grant = self.gate.grant_of(raw.get("token"))
+            if grant is None:
                 raise MessageError(_TOKEN_NEEDED, "stranger", sequence_in(raw))
-            header = packet_header(raw, frames, self._message_bytes_max)
+            header = packet_header(raw, frames, self._message_bytes_max)._replace(grant=grant)
             if _client_of(header) != sender:
                 raise MessageError(f"packet '{header.kind}': expected a question of another client")
             self._take(str(sender), post, header, frames, self._answerer.take_here)

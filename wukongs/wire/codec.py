@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wukongs.errors import DataError
+from wukongs.live.grants import ALL, Grant
 from wukongs.live.header import Frame, MessageError, read_header, write_header
 from wukongs.wire.packets import Array, Packet
 
@@ -37,7 +38,7 @@ Sender = tuple[int, int, int] | str
 
 class Header(NamedTuple):
     """A message without its arrays. way: a question, a message that asks for no answer, or an answer; sequence: from 1
-    on, rises with each message of a sender to one node; an answer repeats its question's."""
+    on, rises with each message of a sender to one node; an answer repeats its question's; grant: as Packet has it."""
 
     way: str
     kind: str
@@ -46,6 +47,7 @@ class Header(NamedTuple):
     token: str | None
     fields: dict[str, Any]
     arrays: list[tuple[str, npt.DTypeLike, int]]
+    grant: Grant = ALL
 
 
 def to_frames(
@@ -179,7 +181,7 @@ def packet_of(header: Header, frames: Sequence[Frame], copies: bool = True) -> P
                 sequence=header.sequence,
             )
         arrays[name] = (np.array(raw) if copies else raw).view(dtype)
-    return Packet(header.kind, header.fields, arrays)
+    return Packet(header.kind, header.fields, arrays, header.grant)
 
 
 def _is_number(value: object) -> bool:

@@ -1,8 +1,8 @@
 """Keys and tokens in files: made, read, and refused by name and line when they are none.
 
 A key is 32 bytes of Curve25519 as 40 characters of Z85, as ZeroMQ writes them. A secret key's file has one line, the
-word `secret` and the key; its public key follows from it. A file of public keys, or of tokens, has one a line; what
-follows a blank is a comment; an empty line or one that begins with "# " is skipped.
+word `secret` and the key; its public key follows from it. A file of public keys, or of tokens, has one a line, and
+behind it what its holder may do (live/grants.py); an empty line or one that begins with "# " is skipped.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from wukongs.errors import SettingsError
+from wukongs.live.grants import Grant, read_grant
 from wukongs.wire.context import new_key_pair, public_key_of
 
 log = logging.getLogger("wukongs")
@@ -76,15 +77,20 @@ def read_key_pair(path: str | Path) -> KeyPair:
     return KeyPair(public_key_of(words[1]), words[1])
 
 
-def read_public_keys(path: str | Path) -> frozenset[str]:
-    """Return the public keys in a file, or in the files *.pub of a folder. Raises: SettingsError."""
+def read_public_keys(path: str | Path) -> dict[str, Grant]:
+    """Return the public keys in a file, or in the files *.pub of a folder, with the grants of their holders.
+
+    Raises: SettingsError (what is no key, role or graph; a key twice with other grants; none at all)."""
     path = Path(path)
     files = sorted(path.glob(f"*{PUBLIC_SUFFIX}")) if path.is_dir() else [path]
-    keys = {key for file in files for key in _public_keys(file)}
+    keys: dict[str, Grant] = {}
+    for file in files:
+        for number, words in _lines(file):
+            _add(keys, _checked_key(file, number, words[0]), f"{file}, line {number}", words[1:])
     if not keys:
         where = f"a file *{PUBLIC_SUFFIX} with a public key" if path.is_dir() else "a public key a line"
         raise SettingsError(f"{path}: expected {where}, found none: nobody could connect")
-    return frozenset(keys)
+    return keys
 
 
 def read_node_keys(path: str | Path) -> dict[str, str]:
@@ -104,9 +110,11 @@ def read_node_keys(path: str | Path) -> dict[str, str]:
     return keys
 
 
-def _public_keys(file: Path) -> Iterator[str]:
-    for number, words in _lines(file):
-        yield _checked_key(file, number, words[0])
+def _add(grants: dict[str, Grant], holder: str, place: str, words: Sequence[str]) -> None:
+    """Add a token or key and its grant. Raises SettingsError."""
+    grant = read_grant(place, words)
+    if grants.setdefault(holder, grant) != grant:
+        raise SettingsError(f"{place}: expected each token or key once, found one again with another role or graphs")
 
 
 def _checked_key(file: Path, number: int, word: str) -> str:
@@ -117,19 +125,24 @@ def _checked_key(file: Path, number: int, word: str) -> str:
     return word
 
 
-def read_tokens(path: str | Path) -> tuple[str, ...]:
-    """Return the tokens in a file. Raises: SettingsError (no such file, none in it, or one that is easy to guess)."""
+def read_tokens(path: str | Path) -> dict[str, Grant]:
+    """Return the tokens in a file, with the grants of their holders.
+
+    Raises: SettingsError (no such file, none in it, one that is easy to guess; what is no role or graph; a token twice
+    with other grants)."""
     warn_if_others_read(path)
-    tokens = []
-    for number, (token, *_) in _lines(Path(path)):
+    tokens: dict[str, Grant] = {}
+    for number, (token, *words) in _lines(Path(path)):
         if len(token) < TOKEN_LENGTH_MIN:
             raise SettingsError(
                 f"{path}, line {number}: expected a token of at least {TOKEN_LENGTH_MIN} characters, found {len(token)}"
             )
-        tokens.append(token)
+        if not token.isascii():
+            raise SettingsError(f"{path}, line {number}: expected a token of ASCII characters, found others")
+        _add(tokens, token, f"{path}, line {number}", words)
     if not tokens:
         raise SettingsError(f"{path}: expected a token a line, found none: nobody could connect")
-    return tuple(tokens)
+    return tokens
 
 
 def read_token(path: str | Path) -> str:
@@ -137,7 +150,7 @@ def read_token(path: str | Path) -> str:
     tokens = read_tokens(path)
     if len(tokens) != 1:
         raise SettingsError(f"{path}: expected one token, found {len(tokens)}")
-    return tokens[0]
+    return next(iter(tokens))
 
 
 def warn_if_others_read(path: str | Path) -> None:
@@ -177,8 +190,8 @@ def _lines(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("ascii")
+        return path.read_text("utf-8")
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"{path}: expected plain ASCII text, found other bytes") from None
+        raise SettingsError(f"{path}: expected plain text in UTF-8, found other bytes") from None

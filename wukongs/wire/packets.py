@@ -12,16 +12,20 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from wukongs.live.grants import ALL, Grant
+
 Array: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.uint8] | npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packet:
-    """fields: JSON values; arrays: one-dimensional, of the types in Array. Nobody changes either of them."""
+    """fields: JSON values; arrays: one-dimensional, of the types in Array. Nobody changes either of them. grant: what
+    the client that has sent it may do, as its node has found; it is never sent."""
 
     kind: str
     fields: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
+    grant: Grant = ALL
 
 
 Handler: TypeAlias = Callable[[Packet], Packet]

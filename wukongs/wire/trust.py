@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wukongs.errors import SettingsError
+from wukongs.live.grants import ALL, Grant
 from wukongs.wire.keys import KeyPair, is_key, read_key_pair, read_node_keys, read_public_keys, read_tokens
 
 ANY = "*"
@@ -39,31 +40,37 @@ class Trust:
             raise SettingsError(
                 "trust: expected both a secret key and the public keys that are let in, or neither, found one"
             )
-        pair, allowed = None, frozenset[str]()
+        pair, allowed = None, dict[str, Grant]()
         if self.secret_key_file is not None and self.allowed_file is not None:
             pair, allowed = read_key_pair(self.secret_key_file), read_public_keys(self.allowed_file)
-        tokens = () if self.tokens_file is None else read_tokens(self.tokens_file)
-        return Gate(pair, allowed, tuple(map(_digest, tokens)))
+        tokens = {} if self.tokens_file is None else read_tokens(self.tokens_file)
+        limited = {key: grant for key, grant in allowed.items() if grant != ALL}
+        return Gate(pair, frozenset(allowed), tuple(map(_digest, tokens)), False, tuple(tokens.values()), limited)
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The trust of a bound socket. pair: its own keys (None: it has none, and is bound on loopback only); allowed:
     public keys; digests: of the tokens that are known (empty: none is needed); is_shared: all sides have the same
-    keys, but for those of which another key is known."""
+    keys, but for those of which another key is known; grants: of the tokens, in the order of their digests; limited:
+    the grants of keys whose holders may not do everything."""
 
     pair: KeyPair | None = None
     allowed: frozenset[str] = frozenset()
     digests: tuple[bytes, ...] = field(default=(), repr=False)
     is_shared: bool = False
+    grants: tuple[Grant, ...] = ()
+    limited: Mapping[str, Grant] = field(default_factory=dict)
 
-    def admits(self, token: object) -> bool:
-        """Tell whether a request with this token is to be heard. Takes as long whether it is or not."""
+    def grant_of(self, token: object, key: str = "") -> Grant | None:
+        """Return what a request with this token, over a connection with this key, may do; None: it is not to be heard.
+        Takes as long whether it is or not."""
+        by_key = self.limited.get(key, ALL)
         if not self.digests:
-            return True
+            return by_key
         given = _digest(token if isinstance(token, str) else "")
         known = [hmac.compare_digest(given, digest) for digest in self.digests]
-        return any(known)
+        return self.grants[known.index(True)].within(by_key) if any(known) else None
 
     def check_follows(self, before: Gate) -> None:
         """Raise SettingsError if a bound socket cannot go on with this trust in the place of another."""

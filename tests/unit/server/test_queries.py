@@ -19,7 +19,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 import wukongs
-from tests.engine_helpers import windows
 from tests.unit.remote.served import connected, windows_until
 from tests.unit.remote.served import served as served_to_clients
 from tests.unit.server.asking import QUERY, Client, served

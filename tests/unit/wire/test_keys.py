@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.conftest import Ran
 from wukongs.errors import SettingsError
+from wukongs.live.grants import ALL
 from wukongs.wire.keys import is_key, make_keys, read_key_pair, read_public_keys, read_token, read_tokens
 from wukongs.wire.trust import Keys, Trust, read_keys
 
@@ -25,7 +26,7 @@ def test_a_made_pair_reads_back_and_its_secret_is_the_owners_alone(tmp_path: Pat
     assert is_key(public)
     assert pair.public == public
     assert pair.secret != public
-    assert read_public_keys(folder / "key.pub") == {public}
+    assert read_public_keys(folder / "key.pub") == {public: ALL}
     assert stat.S_IMODE((folder / "key.secret").stat().st_mode) == 0o600
     assert pair.secret not in repr(pair)
 
@@ -52,15 +53,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_public_keys_have_comments_and_empty_lines(tmp_path: Path) -> None:
     file = tmp_path / "clients"
-    file.write_text(f"# who may connect\n\n{KEY} alice\n  {OTHER}\n")
-    assert read_public_keys(file) == {KEY, OTHER}
+    file.write_text(f"# who may connect\n\n{KEY} # alice\n  {OTHER}\n")
+    assert read_public_keys(file) == {KEY: ALL, OTHER: ALL}
 
 
 def test_a_folder_of_public_keys_is_all_its_pub_files(tmp_path: Path) -> None:
     (tmp_path / "alice.pub").write_text(KEY)
     (tmp_path / "bob.pub").write_text(OTHER)
     (tmp_path / "key.secret").write_text("not looked at")
-    assert read_public_keys(tmp_path) == {KEY, OTHER}
+    assert read_public_keys(tmp_path) == {KEY: ALL, OTHER: ALL}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_a_folder_of_public_keys_is_all_its_pub_files(tmp_path: Path) -> None:
         (f"{KEY}x", "line 1: expected a public key of 40 characters"),
         (KEY[:-1] + "~", "line 1: expected a public key of 40 characters"),
         (f"secret {KEY}", "line 1: expected a public key, found a secret one"),
-        ("schlüssel", "expected plain ASCII text"),
+        ("schlüssel", "expected a public key of 40 characters"),
     ],
 )
 def test_a_malformed_list_is_refused_by_its_line(tmp_path: Path, text: str, expected: str) -> None:
@@ -101,8 +102,8 @@ def test_a_secret_file_that_is_none_is_refused_without_its_content(tmp_path: Pat
 
 def test_tokens_are_read_and_weak_ones_refused_without_their_content(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    file.write_text(f"# clients\n{TOKEN} alice\n{'x' * 40}\n")
-    assert read_tokens(file) == (TOKEN, "x" * 40)
+    file.write_text(f"# clients\n{TOKEN} # alice\n{'x' * 40}\n")
+    assert read_tokens(file) == {TOKEN: ALL, "x" * 40: ALL}
     with pytest.raises(SettingsError, match="expected one token, found 2"):
         read_token(file)
     file.write_text(TOKEN + "\nshort")
@@ -126,10 +127,10 @@ def test_a_gate_admits_tokens_that_it_knows(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"{TOKEN}\n{'y' * 20}")
     gate = Trust(tokens_file=str(file)).read()
-    assert [gate.admits(one) for one in (TOKEN, "y" * 20)] == [True, True]
+    assert [gate.grant_of(one) for one in (TOKEN, "y" * 20)] == [ALL, ALL]
     strangers = [TOKEN[:-1], TOKEN + "x", "", None, 5, [TOKEN], "\ud800", TOKEN.upper()]
-    assert not any(gate.admits(one) for one in strangers)
-    assert Trust().read().admits(None)
+    assert [gate.grant_of(one) for one in strangers] == [None] * len(strangers)
+    assert Trust().read().grant_of(None) == ALL
     assert TOKEN not in repr(gate)
 
 
@@ -215,6 +216,6 @@ def test_tokens_from_a_pipe_are_not_warned_of(caplog: pytest.LogCaptureFixture) 
     os.write(writing, TOKEN.encode())
     os.close(writing)
     os.fchmod(reading, 0o644)
-    assert read_tokens(f"/dev/fd/{reading}") == (TOKEN,)
+    assert read_tokens(f"/dev/fd/{reading}") == {TOKEN: ALL}
     os.close(reading)
     assert not caplog.records

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from wukongs.csparql.algebra import DatasetClause, Query
 from wukongs.csparql.parser import parse_query
@@ -25,6 +26,7 @@ from wukongs.query.execution.answer import within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.limits import limits_of, scheduled
+from wukongs.query.plans.dataset import restricted
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import Settings
 
@@ -34,6 +36,9 @@ TEXT_CHARACTERS_MAX = 1 << 14
 
 BOUND_MAX = 16
 """Plans are kept for so many sets of given variables of one text."""
+
+
+_Key: TypeAlias = tuple[str, str | None, DatasetClause | None, tuple[str, ...] | None]
 
 
 @dataclass(slots=True)
@@ -104,18 +109,24 @@ class PreparedQueries:
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self.hit_count = 0
-        self._known: OrderedDict[tuple[str, str | None, DatasetClause | None], Prepared] = OrderedDict()
+        self._known: OrderedDict[_Key, Prepared] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def prepare(self, text: str, base: str | None, dataset: DatasetClause | None = None) -> Prepared:
+    def prepare(
+        self,
+        text: str,
+        base: str | None,
+        dataset: DatasetClause | None = None,
+        only: tuple[str, ...] | None = None,
+    ) -> Prepared:
         """Return the prepared query of a text; parse it if it is new. dataset: in the place of its own, unless it has
-        windows.
+        windows; only: the graphs that it may read, sorted (None: all).
 
         Raises QuerySyntaxError, UnsupportedFeatureError; a text that is refused is not kept."""
-        key = text, base, dataset
+        key = text, base, dataset, only
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -125,6 +136,7 @@ class PreparedQueries:
         query = parse_query(text, base)
         if dataset is not None and not query.dataset.windows:
             query = replace(query, dataset=dataset)
+        query = replace(query, dataset=restricted(query.dataset, only))
         made = Prepared(rewrite(query), query)
         if len(text) > TEXT_CHARACTERS_MAX:
             return made

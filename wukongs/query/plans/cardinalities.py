@@ -106,7 +106,7 @@ class DatasetCardinalities:
             parts = self._dataset.source(graph).parts
             counts = [self._count_in(part, wanted) for part in parts]
             edges, keys_out, keys_in = (sum(each[at] for each in counts) for at in range(3))
-            if predicate is None:
+            if predicate is None and self._dataset.clause.only is None:  # vertices are counted over all graphs
                 # A subject counts once for each of its predicates, but has its place among the vertices only once.
                 keys_out = min(keys_out, sum(self._vertices_in(part) for part in parts))
             found = self._counts[graph, predicate] = (float(edges), float(keys_out), float(keys_in))

@@ -5,14 +5,17 @@ FROM NAMED and FROM NAMED STREAM declare graphs and windows that only GRAPH reac
 stored graph as it is. Only in a query with a window, GRAPH <iri> may also name a graph of FROM or FROM STREAM (decision
 0003).
 
+A clause with `only` reads a dataset of these graphs alone, as if there were no others (`restricted`): this is the one
+place where graphs are hidden from a token. GRAPH ?g ranges over those of them that have triples, one part each.
+
 A view of a stored graph (store/hidden_graphs.py) has a name as any graph, and is meant by that only. One without what
 rules have inferred is read through a set of batches of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -35,6 +38,26 @@ from wukongs.store.hidden_graphs import view_of
 Resolve = Callable[[Term], int]
 """canonical term -> id, NO_MATCH where no data can have it"""
 _DEFAULT_NAME = iri(DEFAULT_GRAPH_IRI)
+
+
+def is_seen(name: str, only: Collection[str] | None) -> bool:
+    """Tell whether a graph is among those that may be read (None: all are). A view is seen with its graph."""
+    if only is None or name in only:
+        return True
+    view = view_of(name)
+    return view is not None and view.graph in only
+
+
+def restricted(clause: DatasetClause, only: tuple[str, ...] | None) -> DatasetClause:
+    """Return a clause that reads nothing but some graphs (None: any): it loses all other names. A clause that has lost
+    all of them reads nothing; one that has named none reads these graphs, as far as they are there."""
+    if only is None:
+        return clause
+    default, named = (
+        tuple(name for name in names if is_seen(name, only)) for names in (clause.default_graphs, clause.named_graphs)
+    )
+    is_lost = not (clause.is_empty or default or named or clause.windows)
+    return replace(clause, default_graphs=default, named_graphs=named, only=() if is_lost else only)
 
 
 def reads_explicit(query: Query) -> bool:
@@ -228,12 +251,19 @@ class Dataset:
         if self._named_graphs is None:
             if self.clause.is_empty:
                 found = self.stored.graphs if self.completion is None else self.completion.graph_names()
+                found = found if self.clause.only is None else np.intersect1d(found, self._seen_graphs())
                 self._named_graphs = found[found != self.default_graph]
             else:
                 self._named_graphs = np.unique(
                     np.array([self.resolve(iri(name)) for name in self.declared_names()], np.int64)
                 )
         return self._named_graphs
+
+    def _seen_graphs(self) -> Int64Array:
+        """Return the ids of the named graphs that a clause with `only` may read, sorted, whether they are there or
+        not."""
+        found = {self.resolve(iri(name)) for name in self.clause.only or ()} - {NO_MATCH, self.default_graph}
+        return np.array(sorted(found), np.int64)
 
     def declared_names(self) -> list[str]:
         """Return the IRIs of FROM NAMED, FROM NAMED STREAM and FROM NAMED WINDOW, each once."""
@@ -243,6 +273,8 @@ class Dataset:
     def is_named(self, graph: Term) -> bool:
         """Tell whether GRAPH <iri> {} has a solution."""
         names, wanted = self.named_graphs(), self.resolve(graph)
+        if self.clause.is_empty and not is_seen(graph.name, self.clause.only):
+            return False
         if self.clause.is_empty and view_of(graph.name) is not None:
             part = self._stored(graph.name)
             if self.completion is not None and part.batches is self.stored and part.graph != NO_MATCH:
@@ -290,12 +322,17 @@ class Dataset:
 
     def _default(self) -> Source:
         if self.clause.is_empty:
-            graph = self.default_graph if self.with_graph is None else self.resolve(self.with_graph)
+            term = _DEFAULT_NAME if self.with_graph is None else self.with_graph
+            if not is_seen(term.name, self.clause.only):
+                return self._source([])
+            graph = self.resolve(term)
             return self._source([Part(self.stored, graph, graph)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.default_graphs)]
         return self._source([*stored, *(self._window(window) for window in self.clause.windows if not window.named)])
 
     def _any_named(self) -> Source:
+        if self.clause.is_empty and self.clause.only is not None:
+            return self._source([Part(self.stored, graph, graph) for graph in self._seen_graphs().tolist()])
         if self.clause.is_empty:
             return self._source([Part(self.stored, ALL_NAMED, FROM_DIRECTORY)])
         stored = [self._stored(name) for name in dict.fromkeys(self.clause.named_graphs)]
@@ -305,7 +342,7 @@ class Dataset:
 
     def _named(self, graph: Term) -> Source:
         if self.clause.is_empty:
-            return self._source([self._stored(graph.name)])
+            return self._source([self._stored(graph.name)] if is_seen(graph.name, self.clause.only) else [])
         return self._source(self._declared(graph))
 
     def _declared(self, graph: Term) -> list[Part]:

@@ -26,6 +26,8 @@ function tiles(stats) {
   const one = stats.process ?? {};
   const facts = [
     ["snapshot", `${stats.sn}`],
+  ];
+  if (stats.updates) facts.push( // a token with some graphs is not told of all of them
     ["stored triples", short(stats.stored_triples)],
     ["memory of the store", bytesText(stats.stored_bytes)],
     ["sorted batches", short(stats.stored_batches)],
@@ -37,12 +39,12 @@ function tiles(stats) {
     ["memory of the process", bytesText(one.memory_bytes ?? 0)],
     ["processor time", `${short(Math.round(one.cpu_s ?? 0))} s`],
     ["threads", short(one.threads ?? 0)],
-  ];
+  );
   return h("dl", { class: "tiles" }, ...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 function others(stats) {
-  const found = [h("h3", {}, "Who reads older snapshots"), handles(stats)];
+  const found = stats.handles ? [h("h3", {}, "Who reads older snapshots"), handles(stats)] : [];
   if (stats.nodes) found.push(h("h3", {}, "Nodes"), nodes(stats));
   const durability = Object.entries(stats.durability ?? {});
   if (durability.length) found.push(h("h3", {}, "Data folder"), folders(stats.durability));

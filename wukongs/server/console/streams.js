@@ -31,7 +31,7 @@ export function streamsView(parent) {
   const paint = () => {
     const streams = Object.entries(stats.streams);
     const { shown, note } = sieved.first(streams, ([iri]) => iri);
-    const held = Object.entries(stats.held_back_by);
+    const held = Object.entries(stats.held_back_by ?? {});
     renew(facts,
       streams.length === 0
         ? h("p", { class: "note" }, "No stream is declared. Declare one below, or with wukongs run.")
@@ -98,7 +98,7 @@ export function streamsView(parent) {
 }
 
 function state(iri, one, stats) {
-  if (iri in stats.held_back_by) return h("span", { class: "warning" }, "holds others up");
+  if (iri in (stats.held_back_by ?? {})) return h("span", { class: "warning" }, "holds others up");
   if (one.idle_hold) return h("span", { class: "warning", title: one.idle_hold }, "idle, of another day");
   if (one.is_idle) return one.idle_advance ? "idle, follows the clock" : "idle";
   return one.closed_ms === null ? "waits for its first tuple" : "runs";
