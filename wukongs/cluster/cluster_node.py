@@ -112,7 +112,7 @@ KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, ST
 """All kinds of requests that a node answers, but HELLO."""
 
 
-LEASE_SHARE, LEASE_MAX_S = 0.9, 10.0
+LEASE_SHARE, LEASE_MAX_S = 0.95, 10.0
 """A lease is this share of the time after which a silent node is taken out, and no longer than so many seconds. A
 write waits for both of these where a node is lost, so a shorter lease would let none return earlier."""
 

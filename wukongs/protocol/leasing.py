@@ -250,7 +250,7 @@ def _confirm(node: Node) -> Node:
     granted, runs_out = dict(leases.granted), dict(leases.runs_out)
     control = reduce(apply, log.behind(node.control.index), node.control)
     for life, asked_ms in newest.asked.items():
-        if _may_hold(leases, control, life):
+        if asked_ms > granted.get(life, -1) and _may_hold(leases, control, life):
             granted[life] = asked_ms
             runs_out[life] = max(runs_out.get(life, 0), newest.sent_ms + node.cluster.lease_ms)
     rounds = tuple(one for one in leases.rounds if one.number > newest.number)
