@@ -165,13 +165,15 @@ class ClusterShape:
 
     @property
     def cluster(self) -> Cluster:
+        # A quiet leader counts the silence of a node from its next pulse on: that is not to be waited for on top.
+        quiet_pulses = max(1, min(QUIET_PULSES, self.silence_pulses_max // 10))
         return Cluster(
             self.node_count,
             self.replica_count,
-            silence_pulses_max=self.silence_pulses_max,
+            silence_pulses_max=max(1, self.silence_pulses_max - quiet_pulses),
             starting_pulses_max=self.starting_pulses_max,
             election_pulses=ELECTION_PULSES,
-            quiet_pulses=max(1, min(QUIET_PULSES, self.silence_pulses_max // 10)),
+            quiet_pulses=quiet_pulses,
             spare_count=self.spare_count,
             replace_pulses_max=self.replace_pulses_max,
             hosts=tuple(map(host_of, self.peers)),

@@ -53,7 +53,7 @@ def _has_to_lead(node: Node) -> bool:
 
 
 def _has_to_take_out(node: Node) -> bool:
-    """Whether a member is to be taken out at one of the next pulses, if nothing is heard of it: writes wait for that."""
+    """Whether a member is to be taken out at one of the next pulses, unless it is heard: writes wait for that."""
     members = node.control.with_role(Role.JOINING, Role.HOLDING, Role.IN)
     soon = node.cluster.silence_pulses_max - node.cluster.quiet_pulses
     silences = (node.watch.silence_of(member) for member in members)
