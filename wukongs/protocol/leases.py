@@ -12,8 +12,8 @@ exposed its SN, or its lease has run out. A lease is a time on the holder's own 
 
 Why a lease holds:
 
-* A request is made before it arrives at the leader. So a lease that is granted to it has run out lease_ms after that, by
-  the leader's clock (`runs_out`).
+* A request is made before it arrives at the leader. So a lease that is granted to it has run out lease_ms after that,
+  by the leader's clock (`runs_out`).
 * The leader grants nothing to a node that has not exposed the floor. The floor is the SN of each write that is to be
   acknowledged without that node (LeaseAsked). So a lease that has run out comes back only with that write.
 * A leader answers such a question only after a later round was confirmed: no other leader had been elected then. A
