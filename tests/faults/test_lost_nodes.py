@@ -211,3 +211,28 @@ def test_a_push_that_was_cut_off_is_applied_once_when_it_is_said_again(monkeypat
         for node in nodes:
             counted = node.engine.query(f"SELECT ?s {{ ?s <{EX}p> ?o }}")
             assert sorted(str(row[0]) for row in counted) == [EX + "a", EX + "b", EX + "c"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loses_leader", [False, True])
+def test_a_write_waits_little_longer_than_a_lease_when_a_node_is_lost(loses_leader: bool) -> None:
+    """The goal is a lease (1.9 s) and 200 ms; a busy machine takes longer."""
+    took_s = list[float]()
+    for _ in range(5):
+        with cluster(3, 3) as nodes:
+            nodes[0].engine.update(f"INSERT DATA {{ <{EX}a> <{EX}p> 1 }}")
+            leader = nodes[0].host.node.log.leader
+            assert leader is not None
+            lost = leader if loses_leader else (leader + 1) % 3
+            left = [node for node in nodes if node.me.node != lost]
+            nodes[lost].close()
+            began_s = time.monotonic()
+            left[0].engine.update(f"INSERT DATA {{ <{EX}b> <{EX}p> 1 }}")
+            took_s.append(time.monotonic() - began_s)
+            lease_s = left[0].host.node.cluster.lease_ms / 1000
+            for node in left:
+                assert len(node.engine.query(f"SELECT ?s {{ ?s <{EX}p> 1 }}")) == 2
+    print(
+        f"a lease is {lease_s:g} s; a write that meets a lost node takes {[round(one, 2) for one in sorted(took_s)]} s"
+    )
+    assert max(took_s) < 2 * lease_s

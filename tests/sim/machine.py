@@ -261,7 +261,7 @@ class Machine:
 
     def receive(self, message: Message) -> None:
         if self.is_paused:
-            self.agenda.after(self.paused_until - self.agenda.now, lambda: self.receive(message))
+            self.agenda.after(self.paused_until - self.agenda.now, self.alive(lambda: self.receive(message)))
             return
         self.handle(ev.Received(message, self.host.now_ms()))
 

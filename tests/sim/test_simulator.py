@@ -15,6 +15,7 @@ from tests.fuzz import first_and_slow
 from tests.sim import (
     compaction_stories,
     late_stories,
+    lease_stories,
     log_stories,
     log_world,
     partition_stories,
@@ -24,7 +25,7 @@ from tests.sim import (
 )
 from tests.sim.mutants import Changed, caught_by, loaded
 from tests.sim.traffic import measured, settled
-from tests.sim.world import ADDING_FROM, GROWING_FROM, MIXED_FROM, RULED_FROM, WRITING_FROM
+from tests.sim.world import ADDING_FROM, GROWING_FROM, LEASED_FROM, MIXED_FROM, RULED_FROM, WRITING_FROM
 from tests.sim.wrong_logs import Mutant
 from tests.sim.wrong_variants import MUTANTS
 from wukongs.protocol.gossip import GOSSIP_NODES
@@ -40,6 +41,7 @@ loses its disk before it is taken out; a node starts again, and does not know th
 drained node that does not know yet that it is drained refuses a text that the others have agreed on without it."""
 GROWING = [*range(GROWING_FROM, GROWING_FROM + 100, 20), *range(ADDING_FROM, ADDING_FROM + 60, 20)]
 RULED = [*range(RULED_FROM, RULED_FROM + 60, 20), *range(WRITING_FROM, WRITING_FROM + 60, 20)]
+LEASED = [LEASED_FROM, LEASED_FROM + 20]
 LOG_SEEDS = 300
 BROKEN = re.compile(r"^(Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error", re.MULTILINE)
 """How a simulator ends whose parts do not fit together: that catches nothing."""
@@ -47,7 +49,9 @@ MUTANT_SEEDS = 30
 """At most; mutants name the first seed that caught them, so one or two are run until the simulator changes."""
 
 
-@pytest.mark.parametrize("first", first_and_slow([*range(0, SEEDS, 20), MIXED_FROM, MIXED_FROM + 20, *GROWING, *RULED]))
+@pytest.mark.parametrize(
+    "first", first_and_slow([*range(0, SEEDS, 20), MIXED_FROM, MIXED_FROM + 20, *GROWING, *RULED, *LEASED])
+)
 def test_what_must_hold_holds(first: int) -> None:
     failed = {seed: failure for seed in range(first, first + 20) if (failure := run.failure(seed))}
     assert not failed, "\n\n".join(f"seed {seed}: {failure}" for seed, failure in failed.items())
@@ -79,6 +83,7 @@ def test_the_log_holds_in_any_order_of_events(first: int) -> None:
         *partition_stories.STORIES,
         *late_stories.STORIES,
         *report_stories.STORIES,
+        *lease_stories.STORIES,
     ],
     ids=lambda story: story.__name__,
 )

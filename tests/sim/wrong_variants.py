@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.sim.wrong_leases import WRONG_LEASES
 from tests.sim.wrong_logs import WRONG_LOGS, Mutant
 
 MUTANTS = (
@@ -641,6 +642,7 @@ MUTANTS = (
         first=2000,
     ),
     *WRONG_LOGS,
+    *WRONG_LEASES,
     Mutant(
         "others hear of a round before it is safe",
         "cluster.host",

@@ -34,6 +34,7 @@ def test_each_test_is_in_a_tier_that_ci_runs(project_root: Path) -> None:
     assert re.findall(r"^make .*", (project_root / ".ci" / "run").read_text(), re.MULTILINE) == [
         "make test",
         "make test-ci",
+        "make faults-minutes MINUTES=10 SEED=1",
     ]
 
 

@@ -29,7 +29,7 @@ from wukongs.wire.packet_columns import count_of, term_arrays, terms_in
 from wukongs.wire.packets import Packet, Peers
 
 CLAIM, AGREED = "claim", "agreed"
-ROUND_S = 10.0
+FIRST_ROUND_S, ROUND_S = 0.5, 10.0
 TIMEOUT_S = 30.0
 AT_ONCE_MAX, AT_ONCE_BYTES_MAX = 1 << 10, 1 << 18
 """So many terms, with so many bytes of text, are compared in one turn of the protocol's thread."""
@@ -111,7 +111,7 @@ class Claims:
         """Have a claim settled; return the view under which it was."""
         errands: SimpleQueue[Errand | None] = SimpleQueue()
         shards, me = shards_of(table.ids), self._peers.me
-        why = "nodes come and go"
+        why, round_s = "nodes come and go", FIRST_ROUND_S
 
         def carry_out(errand: Errand | None) -> None:
             """In the protocol's thread: agree to a few terms at once, which saves turns."""
@@ -139,9 +139,9 @@ class Claims:
                             await_word(self._host, node, left_s(deadline))
                         if asked.view < self._host.node.control.view:
                             continue  # Members have changed since: the protocol asks anew.
-                        self._ask(asked, table, shards, deadline)
+                        self._ask(asked, table, shards, min(left_s(deadline), round_s))
                     except NodeUnavailable as error:
-                        why = str(error)
+                        why, round_s = str(error), min(2 * round_s, ROUND_S)
                         self._host.post(ev.ClaimUnanswered(claim, asked.view, frozenset(asked.nodes)))
                 if self._is_with_the_log(claim):
                     why = "a majority of the nodes has not agreed to re-encode those of them whose hashes are taken"
@@ -166,13 +166,13 @@ class Claims:
         found = self._host.node.claims.get(claim)
         return found is not None and not found.remaining
 
-    def _ask(self, asked: act.AskClaim, table: TermTable, shards: Int64Array, deadline: float) -> None:
-        """Carry out AskClaim. Raises NodeUnavailable."""
+    def _ask(self, asked: act.AskClaim, table: TermTable, shards: Int64Array, timeout_s: float) -> None:
+        """Carry out AskClaim. Raises NodeUnavailable (no answer within timeout_s)."""
         rows = [np.flatnonzero(self._mask(asked, node)[shards]) for node in asked.nodes]
         packets = [
             (node, _packet(table.take(of_node), asked.view)) for node, of_node in zip(asked.nodes, rows, strict=True)
         ]
-        answers = self._peers.ask(packets, min(left_s(deadline), ROUND_S))
+        answers = self._peers.ask(packets, timeout_s)
         refused, silent = np.zeros(len(table), np.bool_), set[int]()
         for node, of_node, answer in zip(asked.nodes, rows, answers, strict=True):
             if answer.fields.get("view") == asked.view:

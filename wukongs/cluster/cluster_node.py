@@ -113,7 +113,7 @@ KINDS = (*(kind for kinds in WAITS for kind in kinds), CLAIM, COUNTS, SLICES, ST
 """All kinds of requests that a node answers, but HELLO."""
 
 
-LEASE_SHARE, LEASE_MAX_S = 0.9, 10.0
+LEASE_SHARE, LEASE_MAX_S = 0.95, 10.0
 """A lease is this share of the time after which a silent node is taken out, and no longer than so many seconds. A
 write waits for both of these where a node is lost, so a shorter lease would let none return earlier."""
 
@@ -166,13 +166,15 @@ class ClusterShape:
 
     @property
     def cluster(self) -> Cluster:
+        # A quiet leader counts the silence of a node from its next pulse on: that is not to be waited for on top.
+        quiet_pulses = max(1, min(QUIET_PULSES, self.silence_pulses_max // 10))
         return Cluster(
             self.node_count,
             self.replica_count,
-            silence_pulses_max=self.silence_pulses_max,
+            silence_pulses_max=max(1, self.silence_pulses_max - quiet_pulses),
             starting_pulses_max=self.starting_pulses_max,
             election_pulses=ELECTION_PULSES,
-            quiet_pulses=max(1, min(QUIET_PULSES, self.silence_pulses_max // 10)),
+            quiet_pulses=quiet_pulses,
             spare_count=self.spare_count,
             replace_pulses_max=self.replace_pulses_max,
             hosts=tuple(map(host_of, self.peers)),

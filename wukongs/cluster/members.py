@@ -15,7 +15,7 @@ from wukongs.wire.packets import Packet, Peers
 VIEW = "view"
 """The field of an answer that says which members its node knows: the index of the last record about them."""
 RETRY_S = 0.05
-ROUND_S = 2.0
+ROUND_S = 0.5
 """A node that does not answer for longer is perhaps out by now. The next round is twice as long: it may be busy."""
 SILENT_PULSES = 40
 """A node that reports nothing for longer is perhaps gone. Reports come with each pulse, of quiet nodes with each 16th,

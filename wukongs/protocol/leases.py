@@ -12,8 +12,8 @@ exposed its SN, or its lease has run out. A lease is a time on the holder's own 
 
 Why a lease holds:
 
-* A request is older than its round, and the round is older than its end by the leader's clock, `sent_ms` + lease_ms. So
-  the leader knows when each lease that it has granted has run out (`runs_out`).
+* A request is made before it arrives at the leader. So a lease that is granted to it has run out lease_ms after that,
+  by the leader's clock (`runs_out`).
 * The leader grants nothing to a node that has not exposed the floor. The floor is the SN of each write that is to be
   acknowledged without that node (LeaseAsked). So a lease that has run out comes back only with that write.
 * A leader answers such a question only after a later round was confirmed: no other leader had been elected then. A
@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wukongs.protocol.control import THE_FIRST
 from wukongs.protocol.messages import Incarnation
@@ -43,20 +44,26 @@ does, differ by 0.1 %: this is 20 times as much, for clocks of virtual machines,
 milliseconds."""
 
 
+class Asked(NamedTuple):
+    """The newest request of a node. at_ms: its time on the clock of that node; heard_ms: its arrival, by the leader's
+    clock."""
+
+    at_ms: int
+    heard_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a leader. sent_ms: its beginning by the leader's clock; asked: the newest request of each node that
-    had been received by then."""
+    """One round of a leader. asked: the newest request of each node that had arrived when it began."""
 
     number: int
-    sent_ms: int
-    asked: Mapping[Incarnation, int]
+    asked: Mapping[Incarnation, Asked]
 
 
 @dataclass(frozen=True, slots=True)
 class Leases:
     """The leases that one node holds, has confirmed as a voter, and has granted as a leader. Times are milliseconds of
-    this node's own clock, but for `asked` and `granted`.
+    this node's own clock, but for `Asked.at_ms` and `granted`.
 
     now_ms: the time of the last event; born_ms: the start of this life; reached: the newest SN that reads see here.
     until_ms: the end of this node's own lease.
@@ -67,8 +74,8 @@ class Leases:
     floor: nodes that have not exposed this SN are granted nothing.
     number, confirmed: the newest round, and the newest that a majority has answered; rounds: those that are open;
     answered: by voter, the newest round that it has answered; question: a round after this one is waited for.
-    asked, heard_ms: by node, its newest request, by the clock of that node, and when it was received; seen: what reads
-    see there; first: the floor of its first lease, by the position of the record that made it IN.
+    asked: by node, its newest request; seen: what reads see there; first: the floor of its first lease, by the position
+    of the record that made it IN.
     granted: by node, its newest granted request; runs_out: when its lease has run out; leaving_ms: when a record last
     had to wait for that."""
 
@@ -85,8 +92,7 @@ class Leases:
     rounds: tuple[Round, ...] = ()
     answered: Mapping[Voter, int] = field(default_factory=dict)
     question: int = -1
-    asked: Mapping[Incarnation, int] = field(default_factory=dict)
-    heard_ms: Mapping[Incarnation, int] = field(default_factory=dict)
+    asked: Mapping[Incarnation, Asked] = field(default_factory=dict)
     seen: Mapping[Incarnation, Sn] = field(default_factory=dict)
     first: Mapping[tuple[Incarnation, Position], Sn] = field(default_factory=dict)
     granted: Mapping[Incarnation, int] = field(default_factory=dict)

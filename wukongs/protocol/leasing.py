@@ -12,7 +12,7 @@ from msgspec import structs
 from wukongs.protocol.actions import Action, Send
 from wukongs.protocol.control import THE_FIRST, Control, apply
 from wukongs.protocol.events import Event, LeaseAsked, Pulse, Received, SavedBefore
-from wukongs.protocol.leases import DRIFT, Leases, Round
+from wukongs.protocol.leases import DRIFT, Asked, Leases, Round
 from wukongs.protocol.log import LogRole
 from wukongs.protocol.messages import Append, Appended, Grant, Incarnation, Request, Vote
 from wukongs.protocol.records import Membership, Record, Role, Sn
@@ -180,9 +180,9 @@ def is_waited_for(node: Node) -> bool:
     return any(
         life.node in synced
         and life != node.me
-        and heard_ms > leases.now_ms - RECENT_MS
+        and asked.heard_ms > leases.now_ms - RECENT_MS
         and leases.runs_out.get(life, 0) <= leases.now_ms
-        for life, heard_ms in leases.heard_ms.items()
+        for life, asked in leases.asked.items()
     )
 
 
@@ -210,7 +210,7 @@ def _begin_round(node: Node) -> Node:
     leases, me = node.leases, node.me
     node = _note_request(node, me, leases.now_ms, leases.reached)
     leases = node.leases
-    begun = Round(leases.number + 1, leases.now_ms, leases.asked)
+    begun = Round(leases.number + 1, leases.asked)
     leases = replace(
         leases,
         number=begun.number,
@@ -229,8 +229,7 @@ def _note_request(node: Node, life: Incarnation, asked_ms: int, seen: Sn) -> Nod
         node,
         leases=replace(
             leases,
-            asked={**leases.asked, life: asked_ms},
-            heard_ms={**leases.heard_ms, life: leases.now_ms},
+            asked={**leases.asked, life: Asked(asked_ms, leases.now_ms)},
             seen={**leases.seen, life: max(seen, leases.seen.get(life, THE_FIRST))},
             first=first,
         ),
@@ -249,10 +248,10 @@ def _confirm(node: Node) -> Node:
     newest = known[-1]
     granted, runs_out = dict(leases.granted), dict(leases.runs_out)
     control = reduce(apply, log.behind(node.control.index), node.control)
-    for life, asked_ms in newest.asked.items():
-        if _may_hold(leases, control, life):
-            granted[life] = asked_ms
-            runs_out[life] = max(runs_out.get(life, 0), newest.sent_ms + node.cluster.lease_ms)
+    for life, asked in newest.asked.items():
+        if asked.at_ms > granted.get(life, -1) and _may_hold(leases, control, life):
+            granted[life] = asked.at_ms
+            runs_out[life] = max(runs_out.get(life, 0), asked.heard_ms + node.cluster.lease_ms)
     rounds = tuple(one for one in leases.rounds if one.number > newest.number)
     leases = replace(leases, confirmed=newest.number, rounds=rounds, granted=granted, runs_out=runs_out)
     return _hold(replace(node, leases=leases), granted.get(node.me), node.cluster.lease_ms)

@@ -48,7 +48,16 @@ def _has_to_lead(node: Node) -> bool:
         or bool(control.homeless)
         or bool(placement.drained(control))
         or bool(late_joins(log, control, node.progress, node.vts))
+        or _has_to_take_out(node)
     )
+
+
+def _has_to_take_out(node: Node) -> bool:
+    """Whether a member is to be taken out at one of the next pulses, unless it is heard: writes wait for that."""
+    members = node.control.with_role(Role.JOINING, Role.HOLDING, Role.IN)
+    soon = node.cluster.silence_pulses_max - node.cluster.quiet_pulses
+    silences = (node.watch.silence_of(member) for member in members)
+    return any(soon <= pulses < soon + 3 * node.cluster.quiet_pulses for pulses in silences)
 
 
 def wanted(node: Node) -> list[Record]:

@@ -17,7 +17,7 @@ from tests.fuzz import fuzzed
 from wukongs.errors import DataError
 from wukongs.protocol import messages, records
 from wukongs.protocol.control import Control, genesis
-from wukongs.protocol.messages import Append, Gossip, Incarnation, Message, Report, Vote
+from wukongs.protocol.messages import Append, Gossip, Grant, Incarnation, Message, Report, Request, Vote
 from wukongs.protocol.records import Entry, Membership, Nothing, Position, Sn, Tagged, Voter, Voters
 from wukongs.wire.codec import TELL, packet_of, read_packet_header, to_frames
 from wukongs.wire.packets import Packet
@@ -60,7 +60,7 @@ kinds = [*bodies, *get_args(records.Record), Entry]
 def test_all_that_nodes_say_is_covered() -> None:
     """Every Struct of messages.py is a body, or held by one; every record is in the union."""
     for module, known in (
-        (messages, {*bodies, Message, Report}),
+        (messages, {*bodies, Message, Report, Grant, Request}),
         (records, {*get_args(records.Record), Entry, Position}),
     ):
         here = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
