@@ -23,7 +23,6 @@ from wukongs.adapters.milestones import passed
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import QueryConfig, RunConfig, StreamConfig, load_run_config, notes_of
 from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
-from wukongs.remote.kinds import SILENT_S
 from wukongs.settings import take_turns_quickly
 from wukongs.wire.link import IngestLink
 
@@ -38,8 +37,6 @@ log = logging.getLogger("wukongs")
 DRAWN_EVERY_S = 0.1
 SETTLE_S = 5.0
 """So long an interrupted run waits for the engine to have done with what was sent."""
-HELD_S = SILENT_S + 10
-"""So long the queries of a run that was killed may be held for it by its node."""
 DONE, INTERRUPTED, TERMINATED = 0, 130, 143
 
 
@@ -238,22 +235,14 @@ def _declare_stream(engine: Engine | RemoteEngine, stream: StreamConfig) -> None
 
 
 def _registered(engine: Engine | RemoteEngine, query: QueryConfig, display: Display) -> RegisteredQuery | RemoteQuery:
-    """Register a query. If a run was killed, its node holds its queries until it has been silent for a while: wait for
-    that, and go on with its windows."""
-    from wukongs.engine import Engine
-
-    deadline, is_said = time.monotonic() + HELD_S, False
-    while True:
-        try:
-            return engine.register(query.text, on_result=display.window, output=query.output)
-        except StreamError as error:
-            is_held = not isinstance(engine, Engine) and "is registered already:" in str(error)
-            if not is_held or time.monotonic() > deadline:
-                raise
-            if not is_said:
-                display.phase(f"waiting up to {HELD_S:.0f} s for a query that another client holds: {error}")
-                is_said = True
-            time.sleep(0.5)
+    """Register a query, or go on with the windows of one that a run before has registered, which may be there still."""
+    registered = engine.register(query.text, on_result=display.window, output=query.output)
+    if (readers := getattr(registered, "readers", 1)) > 1:
+        display.phase(
+            f"query {registered.name}: {readers} clients have registered it, and each gets every window; one that "
+            "crashed counts for a minute"
+        )
+    return registered
 
 
 def summary_lines(progress: RunProgress, dead_letters: str = "") -> list[str]:
