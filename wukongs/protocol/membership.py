@@ -89,7 +89,7 @@ def next_role(
             return Membership(me.node, me.disk, Role.JOINING) if control.holds(me.node) else None
         case Role.JOINING if stay.is_installed and stay.is_safe and _is_near(progress, control, vts):
             return Membership(me.node, me.disk, Role.HOLDING, member.since)
-        case Role.HOLDING if has_caught_up(progress, control, me.node, vts):
+        case Role.HOLDING if stay.is_safe and has_caught_up(progress, control, me.node, vts):
             return Membership(me.node, me.disk, Role.IN, member.since)
     return None
 
