@@ -67,7 +67,9 @@ def main(report: Path | None = None, quick: bool = False) -> int:
                 _end(engine, query, WARM_UP * size.deadlines_s[-1])
                 for deadline_s in size.deadlines_s:
                     results.add(TIME, overshoot_of(engine, query, deadline_s, size.repeats))
-            with _engine(lines, Settings(query_bytes_max=size.budget_bytes, rows_max=1 << 40)) as engine:
+            with _engine(
+                lines, Settings(query_bytes_max=size.budget_bytes, rows_max=1 << 40, spill_bytes_max=0)
+            ) as engine:
                 results.add(MEMORY, _growth(engine, query, size))
         _summarize(results)
     except (WrongAnswer, OSError) as error:

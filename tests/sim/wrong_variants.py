@@ -139,9 +139,9 @@ MUTANTS = (
     Mutant(
         "a node counts before it has written down what it has taken over",
         "membership",
-        "stay.is_installed and stay.is_safe and",
-        "stay.is_installed and",
-        first=7_000_000,
+        "Role.HOLDING if stay.is_safe and",
+        "Role.HOLDING if",
+        first=3_000_130,
     ),
     Mutant(
         "a drained node does not say that its disk is lost",

@@ -96,7 +96,7 @@ class Clock:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[wukongs.Engine]:
     """A ring of nodes, all of which are in one hub."""
-    options = settings.Settings(rows_max=1_000_000, query_bytes_max=200 * MEGABYTE)
+    options = settings.Settings(rows_max=1_000_000, query_bytes_max=200 * MEGABYTE, spill_bytes_max=0)
     with wukongs.Engine(settings=options) as made:
         lines = [f"<http://ex/n{i}> <http://ex/p> <http://ex/n{(i + 1) % NODES}> ." for i in range(NODES)]
         lines += [f"<http://ex/n{i}> <http://ex/in> <http://ex/hub> ." for i in range(NODES)]
