@@ -45,6 +45,8 @@ RULED_FROM = 1_000_000
 """From this seed on there are rules at times."""
 LEASED_FROM = 3_000_000
 """From this seed on reads need a lease."""
+UNLEASED = range(7_000_000, 8_000_000)
+"""But not here: mutants and rare failures name these lives."""
 WRITING_FROM, PARTIAL_SHARE = 2_000_000, 0.5
 """From this seed on, so many of the nodes that have taken over what others hold take time to write it down."""
 """How long things may go wrong."""
@@ -138,13 +140,18 @@ class World:
         self.operator = Operator([*records, *drains, *self._adds()], self, self.agenda, rng, hopes, DURATION)
         self._plan_faults()
         self.leased: Leased | None = None
-        if seed >= LEASED_FROM:
+        if self.is_leased:
             leasing = random.Random(f"leases {seed}")
             args = self.hosts, self.terms, self.agenda, self.network, leasing, DURATION, self._fail
             self.leased = Leased(*args)
         self.ruled: Ruled | None = None
         if seed >= RULED_FROM:
             self.ruled = Ruled(self.hosts, self.checkers.entries, self.agenda, ruling, DURATION)
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether reads need a lease in this life."""
+        return self.seed >= LEASED_FROM and self.seed not in UNLEASED
 
     def _cluster(self, count: int) -> Cluster:
         """Return a random cluster. loses_nothing: no shard's only disk is lost, and with it what nobody sends again (a
@@ -167,7 +174,7 @@ class World:
             quiet_pulses=quiet,
             spare_count=self.spares - self.added,
             replace_pulses_max=replace_pulses_max,
-            lease_ms=LEASE_MS if self.seed >= LEASED_FROM else 0,
+            lease_ms=LEASE_MS if self.is_leased else 0,
         )
 
     def _hopes(self, drains: list[Drain]) -> list[Record]:
