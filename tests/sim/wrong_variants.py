@@ -492,7 +492,7 @@ MUTANTS = (
     Mutant(
         "a joining node is IN before it has caught up",
         "membership",
-        "case Role.HOLDING if has_caught_up(progress, control, me.node, vts):",
+        "case Role.HOLDING if stay.is_safe and has_caught_up(progress, control, me.node, vts):",
         "case Role.HOLDING:",
         first=71,
     ),
