@@ -169,7 +169,7 @@ def test_bytes_without_end_in_the_place_of_a_handshake_are_cut_off(served: Serve
         assert strangers.send(chunk=b"\xff" * (1 << 16)) < CUT_OFF
         assert strangers.send(greeting(b"CURVE"), HUGE_COMMAND) < CUT_OFF
     else:
-        # ZeroMQ's own check, before a byte is kept: that version has no handshake. What counts is in the system's buffers.
+        # ZeroMQ's own check, before a byte is kept: that version has no handshake. The system's buffers take some MB.
         assert strangers.send() < 16 * MB
     assert is_answered(friend)
     strangers.close()
