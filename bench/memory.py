@@ -16,6 +16,15 @@ def resident_bytes(process: int | str = "self") -> int:
     return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")
 
 
+def status_bytes(name: str, process: int | str = "self") -> int:
+    """Return a size of a process's memory as the system has it: VmRSS, VmHWM. Raises OSError (no such size)."""
+    file = Path(f"/proc/{process}/status")
+    for line in file.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"no {name} in {file}")
+
+
 def kept_bytes() -> int:
     """Return the same of this process, once what is free was given back to the system."""
     gc.collect()

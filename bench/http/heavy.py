@@ -7,7 +7,6 @@ Both are measured before the heavy ones begin, and beside them. Each answer is c
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
 import threading
@@ -17,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from wukongs.bench.harness import Report, WrongAnswer, summary
-from wukongs.bench.http.run import serving
+from wukongs.bench.harness import Report, WrongAnswer
+from wukongs.bench.http.run import Connection, milliseconds, serving
 
 GROUPS, MEMBERS = 40, 300
 """3,600,000 pairs of one group."""
@@ -87,34 +86,18 @@ def _run(results: Report, address: str, members: int, seconds: int) -> None:
             light.join()
         label = "beside" if beside else "alone"
         results.check(f"point queries that failed, {label}", 0, light.failed)
-        results.add(POINTS, {"": label, "queries": len(light.times_s), **_ms(light.times_s)})
-        results.add(WINDOWS, {"": label, "windows": len(waited), **_ms(waited)})
+        results.add(POINTS, {"": label, "queries": len(light.times_s), **milliseconds(light.times_s)})
+        results.add(WINDOWS, {"": label, "windows": len(waited), **milliseconds(waited)})
         for kind, times in kinds.items():
             if times:
-                results.add(HEAVIES, {"": kind, "queries": len(times), **_ms(times)})
+                results.add(HEAVIES, {"": kind, "queries": len(times), **milliseconds(times)})
 
 
-def _ms(seconds: list[float]) -> dict[str, float]:
-    found = summary([1000 * one for one in seconds])
-    return {key: found[key] for key in ("median", "p90", "p99", "max")}
-
-
-class Client:
-    """A connection of its own address, 127.0.0.<number>."""
+class Client(Connection):
+    """A client of an address of its own, which waits for long."""
 
     def __init__(self, address: str, number: int) -> None:
-        parts = urlsplit(address)
-        source = (f"127.0.0.{number}", 0)
-        self.connection = http.client.HTTPConnection(parts.hostname or "", parts.port, 300, source_address=source)
-
-    def ask(self, method: str, path: str, body: bytes | None = None, kind: str | None = None) -> bytes:
-        """Send a request; return the body of its answer. Raises RuntimeError (an error was answered)."""
-        self.connection.request(method, path, body, {} if kind is None else {"Content-Type": kind})
-        answer = self.connection.getresponse()
-        found = answer.read()
-        if answer.status >= 300:
-            raise RuntimeError(f"{method} {path[:80]}: {answer.status} {found[:300]!r}")
-        return found
+        super().__init__(address, number, 300.0)
 
     def query(self, text: str) -> list[dict[str, Any]]:
         found = self.ask("GET", "/sparql?" + urlencode({"query": text, "timeout": 200}))

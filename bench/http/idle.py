@@ -17,10 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote, urlencode, urlsplit
 
-from wukongs.bench.harness import Report, WrongAnswer, summary
+from wukongs.bench.harness import Report, WrongAnswer
 from wukongs.bench.http.heavy import Client
-from wukongs.bench.http.run import serving
+from wukongs.bench.http.run import milliseconds, serving
+from wukongs.bench.memory import status_bytes
 
+MB = 1 << 20
 STREAM = "http://ex/s"
 REGISTERED = f"REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{STREAM}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}"
 TUPLES, PUSHES, POINTS = 10_000, 20, 200
@@ -78,21 +80,27 @@ def _run(results: Report, address: str, pid: int, share: int, tuples: int, pushe
             pushed = feed.push(pushes)
             asked = _points(Client(address, 10))
         results.check(f"windows read, {kind}", pushes, len(pushed))
-        results.add(TIMES, {"beside": kind, "how many": count, "what": "a push", **_ms(pushed), "RSS, MB": _rss(pid)})
         results.add(
-            TIMES, {"beside": kind, "how many": count, "what": "a point query", **_ms(asked), "RSS, MB": _rss(pid)}
+            TIMES,
+            {
+                "beside": kind,
+                "how many": count,
+                "what": "a push",
+                **milliseconds(pushed),
+                "RSS, MB": status_bytes("VmRSS", pid) // MB,
+            },
+        )
+        results.add(
+            TIMES,
+            {
+                "beside": kind,
+                "how many": count,
+                "what": "a point query",
+                **milliseconds(asked),
+                "RSS, MB": status_bytes("VmRSS", pid) // MB,
+            },
         )
         time.sleep(1.0)
-
-
-def _ms(seconds: list[float]) -> dict[str, float]:
-    found = summary([1000 * one for one in seconds])
-    return {key: found[key] for key in ("median", "p99", "max")}
-
-
-def _rss(pid: int) -> int:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) // 1024
 
 
 def _subscribe(kind: str) -> Callable[[int], bytes]:

@@ -84,12 +84,14 @@ def _run(results: Report, workload: Workload, folder: Path, seconds: int, count:
     latencies = _checked(results, workload, user, came, ends, sent)
     results.check("point queries that failed", 0, sum(len(asker.failed) for asker in askers) + len(status))
     times = [one for asker in askers for one in asker.times_s]
-    results.add(POINTS, {"queries": len(times), **_ms(times)})
+    results.add(POINTS, {"queries": len(times), **milliseconds(times)})
     for query in SMALL:
-        results.add(WINDOWS, {"query": query.name, "windows": len(latencies[query.name]), **_ms(latencies[query.name])})
+        results.add(
+            WINDOWS, {"query": query.name, "windows": len(latencies[query.name]), **milliseconds(latencies[query.name])}
+        )
     tuples = sum(len(stream) for batch in workload.batches[-10:] for stream in batch.values())
     late = sum(one > BATCH_MS / 1000 for one in pushed_s)
-    results.add(PUSHES, {"tuples/s": tuples, "took too long": late, **_ms(pushed_s)})
+    results.add(PUSHES, {"tuples/s": tuples, "took too long": late, **milliseconds(pushed_s)})
     results.notes.append(f"{count} subscribers; the server used {cpu_s / took_s:.2f} cores")
 
 
@@ -117,22 +119,24 @@ def _checked(
     return latencies
 
 
-def _ms(seconds: Sequence[float]) -> dict[str, float]:
+def milliseconds(seconds: Sequence[float]) -> dict[str, float]:
+    """Return median, p90, p99 and the most of times, in milliseconds."""
     found = summary([1000 * one for one in seconds])
     return {name: found[name] for name in ("median", "p90", "p99", "max")}
 
 
 class Connection:
-    """One connection to the server, kept alive."""
+    """One connection to the server, kept alive. number: it is of a client of its own address, 127.0.0.<number>."""
 
-    def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
-        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    def __init__(self, address: str, number: int | None = None, timeout_s: float = 60.0) -> None:
+        parts, source = urlsplit(address), None if number is None else (f"127.0.0.{number}", 0)
+        host = parts.hostname or ""
+        self.connection = http.client.HTTPConnection(host, parts.port, timeout_s, source_address=source)
 
     def ask(self, method: str, path: str, body: bytes | None = None, kind: str | None = None) -> bytes:
         """Send a request; return the body of its answer. Raises RuntimeError (an error was answered)."""
-        self._connection.request(method, path, body, {} if kind is None else {"Content-Type": kind})
-        answer = self._connection.getresponse()
+        self.connection.request(method, path, body, {} if kind is None else {"Content-Type": kind})
+        answer = self.connection.getresponse()
         found = answer.read()
         if answer.status >= 300:
             raise RuntimeError(f"{method} {path[:80]}: {answer.status} {found[:300]!r}")

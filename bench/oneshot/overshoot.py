@@ -23,6 +23,7 @@ import pyarrow as pa
 
 import wukongs
 from wukongs.bench.harness import Report, Row, WrongAnswer, summary
+from wukongs.bench.memory import status_bytes
 from wukongs.bench.oneshot.bad_queries import PREFIX, QUERIES, UPDATES, WORDS, BadQuery
 from wukongs.settings import Settings
 
@@ -144,13 +145,6 @@ def reset_peak() -> int:
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     return status_bytes("VmRSS")
-
-
-def status_bytes(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"no {name} in /proc/self/status")
 
 
 def _summarize(report: Report) -> None:

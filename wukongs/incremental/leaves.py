@@ -40,8 +40,6 @@ class DeltaJoin:
 
     node: Node
     evaluation: Evaluation
-    _patterns: tuple[TriplePattern, ...] = ()
-    _graphs: tuple[Term, ...] = ()
     _plans: list[tuple[TriplePattern, Term, Node, PlanMemo]] = field(default_factory=list)
     _clause: DatasetClause = field(default_factory=DatasetClause)
     _before: dict[StreamWindow, Term] = field(default_factory=dict)
@@ -69,7 +67,6 @@ class DeltaJoin:
     def _laid_out(self, bgp: Bgp, graphs: Sequence[Term]) -> DeltaJoin:
         """Write down, for each pattern, the part with this one over what has changed, those before it over the graph
         after the change, those behind it over the graph before."""
-        self._patterns, self._graphs = bgp.patterns, tuple(graphs)
         names = {graph: at for at, graph in enumerate(dict.fromkeys(graphs))}
         self._before = {_window(f"before {at}"): graph for graph, at in names.items()}
         self._changed = {_window(f"changed {at}"): graph for graph, at in names.items()}

@@ -54,6 +54,13 @@ from wukongs.store.dtypes import UNBOUND
 _ROW = Variable(".row of the left side")
 
 
+def _applied(node: Filter | Extend, rows: ZSet, evaluation: Evaluation, stored: BatchSet) -> ZSet:
+    """Return rows after a filter or BIND, with their weights."""
+    known = leaf(rows.variables)
+    part = replace(node, pattern=known)
+    return ZSet.of_weighted(evaluation.run_over(part, stored, (known, rows.weighted())))
+
+
 @dataclass(slots=True)
 class Linear:
     """Filter, extend or project: applied to the rows of the change, whatever the rest is. Keeps nothing."""
@@ -67,9 +74,7 @@ class Linear:
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if isinstance(self.node, Project):
             return rows.project(tuple(dict.fromkeys(self.node.variables)))
-        known = leaf(rows.variables)
-        part = replace(self.node, pattern=known)
-        return ZSet.of_weighted(self.evaluation.run_over(part, stored, (known, rows.weighted())))
+        return _applied(self.node, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
@@ -162,8 +167,8 @@ class Flag:
 
 @dataclass(slots=True)
 class Existing:
-    """A filter or BIND with EXISTS: applied to the change of the part below; and to all its rows,
-    before and after, when a triple that a pattern of EXISTS may read was inserted or deleted. Its child is kept."""
+    """A filter or BIND with EXISTS: applied to the change of the part below; and to all its rows, before and after,
+    when a triple that a pattern of EXISTS may read was inserted or deleted. Its child is kept."""
 
     node: Filter | Extend
     children: tuple[Kept]
@@ -173,9 +178,7 @@ class Existing:
     kept_bytes = 0
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        known = leaf(rows.variables)
-        part = replace(self.node, pattern=known)
-        return ZSet.of_weighted(self.evaluation.run_over(part, stored, (known, rows.weighted())))
+        return _applied(self.node, rows, self.evaluation, stored)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)

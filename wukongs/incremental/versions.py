@@ -10,12 +10,12 @@ import numpy as np
 
 from wukongs.csparql.algebra import DatasetClause, Node, StreamWindow, Values
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.rows import numbered
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
@@ -45,9 +45,7 @@ class Change:
         if not columns:
             return Change(before, after, EMPTY, EMPTY)
         quads = [np.concatenate(column) for column in zip(*columns, strict=True)]
-        numbers, firsts = numbered(quads, len(quads[0]))
-        sums = np.zeros(len(firsts), np.int64)
-        np.add.at(sums, numbers, np.concatenate(weights))
+        firsts, sums = summed(quads, np.concatenate(weights))
         assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
         parts = (_batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
         return Change(before, after, *parts)
@@ -119,6 +117,6 @@ class Evaluation:
 
 
 def leaf(variables: Sequence[Variable] = ()) -> Node:
-    """Return a node that stands for solutions of some variables that are known. The executor knows it by its identity,
-    and never runs it."""
+    """Return a node in the place of solutions that are known. The executor finds it by its identity, and never runs
+    it."""
     return Values(tuple(variables), ())

@@ -23,6 +23,14 @@ WEIGHT = Variable(".weight")
 _OTHER_WEIGHT = Variable(".weight of the other side")
 
 
+def summed(columns: Sequence[Int64Array], weights: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return (the first row of each distinct one, the sum of its weights)."""
+    numbers, firsts = numbered(columns, len(weights))
+    sums = np.zeros(len(firsts), np.int64)
+    np.add.at(sums, numbers, weights)
+    return firsts, sums
+
+
 @dataclass(frozen=True, slots=True)
 class ZSet:
     """table: the rows; weights : int64[table.length]. The same row may occur in several places; `consolidated` has each
@@ -82,9 +90,7 @@ class ZSet:
         """Return each row once with the sum of its weights, and none whose sum is 0."""
         if not len(self):
             return self
-        numbers, firsts = numbered(self.table.columns, self.table.length)
-        sums = np.zeros(len(firsts), np.int64)
-        np.add.at(sums, numbers, self.weights)
+        firsts, sums = summed(self.table.columns, self.weights)
         kept = np.flatnonzero(sums)
         return ZSet(self.table.take(firsts[kept]), sums[kept])
 
