@@ -44,7 +44,7 @@ class Trio:
                 self.take(target, Received(Message(self.nodes[origin].me, body), self.now_ms))
 
     def elect(self, number: int) -> None:
-        """Let a node lead: the others have heard no leader for long enough, and their own candidacies are lost."""
+        """Make a node the leader: the others have heard no leader for long enough, and their own candidacies are lost."""
         for node in sorted({0, 1, 2} - {number} - self.cut):
             self.take(node, Pulse(4, 5, self.now_ms))
         self.sent.clear()
@@ -57,7 +57,7 @@ class Trio:
         self.deliver()
 
     def lead(self, number: int, times: int = 3, after_ms: int = 10) -> None:
-        """Let the leader pulse a few times."""
+        """Pulse at the leader a few times."""
         for _ in range(times):
             self.now_ms += after_ms
             self.take(number, Pulse(0, 1, self.now_ms))

@@ -151,7 +151,7 @@ class ReadLeases:
         self._everywhere = max(self._everywhere, sn)
 
     def show(self, sn: Sn, timeout_s: float) -> None:
-        """Wait as wait_until_exposed, but for no longer than so many seconds."""
+        """Wait as wait_until_exposed, for at most the given seconds."""
         try:
             self.wait_until_exposed(sn, timeout_s)
         except NodeUnavailable:

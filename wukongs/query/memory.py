@@ -44,7 +44,7 @@ SPARE_BYTES = 4 << 20
 _LOOK_S = 0.05
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
-"""Larger limits of cgroups stand for none."""
+"""A larger limit of a cgroup means that there is none."""
 
 
 class Kind(StrEnum):

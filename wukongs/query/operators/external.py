@@ -153,7 +153,7 @@ def grouped(
     limits: Limits,
     work_bytes: int,
 ) -> BindingTable:
-    """Do the same as group; a group has to fit into the memory. Rows of a group keep their order."""
+    """Group rows as `group` does; a group has to fit into the memory. Rows of a group keep their order."""
     with ExitStack() as files:
         raw, variables = None, tuple[Variable, ...]()
         for piece in pieces:
