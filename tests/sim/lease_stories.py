@@ -44,7 +44,7 @@ class Trio:
                 self.take(target, Received(Message(self.nodes[origin].me, body), self.now_ms))
 
     def elect(self, number: int) -> None:
-        """Make a node the leader: the others have heard no leader for long enough, and their own candidacies are lost."""
+        """Make a node the leader: the others heard no leader for long enough, and their own candidacies are lost."""
         for node in sorted({0, 1, 2} - {number} - self.cut):
             self.take(node, Pulse(4, 5, self.now_ms))
         self.sent.clear()
