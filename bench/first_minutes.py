@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pathlib import Path
 from wukongs.adapters.demo import small_network
 from wukongs.adapters.lsbench_generator import generate_network
 from wukongs.bench.harness import WrongAnswer, machine, markdown_table
+from wukongs.cli.ports import free_ports
 
 PROJECT = Path(__file__).resolve().parents[1]
 KNOWS = "<http://xmlns.com/foaf/0.1/knows>"
@@ -259,8 +259,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="+", default=(), metavar="WORD", help="tools whose names have one of these")
     options = parser.parse_args(argv)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     wanted = [one for one in tools(port) if not options.only or any(word in one.name for word in options.only)]
     if not wanted:
         parser.error(f"no tool has a name with {' or '.join(options.only)}")

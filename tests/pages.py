@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.processes import child
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.engine import Engine
 
 BLOCK = re.compile(

@@ -28,7 +28,8 @@ from wukongs.adapters.lsbench_people import NetworkSettings
 from wukongs.bench.harness import ROOT, Report, WrongAnswer
 from wukongs.bench.lsbench.data import generate_lsbench
 from wukongs.bench.nodes.engines import START_S, processes
-from wukongs.cli.cluster import file_of_node, free_ports
+from wukongs.cli.cluster import file_of_node
+from wukongs.cli.ports import free_ports
 from wukongs.errors import WukongsError
 from wukongs.settings import Settings
 

@@ -17,7 +17,7 @@ import pytest
 from tests.browser.conftest import Page
 from tests.processes import child
 from tests.unit.server.asking import Client, served
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.engine import Engine
 from wukongs.server import pages
 from wukongs.server.http_server import HttpServer, HttpSettings

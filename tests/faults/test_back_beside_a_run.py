@@ -14,7 +14,7 @@ import pytest
 import wukongs
 from tests.unit.cluster.test_pipelines import QUERY, STORED, S, Writer
 from tests.unit.remote.test_lives import cluster
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.cluster import node
 from wukongs.cluster.installing import Taken
 from wukongs.cluster.joining import Joiner

@@ -19,7 +19,7 @@ import pytest
 
 import wukongs
 from tests.processes import child
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys
 
 EX = "http://ex/"

@@ -20,7 +20,7 @@ from tests.faults.test_cluster_processes import NODE, Nodes
 from tests.processes import child
 from tests.unit.server.asking import QUERY, Client
 from tests.unit.server.test_queries import Events
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 
 S = "http://ex/s"
 TEXT = f"REGISTER QUERY q AS SELECT ?s ?o FROM STREAM <{S}> [RANGE 200ms STEP 200ms] WHERE {{ ?s ?p ?o }}"

@@ -18,7 +18,7 @@ import wukongs
 from tests.faults.test_cluster_processes import NODE, running
 from tests.faults.test_power_loss import SMALL, folders
 from tests.processes import child
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.remote.client import RemoteEngine
 from wukongs.remote.stream import RemoteStream
 

@@ -21,7 +21,7 @@ from tests.faults.test_spark_lives import wait_until
 from tests.processes import child
 from tests.unit.adapters.test_spark_standalone import standalone
 from wukongs.adapters.spark.nodes import SparkNodes
-from wukongs.cli.cluster import FREE_PORTS
+from wukongs.cli.ports import FREE_PORTS
 from wukongs.errors import NodeUnavailable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

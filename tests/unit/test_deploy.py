@@ -22,7 +22,7 @@ import pytest
 
 from tests.processes import child
 from wukongs.cli import node, serve
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.cli.server import parser_of
 from wukongs.cluster.node_config import load_node_config
 from wukongs.wire.keys import PUBLIC_FILE, SECRET_FILE, make_keys

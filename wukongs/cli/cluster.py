@@ -7,9 +7,7 @@ import contextlib
 import json
 import os
 import queue
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +23,7 @@ from wukongs.cli.cluster_desk import FOLDER, Desk, make_start_parser, remove_fol
 from wukongs.cli.compiling import compile_first
 from wukongs.cli.draining import add, add_parser, drain, drain_parser, remove, remove_parser
 from wukongs.cli.parsers import CommandParser
+from wukongs.cli.ports import free_ports
 from wukongs.cli.server import why_not_free
 from wukongs.cli.spark_cluster import run_on_spark
 from wukongs.errors import NodeUnavailable, SettingsError
@@ -35,8 +34,6 @@ START_S = 300.0
 """How long a node may take to start: kernels may have to be compiled, and a data folder to be recovered."""
 STOP_S = 30.0
 LOOK_S = 0.1
-FREE_PORTS = range(10_000, 30_000)
-"""Systems hand out higher ones to whoever asks for any: one of these might be taken until a node binds it."""
 
 _EPILOG = """examples:
   wukongs cluster --nodes 1 --base-port 7411
@@ -245,18 +242,6 @@ def _check_are_free(ports: Sequence[int], nodes: int) -> None:
                 f"had ({reason}). The nodes need ports {ports[0]} to {ports[-1]}: name others, or leave --base-port "
                 "out for free ones"
             )
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of FREE_PORTS that nobody has."""
-    found: list[int] = []
-    for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
-        with contextlib.suppress(OSError), socket.socket() as one:
-            one.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            break
-    return found
 
 
 def file_of_node(

@@ -12,7 +12,6 @@ import fcntl
 import io
 import logging
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,11 +19,12 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import wukongs
+from wukongs.cli.ports import free_ports
 
 log = logging.getLogger("wukongs")
 COMPILE_S = 900.0
@@ -236,9 +236,7 @@ def _nodes(folder: Path) -> Iterator[Any]:
     from wukongs.cluster.node import ServedNode
     from wukongs.cluster.node_config import load_node_config
 
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
-        addresses = [f"tcp://127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    addresses = [f"tcp://127.0.0.1:{port}" for port in free_ports(4)]
     pairs = zip(addresses[:2], addresses[2:], strict=True)
     members = [f'[[node]]\nclients = "{clients}"\npeers = "{peers}"' for clients, peers in pairs]
 

@@ -20,7 +20,7 @@ from amqtt.session import Session
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 
 
 class Doorkeeper(BaseAuthPlugin):

@@ -34,7 +34,7 @@ from wukongs.adapters.mapping.mapping import Csv
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import LiveSource, PipelineConfig, load_run_config
 from wukongs.cli import main
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.errors import SettingsError, StreamError
 from wukongs.live.pieces import Open
 from wukongs.wire.ingest_service import IngestService

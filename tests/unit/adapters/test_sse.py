@@ -15,7 +15,7 @@ from tests.unit.adapters.spooled import Spooled, spooled
 from tests.unit.wire.conftest import wait_until
 from wukongs.adapters.feeds import sse
 from wukongs.adapters.feeds.sse import EventParser, SseOptions, SseReader
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.errors import DataError, SettingsError
 
 

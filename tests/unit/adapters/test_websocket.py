@@ -19,7 +19,7 @@ from tests.unit.wire.conftest import wait_until
 from wukongs.adapters.feeds.contact import TlsOptions
 from wukongs.adapters.feeds.websocket import WebSocketOptions, WebSocketReader
 from wukongs.adapters.mapping.mapping import Csv
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.errors import SettingsError
 
 Handler = Callable[[ServerConnection], None]

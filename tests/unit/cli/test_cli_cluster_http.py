@@ -10,7 +10,7 @@ import pytest
 from tests.processes import child
 from tests.unit.server.asking import Client
 from wukongs.cli import main
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 
 CLUSTER = [sys.executable, "-m", "wukongs", "cluster", "--nodes", "2"]
 

@@ -30,6 +30,7 @@ from tests.processes import child
 from tests.unit.conftest import Ran
 from tests.unit.wire.conftest import wait_until
 from wukongs.cli import cluster, cluster_desk, node
+from wukongs.cli.ports import free_ports
 from wukongs.cluster.node_config import NodeConfig, load_node_config
 from wukongs.errors import NodeUnavailable, SettingsError, StorageError
 from wukongs.live.pieces import Piece
@@ -352,7 +353,7 @@ def test_a_spare_node_takes_the_place_of_one_that_is_drained(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_node_is_added_and_another_one_removed_while_the_cluster_runs(tmp_path: Path, ran: Ran) -> None:
-    ports = cluster.free_ports(6)
+    ports = free_ports(6)
     addresses = [(f"tcp://127.0.0.1:{ports[at]}", f"tcp://127.0.0.1:{ports[at + 1]}") for at in (0, 2, 4)]
     listed = [f'[[node]]\nclients = "{clients}"\npeers = "{peers}"\n' for clients, peers in addresses]
     for number in range(2):

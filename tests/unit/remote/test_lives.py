@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import wukongs
-from wukongs.cli.cluster import free_ports
+from wukongs.cli.ports import free_ports
 from wukongs.cluster.node import ServedNode
 from wukongs.cluster.node_config import load_node_config
 from wukongs.cluster.serving import ServedEngine
