@@ -96,6 +96,15 @@ class TraceEntry:
 
 
 @dataclass(slots=True, eq=False)
+class Watcher:
+    """One who asks what was sealed `between` two SNs.
+
+    sn: nothing at or before this SN is asked for any more; None: nothing was asked for yet."""
+
+    sn: int | None = None
+
+
+@dataclass(slots=True, eq=False)
 class MergeUnderWay:
     older: TraceEntry
     newer: TraceEntry
@@ -166,8 +175,8 @@ class Trace:
         self._owed = 0
         """Fuel that the newest seal has still to pay to each merge under way."""
         self._newest: BatchSet | None = None
-        self.watchers = 0
-        """How many ask what was sealed `between` two SNs. As long as there are some, entries are kept as sealed."""
+        self.watchers = set[Watcher]()
+        """As long as there are some, entries are kept as sealed."""
         self._sealed: deque[TraceEntry] = deque()
         self._sealed_rows = 0
         self._sealed_from = 0
@@ -309,8 +318,15 @@ class Trace:
             self._sealed_rows -= len(gone)
             self._sealed_from = gone.upper
 
-    def forget_sealed(self, to_sn: int) -> None:
-        """Let go of what was sealed up to an SN: nobody asks for it any more."""
+    def watch(self, sn: int | None = None) -> Watcher:
+        """Add a watcher; `watchers.discard` removes it. sn: as the watcher has it."""
+        watcher = Watcher(sn)
+        self.watchers.add(watcher)
+        return watcher
+
+    def forget_sealed(self) -> None:
+        """Forget what was sealed up to the SNs of all watchers."""
+        to_sn = min((one.sn for one in self.watchers if one.sn is not None), default=-1)
         while self._sealed and self._sealed[0].upper <= to_sn + 1:
             gone = self._sealed.popleft()
             self._sealed_rows -= len(gone)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from wukongs.consistency import LATEST, Consistency, check_consistency
 from wukongs.csparql.algebra import DatasetClause, Output, Query
@@ -26,7 +26,7 @@ from wukongs.live.async_calls import AsyncCalls
 from wukongs.live.backend import Backend, RegisteredQuery
 from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
-from wukongs.live.declarations import parse_continuous, stream_options
+from wukongs.live.declarations import check_continuous, parse_continuous, parse_registered, stream_options
 from wukongs.live.embedded import EmbeddedBackend
 from wukongs.live.grants import includes
 from wukongs.live.injector import Injector
@@ -42,6 +42,7 @@ from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
+from wukongs.live.views.options import ViewOptions, check_view
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries, while_read
@@ -738,6 +739,9 @@ class Engine:
         unread: Unread = "drop",
         bindings: Arguments | None = None,
         timeout_s: float | None = None,
+        snapshot: bool = True,
+        every_ms: int | None = None,
+        keep: bool = False,
     ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
@@ -755,13 +759,25 @@ class Engine:
 
         timeout_s: on a cluster, how long the other nodes may take (default: as long as each step may, 30 s).
 
+        A query without a window is a live view: a LiveView is returned, whose results are reports of how its answer
+        has changed, from snapshot to snapshot (docs/live-views.md). snapshot: a reader begins with the whole answer;
+        False: with the changes after this moment. every_ms: a report holds the net change of a period, which ends at a
+        multiple of event time (without streams, of wall time); default: as the text says by COMPUTED EVERY, or else
+        each snapshot that changes the answer. keep: the answer is kept in memory, so that no part of it is evaluated
+        anew for its readers.
+
         Raises SettingsError (an option, a column that is no variable), QuerySyntaxError, DataError (a term or a missing
         one in bindings), UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its
         stream's batch_ms, a name that is taken).
         """
         table = None if bindings is None else bindings_text(bindings)
         source = QuerySource(text, base, output, unread_bytes_max, unread, table, self._only)
-        query = parse_continuous(source)
+        query, options = parse_registered(source), ViewOptions(snapshot, every_ms, keep)
+        if not query.dataset.windows:
+            check_view(query, source, options)
+            return cast("RegisteredQuery", self._backend.register_view(query, source, options, on_result))
+        check_continuous(query, source)
+        options.check_are_default()
         self._check_streams(query, source.only)
         with waiting(timeout_s):
             return self._backend.register(query, source, on_result)
@@ -802,9 +818,9 @@ class Engine:
     # --- the engine itself --------------------------------------------------------------------------------------------
 
     def queries(self) -> list[RegisteredQuery]:
-        """Return the registered queries."""
-        only = self._only
-        return [one for one in self._backend.queries() if includes(only, one.source.only)]
+        """Return the registered queries, then the live views."""
+        only, views = self._only, cast("Sequence[RegisteredQuery]", self._backend.views())
+        return [one for one in (*self._backend.queries(), *views) if includes(only, one.source.only)]
 
     def running(self) -> list[RunningQuery]:
         """Return the one-shot queries that run now, the oldest first. Of a cluster: those of the node that is asked."""

@@ -47,6 +47,7 @@ from wukongs.live.declarations import (
     check_made,
     check_windows,
     make_stream,
+    no_view_here,
     options_for_readers,
     parse_continuous,
 )
@@ -84,6 +85,8 @@ from wukongs.store.term_registry import with_texts
 from wukongs.wire.packets import Peers
 
 if TYPE_CHECKING:
+    from wukongs.live.views.live_view import LiveView, OnReport
+    from wukongs.live.views.options import ViewOptions
     from wukongs.store.rdf_files import OnMalformed
 
 log = logging.getLogger("wukongs")
@@ -476,6 +479,14 @@ class ClusterBackend:
             raise
 
     # --- the engine itself --------------------------------------------------------------------------------------------
+
+    def register_view(
+        self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
+    ) -> LiveView:
+        raise no_view_here(query)
+
+    def views(self) -> list[LiveView]:
+        return []
 
     def queries(self) -> list[RegisteredQuery]:
         """Return the registered queries of the whole cluster. Those of other nodes are DistantQuery objects: they have

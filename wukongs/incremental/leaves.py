@@ -23,7 +23,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import parts_of
-from wukongs.incremental.lookups import Content, Operator, Side, stored_at
+from wukongs.incremental.lookups import Content, Operator, Side, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -45,7 +45,9 @@ class DeltaJoin:
     _before: dict[StreamWindow, Term] = field(default_factory=dict)
     _changed: dict[StreamWindow, Term] = field(default_factory=dict)
     children: tuple[Operator, ...] = ()
+    touched: int = field(default=0, init=False)
     kind = "delta join"
+    keeps = False
     kept_bytes = 0
 
     @staticmethod
@@ -88,6 +90,7 @@ class DeltaJoin:
     def begin(self, stored: BatchSet) -> ZSet:
         return ZSet.of(self.evaluation.run(self.node, stored))
 
+    @noted
     def change(self, change: Change) -> ZSet:
         resolve, found = self.evaluation.resolve, ZSet.empty()
         graph_ids = {window: resolve(graph) for window, graph in (*self._before.items(), *self._changed.items())}
@@ -132,12 +135,15 @@ class Constant:
     node: Node
     evaluation: Evaluation
     children: tuple[Operator, ...] = ()
+    touched: int = field(default=0, init=False)
     kind = "constant"
+    keeps = False
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
         return ZSet.of(self.evaluation.run(self.node, stored))
 
+    @noted
     def change(self, change: Change) -> ZSet:
         return ZSet.empty(names_of(self.node))
 
@@ -157,7 +163,9 @@ class Refresh:
     reads: Callable[[Change], bool]
     content: Content = field(default_factory=lambda: Content.of(ZSet.empty()))
     children: tuple[Operator, ...] = ()
+    touched: int = field(default=0, init=False)
     kind = "refresh"
+    keeps = True
 
     @property
     def kept_bytes(self) -> int:
@@ -170,6 +178,7 @@ class Refresh:
     def _evaluated(self, stored: BatchSet) -> ZSet:
         return ZSet.of(tables.project(self.evaluation.run(self.node, stored), names_of(self.node))).consolidated()
 
+    @noted
     def change(self, change: Change) -> ZSet:
         if not self.reads(change):
             self.content.before = self.content.after

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from functools import wraps
+from typing import Protocol, TypeVar
 
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.scope import certain_variables, possible_variables
@@ -41,11 +43,42 @@ class Operator(Protocol):
     def kept_bytes(self) -> int:
         """The bytes that it keeps itself."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps something itself, so that `begin` comes before the first `change`."""
+
+    touched: int
+    """The rows of its last change."""
+
     def begin(self, stored: BatchSet) -> ZSet:
         """Return the content over a stored graph, and keep what its changes need."""
 
     def change(self, change: Change) -> ZSet:
         """Return the difference of the content, consolidated."""
+
+
+_Changing = TypeVar("_Changing", bound=Operator)
+
+
+def noted(change: Callable[[_Changing, Change], ZSet]) -> Callable[[_Changing, Change], ZSet]:
+    """Have an operator's `change` write down how many rows it has returned."""
+
+    @wraps(change)
+    def changed(operator: _Changing, of: Change) -> ZSet:
+        found = change(operator, of)
+        operator.touched = len(found)
+        return found
+
+    return changed
+
+
+def install(operator: Operator, stored: BatchSet) -> None:
+    """Evaluate over a stored graph what an operator and those below it keep; nothing else."""
+    if operator.keeps:
+        operator.begin(stored)
+    else:
+        for child in operator.children:
+            install(child, stored)
 
 
 class LookUp(Operator, Protocol):
@@ -90,7 +123,9 @@ class Kept:
 
     below: Operator
     content: Content = field(default_factory=lambda: Content.of(ZSet.empty()))
+    touched: int = field(default=0, init=False)
     kind = "kept"
+    keeps = True
 
     @property
     def children(self) -> tuple[Operator, ...]:
@@ -105,6 +140,7 @@ class Kept:
         self.content = Content.of(found)
         return found
 
+    @noted
     def change(self, change: Change) -> ZSet:
         found = self.below.change(change)
         self.content.move(found)
@@ -124,7 +160,9 @@ class Explored:
     node: Node
     below: Operator
     evaluation: Evaluation
+    touched: int = field(default=0, init=False)
     kind = "explored"
+    keeps = False
     kept_bytes = 0
 
     @property
@@ -134,6 +172,7 @@ class Explored:
     def begin(self, stored: BatchSet) -> ZSet:
         return self.below.begin(stored)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         return self.below.change(change)
 

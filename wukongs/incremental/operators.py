@@ -43,11 +43,10 @@ from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.scope import exists_patterns, is_ordered, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
-from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, stored_at
+from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.operators import operators as tables
-from wukongs.query.rows import numbered
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import UNBOUND
 
@@ -68,7 +67,9 @@ class Linear:
     node: Filter | Extend | Project
     children: tuple[Operator, ...]
     evaluation: Evaluation
+    touched: int = field(default=0, init=False)
     kind = "linear"
+    keeps = False
     kept_bytes = 0
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
@@ -79,6 +80,7 @@ class Linear:
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         return self._applied(self.children[0].change(change), change.after).consolidated()
 
@@ -89,13 +91,16 @@ class Sum:
 
     node: Union
     children: tuple[Operator, ...]
+    touched: int = field(default=0, init=False)
     kind = "union"
+    keeps = False
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
         left, right = (child.begin(stored) for child in self.children)
         return left.plus(right)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         left, right = (child.change(change) for child in self.children)
         return left.plus(right).consolidated()
@@ -107,13 +112,16 @@ class Joined:
 
     node: Join
     children: tuple[LookUp, LookUp]
+    touched: int = field(default=0, init=False)
     kind = "join"
+    keeps = False
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
         left, right = (child.begin(stored) for child in self.children)
         return left.joined(right)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         left, right = self.children
         of_left, of_right = left.change(change), right.change(change)
@@ -129,13 +137,16 @@ class Flag:
     node: LeftJoin | Minus
     children: tuple[LookUp, LookUp]
     evaluation: Evaluation
+    touched: int = field(default=0, init=False)
     kind = "flag"
+    keeps = False
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
         left, right = (child.begin(stored) for child in self.children)
         return self._extended(left, right, stored)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         left, right = self.children
         of_left, of_right = left.change(change), right.change(change)
@@ -174,7 +185,9 @@ class Existing:
     children: tuple[Kept]
     evaluation: Evaluation
     reads: Callable[[Change], bool]
+    touched: int = field(default=0, init=False)
     kind = "exists"
+    keeps = False
     kept_bytes = 0
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
@@ -183,6 +196,7 @@ class Existing:
     def begin(self, stored: BatchSet) -> ZSet:
         return self._applied(self.children[0].begin(stored), stored)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         (below,) = self.children
         found = self._applied(below.change(change), change.after)
@@ -200,12 +214,15 @@ class Reduce:
     node: Distinct | Group
     children: tuple[Kept]
     evaluation: Evaluation
+    touched: int = field(default=0, init=False)
     kind = "reduce"
+    keeps = False
     kept_bytes = 0
 
     def begin(self, stored: BatchSet) -> ZSet:
         return self._reduced(self.children[0].begin(stored).consolidated(), stored)
 
+    @noted
     def change(self, change: Change) -> ZSet:
         (below,) = self.children
         changed = below.change(change)
@@ -218,14 +235,7 @@ class Reduce:
     def _touched(self, content: ZSet, changed: ZSet) -> ZSet:
         """Return the rows of the groups that some rows are in."""
         keys = content.variables if isinstance(self.node, Distinct) else self.node.keys
-        if not keys:
-            return content
-        wanted = tables.distinct(tables.project(changed.table, keys))
-        own = tables.project(content.table, keys)
-        both = tables.union(wanted, own)
-        places, _ = numbered(both.columns, both.length)
-        is_wanted = np.isin(places[wanted.length :], places[: wanted.length])
-        return content.take(np.flatnonzero(is_wanted))
+        return content.with_keys(changed.table, keys) if keys else content
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if isinstance(self.node, Distinct):
@@ -246,7 +256,9 @@ class Cut:
     children: tuple[Kept]
     evaluation: Evaluation
     content: ZSet = field(default_factory=ZSet.empty)
+    touched: int = field(default=0, init=False)
     kind = "top-k"
+    keeps = True
 
     @property
     def kept_bytes(self) -> int:
@@ -261,6 +273,7 @@ class Cut:
         part = _above(self.node, known)
         return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated()))).consolidated()
 
+    @noted
     def change(self, change: Change) -> ZSet:
         (below,) = self.children
         if not len(below.change(change)):

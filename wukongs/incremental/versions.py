@@ -11,11 +11,12 @@ import numpy as np
 from wukongs.csparql.algebra import DatasetClause, Node, StreamWindow, Values
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.zset import summed
-from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import Limits
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
@@ -78,7 +79,7 @@ class Evaluation:
 
     clause: DatasetClause
     resolve: Resolve
-    terms: TermSpace
+    terms: QueryTerms
     limits: Limits
     _memo: PlanMemo = field(default_factory=PlanMemo)
 

@@ -2,52 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from wukongs.csparql.algebra import Query
+from wukongs.csparql.algebra import Distinct, Project, Query
 from wukongs.csparql.terms import Variable
-from wukongs.incremental.lookups import Operator
-from wukongs.incremental.operators import operator_of, operators_of
-from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.leaves import reads_of
+from wukongs.incremental.lookups import Kept, Operator, install
+from wukongs.incremental.operators import Reduce, operator_of, operators_of
+from wukongs.incremental.templates import TRIPLE, Template
+from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import ZSet
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.trace import TraceEntry
 
 
 @dataclass(slots=True)
 class View:
-    """query: parsed and rewritten; a SELECT. evaluation: of the graph as it is when the view is made; whoever moves the
-    view renews its ids, terms and limits before. sn: the snapshot at which it stands."""
+    """A tree of operators that moves from one SN to the next.
+
+    query: parsed and rewritten; a SELECT, an ASK or a CONSTRUCT.
+    evaluation: of the graph as it is when the view is made; whoever moves the view renews its ids, terms and limits
+    before.
+    sn: the snapshot at which it stands.
+    stored: the graph there.
+    scope: names the blank nodes of a template.
+    keeps_content: the content is kept as a whole.
+
+    A select has the rows of its variables, a construct triples, each with weight 1; an ask has the empty row, with
+    weight 1, as long as its pattern has a solution."""
 
     query: Query
     evaluation: Evaluation
     sn: int
-    _stored: BatchSet
-    top: Operator = field(init=False)
+    stored: BatchSet
+    scope: str = ""
+    keeps_content: bool = False
     variables: tuple[Variable, ...] = field(init=False)
+    top: Operator = field(init=False)
+    _reads: Callable[[Change], bool] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.variables = tuple(Variable(name) for name in self.query.variables)
-        self.top = operator_of(self.query.pattern, self.evaluation)
+        query, evaluation = self.query, self.evaluation
+        if query.form == "ask":
+            self.variables = ()
+            top = operator_of(Distinct(Project(query.pattern, ())), evaluation)
+        elif query.form == "construct":
+            self.variables = TRIPLE
+            below = operator_of(query.pattern, evaluation)
+            filled = Template(query, (Kept(below) if Template.has_blanks(query) else below,), evaluation, self.scope)
+            top = Reduce(Distinct(leaf(TRIPLE)), (Kept(filled),), evaluation)
+        else:
+            self.variables = tuple(Variable(name) for name in query.variables)
+            top = operator_of(query.pattern, evaluation)
+        self.top = Kept(top) if self.keeps_content else top
+        self._reads = reads_of(query.pattern, evaluation)
+
+    def install(self) -> None:
+        """Evaluate what its operators keep, once, before the first change."""
+        install(self.top, self.stored)
 
     def begin(self) -> ZSet:
-        """Return the content at the SN at which it was made, and keep what changes need."""
-        return self.top.begin(self._stored).project(self.variables).consolidated()
+        """Do the same as install; return the content."""
+        return self._shown(self.top.begin(self.stored))
 
-    def advance(self, sn: int, stored: BatchSet, sealed: Iterable[TraceEntry]) -> ZSet:
-        """Move to a later SN; return the difference of the contents. stored: the graph there; sealed: what the trace
-        has sealed since (Trace.between)."""
+    def content(self) -> ZSet:
+        """Return the content at the SN; the view keeps it."""
+        assert isinstance(self.top, Kept), self.keeps_content
+        return self._shown(self.top.content.after)
+
+    def advance(self, sn: int, change: Change) -> ZSet:
+        """Move to a later SN; return the difference of the contents. change: of the graph between the two."""
         assert sn >= self.sn, (sn, self.sn)
-        change = Change.of(self._stored, stored, sealed)
-        found = ZSet.empty(self.variables) if change.is_empty else self.top.change(change)
-        self.sn, self._stored = sn, stored
-        return found.project(self.variables).consolidated()
+        found = ZSet.empty(self.variables)
+        if not change.is_empty and self._reads(change):
+            found = self._shown(self.top.change(change))
+        self.sn, self.stored = sn, change.after
+        return found
 
-    def explain(self) -> str:
-        """Return its operators as text: a line each, with what they keep."""
-        lines = (
-            f"{'  ' * depth}{operator.kind}{f', {operator.kept_bytes} bytes kept' if operator.kept_bytes else ''}"
-            for depth, operator in operators_of(self.top)
-        )
+    def advance_anew(self, sn: int, stored: BatchSet) -> ZSet:
+        """Do the same as advance where the change is not known: both contents are evaluated.
+
+        stored: the graph at the later SN."""
+        before = self._shown(self.top.begin(self.stored))
+        self.sn, self.stored = sn, stored
+        return self._shown(self.top.begin(stored)).plus(before.negated()).consolidated()
+
+    def _shown(self, rows: ZSet) -> ZSet:
+        return rows.project(self.variables).consolidated()
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes that all operators keep."""
+        return sum(operator.kept_bytes for _, operator in operators_of(self.top))
+
+    @property
+    def is_refreshed(self) -> bool:
+        """Whether some part has no rule, and is evaluated anew at each change."""
+        return any(operator.kind == "refresh" for _, operator in operators_of(self.top))
+
+    def explain(self, *, analyze: bool = False) -> str:
+        """Return its operators as text, a line each. analyze: with the bytes that each keeps, and the rows of its last
+        change."""
+        lines = list[str]()
+        for depth, operator in operators_of(self.top):
+            figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
+            lines.append(f"{'  ' * depth}{operator.kind}{figures}")
         return "\n".join(lines)

@@ -16,7 +16,8 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import current
 from wukongs.query.operators import operators
 from wukongs.query.rows import numbered
-from wukongs.store.dtypes import Int64Array
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.store.dtypes import UNBOUND, Int64Array
 
 WEIGHT = Variable(".weight")
 """The variable that has the weights while an operator runs over rows; no query can name it."""
@@ -110,6 +111,27 @@ class ZSet:
         weights = table.column(WEIGHT) * table.column(_OTHER_WEIGHT)
         rest = tuple(variable for variable in table.variables if variable not in (WEIGHT, _OTHER_WEIGHT))
         return ZSet(operators.project(table, rest), weights)
+
+    def with_keys(self, rows: BindingTable, keys: Sequence[Variable]) -> ZSet:
+        """Return the rows that are equal to some row of a table in some variables; each keeps its weight."""
+        wanted = operators.distinct(operators.project(rows, tuple(keys)))
+        both = operators.union(wanted, operators.project(self.table, tuple(keys)), current().rows_max)
+        places, _ = numbered(both.columns, both.length)
+        is_wanted = np.isin(places[wanted.length :], places[: wanted.length])
+        return self.take(np.flatnonzero(is_wanted))
+
+    def renumbered(self, terms: QueryTerms, others: QueryTerms) -> ZSet:
+        """Return the same rows with the ids that other terms have for them."""
+        if terms.shares_ids(others):
+            return self
+        columns = list[Int64Array]()
+        for column in self.table.columns:
+            places, firsts = numbered([column], len(column))
+            ids = column[firsts]
+            bound = np.flatnonzero(ids != UNBOUND)
+            ids[bound] = others.ids(terms.texts(ids[bound]))
+            columns.append(ids[places])
+        return ZSet(BindingTable(self.variables, tuple(columns), len(self)), self.weights)
 
     def compatible_with(self, keys: BindingTable) -> ZSet:
         """Return the rows that are compatible with some row of a table; each keeps its weight."""

@@ -25,6 +25,8 @@ from wukongs.rules.inference import InstalledRule, Ruleset
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
+    from wukongs.live.views.live_view import LiveView, OnReport
+    from wukongs.live.views.options import ViewOptions
     from wukongs.store.rdf_files import OnMalformed, RdfReader
 
 OnResult = Callable[[WindowResult], object]
@@ -111,8 +113,18 @@ class Backend(Protocol):
     def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:
         """query: what parse_continuous has made of its source."""
 
+    def register_view(
+        self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
+    ) -> LiveView:
+        """query: what parse_registered has made of its source."""
+
     def settle(self, timeout_s: float | None) -> None: ...
-    def queries(self) -> Sequence[RegisteredQuery]: ...
+    def queries(self) -> Sequence[RegisteredQuery]:
+        """Return the registered queries with windows."""
+
+    def views(self) -> Sequence[LiveView]:
+        """Return the live views."""
+
     def stats(self) -> dict[str, Any]: ...
     def checkpoint(self) -> None: ...
     def backup(self, folder: Path) -> None: ...

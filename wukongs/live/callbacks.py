@@ -162,15 +162,13 @@ class FailedCalls:
         self._count = 0
         self._logged_s = -_LOGGED_EVERY_S
 
-    def note(self, window: WindowResult) -> None:
-        """Note that the call for a window has raised. Called while the error is handled."""
+    def note(self, query: str, what: str) -> None:
+        """Note that a call of a query has raised. what: the window or the report. Called while the error is handled."""
         self._count += 1
         now_s = time.monotonic()
         if now_s - self._logged_s >= _LOGGED_EVERY_S:
             times = "" if self._count == 1 else f", the last of {self._count} such calls"
-            log.exception(
-                "query %s: on_result failed for the window ending at %d ms%s", window.query, window.end_ms, times
-            )
+            log.exception("query %s: on_result failed for the %s%s", query, what, times)
             self._logged_s, self._count = now_s, 0
 
 
@@ -226,4 +224,4 @@ class Caller:
             self._on_result(window)
         except Exception:
             self._counts.errors += 1
-            self._failed.note(window)
+            self._failed.note(window.query, f"window ending at {window.end_ms} ms")

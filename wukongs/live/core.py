@@ -96,6 +96,19 @@ class QueryLog(Protocol):
         """Pause a query, or let it go on. Called without the lock."""
 
 
+class Observer(Protocol):
+    """Follows the stored graph. Called with the lock held."""
+
+    def wake(self) -> None:
+        """Note that the stored graph has a newer SN."""
+
+    def pass_time(self, time_ms: int) -> None:
+        """Note that what is sealed next comes after an event time, and nothing before has come later."""
+
+    def next_period_ms(self) -> int | None:
+        """Return the event time whose snapshot it reads next; None: it reads the newest."""
+
+
 class Progress(Protocol):
     """Says what each stream has closed, and up to where the stored graph is exposed. These are two things: a stream may
     be ahead of the clock. Called with the lock held."""
@@ -301,6 +314,8 @@ class Core:
         self.query_count = 0
         self.running = RunningQueries()
         self.malformed_count = 0
+        self.observer: Observer | None = None
+        """The live views."""
         self.query_log: QueryLog | None = None
         """The log of a cluster, which decides on the changes of queries; None: they are decided here."""
         self.reach: Reach | None = None
@@ -343,6 +358,8 @@ class Core:
         except BaseException:
             self.pass_to(sn + 1)
             raise
+        if self.observer is not None:
+            self.observer.wake()
 
     def graph_id(self, name: Term | None) -> int:
         """Return the id of a graph that tuples are to join (None: the default graph); its name stays known for ever."""
@@ -469,6 +486,8 @@ class Core:
 
         to_ms: nobody reads the stored graph as of a time before it. Then up to SEALED_TOGETHER more tuples of later
         stream batches join in the same batch, as if it had been merged of theirs."""
+        if self.observer is not None:
+            self.observer.pass_time(end_ms - 1)
         clock_ms, first_ms, timeless, count = self.clock_ms(), end_ms, list[Timeless](), 0
         moving = self.moving
         while True:
@@ -581,6 +600,8 @@ class Core:
             self.pass_to(tick_sn(time_ms) + 1)
             # All firings at this time read one snapshot, also those that come after a load.
             self._hold(tick_sn(time_ms))
+            if self.observer is not None:
+                self.observer.pass_time(time_ms)
             if self.event_times is not None:
                 history_ms, kept_ms = self._entries_kept_ms()
                 self.event_times.forget(time_ms - kept_ms, history_ms // 8 + 1)
@@ -653,6 +674,8 @@ class Core:
     def pass_to(self, upper: int) -> None:
         """Note that everything below a snapshot number is sealed."""
         self.arrangement.trace.advance(upper)
+        if self.observer is not None:
+            self.observer.wake()
         if self.replayed_to is not None:
             self.replayed_to = max(self.replayed_to, upper)
 

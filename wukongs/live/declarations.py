@@ -130,23 +130,16 @@ def make_stream(core: Core, stream_iri: str, options: dict[str, Any], lsn: int) 
     )
 
 
-def parse_continuous(source: QuerySource) -> Query:
-    """Parse a query to register. Raises QuerySyntaxError, UnsupportedFeatureError, SettingsError (an option),
-    StreamError (one without a name or window), DataError (its bindings)."""
+def parse_registered(source: QuerySource) -> Query:
+    """Parse a query to register, with windows or without. Raises QuerySyntaxError, UnsupportedFeatureError,
+    SettingsError (an option), StreamError (one without a name)."""
     positive("unread_bytes_max", source.unread_bytes_max, 1, "bytes")
     if source.unread not in get_args(Unread):
         raise SettingsError(f"unread = {source.unread!r}: expected one of {', '.join(map(repr, get_args(Unread)))}")
     parsed = parse_query(source.text, source.base)
     query = rewrite(replace(parsed, dataset=restricted(parsed.dataset, source.only)))
     if query.registration is None:
-        raise StreamError("expected REGISTER QUERY name AS before the query: its windows are reported by that name")
-    if not query.dataset.windows:
-        raise StreamError(
-            f"query {query.registration.name} has no FROM STREAM: ask it with Engine.query, or give it a window"
-        )
-    check_clause(query)
-    if source.bindings is not None:
-        check_group(query, source.bindings)
+        raise StreamError("expected REGISTER QUERY name AS before the query: its results are reported by that name")
     output = source.output
     if output is None or output == query.registration.output:
         return query
@@ -158,6 +151,39 @@ def parse_continuous(source: QuerySource) -> Query:
             "leave one of them out"
         )
     return replace(query, registration=replace(query.registration, output=output))
+
+
+def parse_continuous(source: QuerySource) -> Query:
+    """Parse a query with windows to register. Raises as parse_registered and check_continuous."""
+    query = parse_registered(source)
+    check_continuous(query, source)
+    return query
+
+
+def check_continuous(query: Query, source: QuerySource) -> None:
+    """Check a query to register. Raises StreamError (one without a window), UnsupportedFeatureError, DataError (its
+    bindings)."""
+    if not query.dataset.windows:
+        raise no_view_here(query)
+    check_clause(query)
+    if source.bindings is not None:
+        check_group(query, source.bindings)
+
+
+def check_has_window(text: str, base: str | None = None) -> None:
+    """Refuse a live view where there are none. Raises StreamError, QuerySyntaxError."""
+    query = parse_query(text, base)
+    if query.registration is not None and not query.dataset.windows:
+        raise no_view_here(query)
+
+
+def no_view_here(query: Query) -> StreamError:
+    """Return the error of a query without a window where there are no live views."""
+    assert query.registration is not None
+    return StreamError(
+        f"query {query.registration.name} has no FROM STREAM, so it is a live view: only an engine in memory has these "
+        "so far (wukongs.Engine()). Give it a window, or ask it with Engine.query"
+    )
 
 
 def check_windows(core: Core, query: Query) -> None:

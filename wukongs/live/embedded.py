@@ -21,6 +21,7 @@ from wukongs.live.declarations import (
     check_windows,
     declare_stream,
     made_of,
+    no_view_here,
     register_query,
     serve_readers,
     was_pushed,
@@ -35,6 +36,9 @@ from wukongs.live.reading import open_snapshot
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.table_change import Change
 from wukongs.live.usage import process_usage
+from wukongs.live.views.live_view import LiveView, OnReport
+from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.runner import Views
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
@@ -70,6 +74,7 @@ class EmbeddedBackend:
         self._sink = CoreSink(core, injector)
         self.joined = joined
         self.watch = Watch(core, injector)
+        self._views = Views(core, injector.callbacks)
         with core.lock:
             for state in core.streams.values():
                 state.active_s = core.now_s()
@@ -195,6 +200,8 @@ class EmbeddedBackend:
             core.check_is_open()
             if any(window.is_counted for window in query.dataset.windows):
                 self._injector.catch_up(is_ahead=True)  # what it counts from does not depend on the threads
+            if self._views.get(name) is not None:
+                raise StreamError(f"a live view named {name} is registered already: close it first")
             known = self.joined.get(name)
             if known is not None and known.is_recovered and known.source == source:
                 known.attach(on_result)
@@ -228,15 +235,36 @@ class EmbeddedBackend:
                 log.warning("query %s, %s", name, warning)
             return registered
 
+    def register_view(
+        self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
+    ) -> LiveView:
+        if self._folder is not None:
+            raise no_view_here(query)
+        assert query.registration is not None
+        name = query.registration.name
+        with self._core.lock:
+            self._core.check_is_open()
+            if self.joined.get(name) is not None or self._views.get(name) is not None:
+                raise StreamError(f"a query named {name} is registered already: close it first")
+            return self._views.register(query, source, options, on_result)
+
     def settle(self, timeout_s: float | None) -> None:
         self._injector.settle(timeout_s)
+        if len(self._views):
+            self._views.settle(timeout_s)
+            self._injector.settle(timeout_s)  # what on_result was called for
 
     def queries(self) -> list[RegisteredQuery]:
         with self._core.lock:
             return [*self.joined.registered()]
 
+    def views(self) -> list[LiveView]:
+        with self._core.lock:
+            return self._views.registered()
+
     def stats(self) -> dict[str, Any]:
-        return stats_of(self.joined, self._prepared, self._folder)
+        found = stats_of(self.joined, self._prepared, self._folder)
+        return found | {"views": {view.name: view.stats() for view in self.views()}} if len(self._views) else found
 
     def checkpoint(self) -> None:
         self._core.check_is_open()
@@ -265,6 +293,7 @@ class EmbeddedBackend:
             self._core.is_closed = True
             registered = list(self._injector.queries.values())
         self._injector.stop()
+        self._views.stop()
         self._core.merger.close()
         self.watch.stop()
         if self._folder is not None:

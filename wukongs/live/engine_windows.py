@@ -21,7 +21,7 @@ from wukongs.query.plans.compiled import Windows, Workspace
 from wukongs.store.arrangement import Arrangement
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.membership import Membership
-from wukongs.store.trace import TraceEntry
+from wukongs.store.trace import TraceEntry, Watcher
 from wukongs.store.window_table import WindowTable
 
 _NOTHING = Interval(0, 0, 0, 0)
@@ -65,11 +65,12 @@ class EngineWindow:
 class StoredSince:
     """All that the stored graph was given since the firing before, for queries that fire with a step. number: its row
     in the table; sn, before: the snapshot numbers of this firing and of that one; entries: what was sealed in between,
-    None if that is not known; users: how many queries read it."""
+    None if that is not known; watcher: has it kept; users: how many queries read it."""
 
     arrangement: Arrangement
     table: WindowTable
     number: int
+    watcher: Watcher
     users: int = 0
     sn: int | None = None
     before: int | None = None
@@ -146,8 +147,8 @@ class EngineWindows:
         """Return what tells all queries that fire with a step what was stored since the firing before."""
         found = self._stored_since.get(step_ms)
         if found is None:
-            found = self._stored_since[step_ms] = StoredSince(self._arrangement, self._table, self._table.add())
-            self._arrangement.trace.watchers += 1
+            found = StoredSince(self._arrangement, self._table, self._table.add(), self._arrangement.trace.watch())
+            self._stored_since[step_ms] = found
         found.users += 1
         return found
 
@@ -196,8 +197,9 @@ class EngineWindows:
         for key in [key for key, membership in self._memberships.items() if not membership.users]:
             del self._memberships[key]
         for step_ms in [step_ms for step_ms, found in self._stored_since.items() if not found.users]:
-            self._table.remove(self._stored_since.pop(step_ms).number)
-            self._arrangement.trace.watchers -= 1
+            gone = self._stored_since.pop(step_ms)
+            self._table.remove(gone.number)
+            self._arrangement.trace.watchers.discard(gone.watcher)
         self.look_ahead()
 
     def look_ahead(self) -> None:
@@ -208,7 +210,8 @@ class EngineWindows:
                 self._table.foresee(window.number, ahead)
         for membership in self._memberships.values():
             membership.note()
-        if sns := [found.sn for found in self._stored_since.values() if found.sn is not None]:
-            self._arrangement.trace.forget_sealed(min(sns))
+        for found in self._stored_since.values():
+            found.watcher.sn = found.sn
+        self._arrangement.trace.forget_sealed()
         if self._sn is not None and self._arrangement.trace.readable_from(self._sn) == self._sn:
             self._table.set(self._stored, self._arrangement.trace.read(self._sn))

@@ -411,7 +411,9 @@ class Injector:
         clock_ms = core.clock_ms()
         if core.replayed_to is not None or core.reach is not None or self._counts_only or clock_ms is None:
             return None
-        return min(clock_ms, core.progress.exposed_ms(), FOREVER_MS if query is None else self._ready_ms)
+        period_ms = None if core.observer is None else core.observer.next_period_ms()
+        fires_ms = FOREVER_MS if query is None else self._ready_ms
+        return min(clock_ms, core.progress.exposed_ms(), fires_ms, FOREVER_MS if period_ms is None else period_ms)
 
     def _due_first(self, end_ms: int, upper: int) -> tuple[ContinuousQuery, Due] | None:
         """Return a query that is due at a time at which tuples are about to join the stored graph, and matches none of

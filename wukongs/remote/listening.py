@@ -60,7 +60,7 @@ class Listened:
             try:
                 self._on_result(item)
             except Exception:
-                self._failed.note(item)
+                self._failed.note(item.query, f"window ending at {item.end_ms} ms")
         self.reported = self.query.taken
 
     def fail(self, error: WukongsError) -> None:

@@ -22,6 +22,7 @@ from wukongs.engine import Engine
 from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
+from wukongs.live.declarations import check_has_window
 from wukongs.live.grants import Grant
 from wukongs.live.query_group import bindings_text
 from wukongs.live.seen_graphs import check_seen
@@ -94,6 +95,7 @@ async def queries(request: Request) -> Response:
 def _register(engine: Engine, text: str, options: Mapping[str, Any]) -> tuple[RegisteredQuery, bool]:
     """Return a query, and whether it is new: a client that crashed, or another one, goes on with one of the same text.
     Raises as Engine.register."""
+    check_has_window(text, options.get("base"))
     try:
         return engine.register(text, **options), True
     except StreamError:

@@ -7,7 +7,7 @@ from collections import Counter
 import wukongs
 from wukongs.csparql.parser import parse_query
 from wukongs.csparql.rules import rewrite
-from wukongs.incremental.versions import Evaluation
+from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
 from wukongs.live.reading import ids_of, terms_of
@@ -26,7 +26,7 @@ class Followed:
     def __init__(self, engine: wukongs.Engine, text: str) -> None:
         self._core = engine._core
         self._trace = self._core.arrangement.trace
-        self._trace.watchers += 1
+        self._watcher = self._trace.watch()
         self.query = rewrite(parse_query(text, None))
         self._terms = terms_of(self._core)
         self._handle = self._trace.open(self._core.sn, "view", expires=False)
@@ -65,7 +65,7 @@ class Followed:
         evaluation = view.evaluation
         evaluation.resolve, evaluation.terms, evaluation.limits = self._ids(), self._terms, Limits()
         with within(evaluation.limits):
-            report = self._rows(view.advance(sn, stored, sealed))
+            report = self._rows(view.advance(sn, Change.of(view.stored, stored, sealed)))
         self._handle.close()
         self._handle = handle
         self.sum.update(report)
@@ -90,4 +90,4 @@ class Followed:
 
     def close(self) -> None:
         self._handle.close()
-        self._trace.watchers -= 1
+        self._trace.watchers.discard(self._watcher)

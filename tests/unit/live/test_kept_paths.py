@@ -113,7 +113,7 @@ def test_a_search_that_finds_little_stays_one() -> None:
         assert query.stats()["paths_kept"] == 0
         reason = f"searched at each firing, since a search finds fewer than {kept_paths.ROWS_MIN} rows"
         assert told(query) == f"path <c> <http://e/p>+ ?y: {reason}"
-        assert engine._core.arrangement.trace.watchers == 0
+        assert engine._core.arrangement.trace.watchers == set()
 
 
 def test_paths_that_stop_early_or_count_are_searched_and_say_nothing() -> None:
@@ -218,7 +218,7 @@ def test_a_query_that_ends_or_gets_another_text_watches_no_more() -> None:
         engine.settle(60)
         with engine._core.lock:
             engine._core.windows.tidy()
-        assert engine._core.arrangement.trace.watchers == 0
+        assert engine._core.arrangement.trace.watchers == set()
 
 
 def test_the_limits_of_rows_are_those_of_a_search() -> None:

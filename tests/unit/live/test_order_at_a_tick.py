@@ -151,8 +151,7 @@ def test_a_query_goes_on_by_what_is_new_whether_it_fires_before_or_behind(
 def test_what_was_stored_since_may_reach_further_back_than_a_query_asks() -> None:
     """If nothing that it matches has come that early. What reaches back less far is never enough."""
     stored, table = Arrangement("stored"), WindowTable()
-    since = StoredSince(stored, table, table.add())
-    stored.trace.watchers += 1
+    since = StoredSince(stored, table, table.add(), stored.trace.watch())
     for sn, predicate in enumerate((7, 8, 9, 9), 1):
         stored.absorb(sn, *(np.array([term]) for term in (0, sn, predicate, sn)))
         if sn == 1:

@@ -106,6 +106,14 @@ class QueryTerms:
         found._computed, found._ids = self._computed, self._ids
         return found
 
+    def shares_ids(self, other: QueryTerms) -> bool:
+        """Whether both give computed terms the same ids: one is `renewed` of the other."""
+        return self._computed is other._computed
+
+    @property
+    def computed_count(self) -> int:
+        return len(self._computed)
+
     @property
     def has_computed(self) -> bool:
         """Whether there are terms that the data may not have."""

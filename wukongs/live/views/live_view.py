@@ -1,0 +1,629 @@
+"""LiveView: a registered query over stored graphs, whose answer follows them; what its users hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wukongs.csparql.algebra import Output, Query
+from wukongs.csparql.terms import Variable
+from wukongs.errors import StreamError, UnsupportedFeatureError, WukongsError
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.view import View
+from wukongs.incremental.zset import ZSet
+from wukongs.live.callbacks import Callbacks, FailedCalls
+from wukongs.live.continuous import QuerySource
+from wukongs.live.core import Core
+from wukongs.live.declarations import parse_registered
+from wukongs.live.reading import ask, dataset_of, ids_of, terms_of
+from wukongs.live.views.options import ViewOptions, check_view
+from wukongs.live.views.snapshots import Snapshot, Snapshots
+from wukongs.live.views.view_log import LoggedReport, ViewCursor, ViewLog
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.answer import Answer, answer, within
+from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled
+from wukongs.query.memory import Kind
+from wukongs.query.output.results import Result
+from wukongs.query.output.view_report import ViewReport
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.term_registry import TermReader
+
+log = logging.getLogger("wukongs")
+OnReport = Callable[[Any], object]
+PERIODS_MAX = 64
+"""Periods that wait for a slow view; beyond it, the next one is longer."""
+COMPUTED_MIN = 1 << 14
+"""Computed terms that a view may have before it forgets those that it needs no more."""
+RETRY_MAX_S = 60.0
+REPORTS_AT_ONCE = 64
+"""Reports of one view for which on_result is called before another view has its turn."""
+
+
+class Due(NamedTuple):
+    """Where a view goes next.
+
+    snapshot: None: the newest.
+    time_ms: the end of the period; None: there is none."""
+
+    snapshot: Snapshot | None
+    time_ms: int | None
+
+
+class LiveView:
+    """A registered query without a window. Its content at a snapshot is the answer of its text there, as a multiset; a
+    report is the difference of two contents.
+
+    snapshot, due, end_period, is_behind: for the thread that moves views, with the engine's lock held."""
+
+    is_stream = False
+
+    def __init__(
+        self,
+        core: Core,
+        snapshots: Snapshots,
+        callbacks: Callbacks,
+        query: Query,
+        source: QuerySource,
+        options: ViewOptions,
+        snapshot: Snapshot,
+        forget: Callable[[LiveView], None],
+    ) -> None:
+        """snapshot: held for the view, which gives it back. forget: called when it is closed. Called with the engine's
+        lock held."""
+        assert query.registration is not None
+        self.name, self.source, self.snapshot = query.registration.name, source, snapshot
+        self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
+        self._options = options
+        self._turn = threading.Lock()
+        """Held while the view moves, or its text is replaced."""
+        self._lay_out(query)
+        self.log = ViewLog(core.unread, source.unread_bytes_max, snapshot.sn)
+        self._own = self.log.cursor(needs_reset=self._begins_whole)
+        self._groups: dict[str, ViewCursor] = {}
+        self._periods: deque[tuple[int, Snapshot]] = deque()
+        self.period_end_ms = 0
+        """The event time at which the period under way ends."""
+        self.is_paused = self.is_closed = False
+        self._failed_at_sn: int | None = None
+        self._failures = 0
+        self._retry_at_s: float | None = None
+        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0}
+        self._last_us = 0.0
+
+    def _lay_out(self, query: Query) -> None:
+        """Make the operators of a text. They have nothing yet: is_anew."""
+        assert query.registration is not None
+        registration = query.registration
+        self.query = query
+        self.every_ms = self._options.every_ms or registration.computed_every_ms
+        output = self.source.output or (registration.output if registration.has_operator else None)
+        self.output: Output | None = output
+        self.is_anew = True
+        """What the operators keep is to be evaluated before the next change."""
+        self._make_view()
+
+    def _make_view(self) -> None:
+        core, stood = self._core, self.snapshot
+        self._terms = terms_of(core)
+        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits())
+        keeps = self._options.keep or self.output == "rstream"
+        self._view = View(self.query, evaluation, stood.sn, stood.stored, self.name, keeps)
+        self._computed_max = COMPUTED_MIN
+
+    def _ids(self) -> ConstantIds:
+        return ConstantIds(ids_of(self._core), self._core.reserved)
+
+    @property
+    def _begins_whole(self) -> bool:
+        return self._options.snapshot and self.output != "dstream"
+
+    @property
+    def sn(self) -> int:
+        """The SN at which it stands."""
+        return self.snapshot.sn
+
+    # --- where it goes ------------------------------------------------------------------------------------------------
+
+    def due(self, sn: int) -> Due | None:
+        """Return where it goes next; None: nowhere now. sn: the newest."""
+        if self.is_paused or self.is_closed or (self.retry_s or 0.0) > 0:
+            return None
+        if self._failed_at_sn is not None:
+            return Due(None, None) if self._failed_at_sn < sn else None
+        if self.is_anew:
+            return Due(self._snapshots.hold(self.snapshot), None)
+        if self._periods:
+            end_ms, snapshot = self._periods.popleft()
+            return Due(snapshot, end_ms)
+        return Due(None, None) if self.every_ms is None and self.sn < sn else None
+
+    def is_behind(self, sn: int) -> bool:
+        """Tell whether it is to move before it stands at an SN."""
+        if self.is_paused or self.is_closed or self._failed_at_sn is not None:
+            return False
+        return bool(self._periods) or self.is_anew or (self.every_ms is None and self.sn < sn)
+
+    @property
+    def retry_s(self) -> float | None:
+        """Seconds until it is evaluated again after an error; None: it has not failed."""
+        return None if self._retry_at_s is None else self._retry_at_s - time.monotonic()
+
+    def end_period(self, time_ms: int, snapshots: Snapshots | None) -> None:
+        """Note that event time has come to time_ms. snapshots: None where the first period begins."""
+        every_ms = self.every_ms
+        if every_ms is None or (snapshots is not None and time_ms < self.period_end_ms):
+            return
+        end_ms = time_ms // every_ms * every_ms
+        if snapshots is not None and not (self.is_paused or self.is_closed):
+            if len(self._periods) >= PERIODS_MAX:
+                snapshots.release(self._periods.pop()[1])
+            self._periods.append((end_ms, snapshots.newest()))
+        self.period_end_ms = end_ms + every_ms
+
+    def advance(self, to: Snapshot, change: Change | None, reader: TermReader, time_ms: int | None) -> None:
+        """Move to a snapshot, which is held for the view, and report what has changed. Called by the thread that moves
+        views, without the engine's lock. change: of the graph; None: it is not known."""
+        began_s = time.monotonic()
+        with self._turn:
+            error, report, is_reset = None, None, self._failures > 0
+            is_done = self.is_closed or self.is_paused
+            try:
+                if not is_done:
+                    report = self._moved(to, change, reader, time_ms)
+            except WukongsError as caught:
+                error = caught
+            except Exception as caught:
+                log.exception("view %s has failed", self.name)
+                error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
+            with self._core.lock:
+                if is_done or self.is_closed:
+                    self._snapshots.release(to)
+                elif error is not None:
+                    self._fail(error, to)
+                else:
+                    self._stand_at(to)
+                    self._failed_at_sn, self._failures, self._retry_at_s = None, 0, None
+                    self._report(report, is_reset=is_reset)
+                    self._last_us = 1e6 * (time.monotonic() - began_s)
+                self._core.changed.notify_all()
+
+    def _report(self, report: LoggedReport | None, *, is_reset: bool) -> None:
+        if is_reset:
+            self.log.begin_again(self.sn)
+            return
+        self.log.put(report, self.sn)
+        if report is not None:
+            self._counts["reports"] += 1
+            self._counts["rows"] += len(report.rows)
+
+    def _stand_at(self, snapshot: Snapshot) -> None:
+        """Take a snapshot, which is held for the view, in the place of the one before."""
+        before, self.snapshot = self.snapshot, snapshot
+        self._snapshots.release(before)
+
+    def _fail(self, error: WukongsError, to: Snapshot) -> None:
+        """Begin again at the next SN, but not soon if that has failed before; readers get the error."""
+        self._counts["errors"] += 1
+        self.is_anew, self._failed_at_sn, self._failures = True, to.sn, self._failures + 1
+        self._retry_at_s = time.monotonic() + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
+        self._snapshots.release(to)
+        self.log.begin_again(self.sn, error)
+        log.warning("view %s: %s", self.name, error)
+
+    def _moved(
+        self, to: Snapshot, change: Change | None, reader: TermReader, time_ms: int | None
+    ) -> LoggedReport | None:
+        """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
+        view, after = self._view, self.snapshot.sn
+        limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
+        with within(limits):
+            is_anew = self.is_anew
+            self.is_anew = True  # until all has moved
+            if is_anew:
+                self._build(to, limits, reader)
+                self.is_anew = False
+                return None
+            self._renew(limits, reader)
+            found = view.advance_anew(to.sn, to.stored) if change is None else view.advance(to.sn, change)
+            if self._terms.computed_count > self._computed_max:
+                self._forget_terms(to, limits, reader)
+            self.is_anew = False
+            if not len(found):
+                return None
+            if self.output == "rstream":
+                return LoggedReport(after, to.sn, self._view.content(), self._terms, time_ms, is_whole=True)
+            shown = _shown(found, self.output)
+        return LoggedReport(after, to.sn, shown, self._terms, time_ms) if len(shown) else None
+
+    def _renew(self, limits: Limits, reader: TermReader) -> None:
+        """Give the operators the ids, terms and limits of the execution under way."""
+        self._terms = self._terms.renewed(reader)
+        evaluation = self._view.evaluation
+        evaluation.resolve, evaluation.terms, evaluation.limits = self._ids(), self._terms, limits
+
+    def _build(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
+        """Evaluate at a snapshot what the operators keep."""
+        self._view.sn, self._view.stored = to.sn, to.stored
+        self._renew(limits, reader)
+        self._view.install()
+
+    def _forget_terms(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
+        """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
+        self._make_view()
+        self._build(to, limits, reader)
+        self._computed_max = max(COMPUTED_MIN, 2 * self._terms.computed_count)
+        self._counts["rebuilt"] += 1
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def results(
+        self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
+    ) -> Iterator[ViewReport]:
+        """Iterate over reports, each the change since the one before; end when the view is closed, or timeout_s passes
+        without one.
+
+        group: a named cursor of several readers: one reads, others stand by. progress: also get a report without rows
+        when the view is complete up to a later SN and nothing has changed. Raises the error that a change ended in;
+        the next report is a reset."""
+        check_seconds(timeout_s)
+        cursor = self._cursor(group)
+        return self._read(cursor, timeout_s, progress=progress, is_shared=group is not None)
+
+    async def aresults(
+        self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
+    ) -> AsyncIterator[ViewReport]:
+        """Do the same as results, for `async for`. It waits in the event loop."""
+        check_seconds(timeout_s)
+        cursor, loop, arrived = self._cursor(group), asyncio.get_running_loop(), asyncio.Event()
+
+        def listener() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(arrived.set)
+
+        self.log.listen(listener)
+        try:
+            while True:
+                arrived.clear()
+                while (report := await self._anext(cursor, progress=progress)) is not None:
+                    try:
+                        yield report
+                    except GeneratorExit:
+                        if group is None:
+                            self.log.move(cursor, report.snapshot)
+                        raise
+                    self.log.move(cursor, report.snapshot)
+                if self.log.is_closed:
+                    return
+                try:
+                    await asyncio.wait_for(arrived.wait(), timeout_s)
+                except TimeoutError:
+                    return
+        finally:
+            self.log.unlisten(listener)
+
+    async def _anext(self, cursor: ViewCursor, *, progress: bool) -> ViewReport | None:
+        """Return what next_report gives now; a reset is evaluated by another thread."""
+        if cursor.needs_reset:
+            return await asyncio.to_thread(self.next_report, cursor, 0.0, progress=progress)
+        return self.next_report(cursor, 0.0, progress=progress)
+
+    def _cursor(self, group: str | None) -> ViewCursor:
+        if group is None:
+            return self._own
+        with self.log.changed:
+            cursor = self._groups.get(group)
+        if cursor is None:
+            with self._core.lock, self.log.changed:
+                cursor = self._groups.setdefault(group, self.log.cursor(needs_reset=self._begins_whole))
+        return cursor
+
+    def _read(
+        self, cursor: ViewCursor, timeout_s: float | None, *, progress: bool, is_shared: bool
+    ) -> Iterator[ViewReport]:
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        if not cursor.turn.acquire(timeout=-1 if timeout_s is None else max(timeout_s, 0)):
+            return
+        try:
+            while (report := self.next_report(cursor, deadline_s, progress=progress)) is not None:
+                try:
+                    yield report
+                except GeneratorExit:
+                    if not is_shared:
+                        self.log.move(cursor, report.snapshot)
+                    raise
+                self.log.move(cursor, report.snapshot)
+                deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        finally:
+            cursor.turn.release()
+
+    def next_report(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool = False) -> ViewReport | None:
+        """Return the next report of a cursor, None if there is none in time. deadline_s: time.monotonic()."""
+        with self.log.changed:
+            if not self.log.wait(cursor, deadline_s, progress=progress):
+                return None
+            self.log.check(cursor)
+            needs_reset = cursor.needs_reset
+            if not needs_reset:
+                logged = self.log.next_report(cursor)
+                if logged is not None:
+                    return self._rendered(logged, cursor.sn)
+                nothing = ZSet.empty(self._view.variables)
+                return self._rendered(LoggedReport(cursor.sn, self.log.sn, nothing, self._terms, None), cursor.sn)
+        return self._reset(cursor)
+
+    def _reset(self, cursor: ViewCursor) -> ViewReport | None:
+        """Return the whole content, where the view stands; the cursor goes on from there. None: it is closed."""
+        core = self._core
+        with core.lock:
+            if self.is_closed or self.is_paused:
+                return None
+            snapshot, time_ms = self._held(), core.sealed_ms
+            with self.log.changed:
+                after, cursor.sn, cursor.needs_reset = cursor.sn, snapshot.sn, False
+        try:
+            rows, terms = self._evaluated(snapshot)
+        except BaseException:
+            cursor.needs_reset = True
+            raise
+        finally:
+            with core.lock:
+                self._snapshots.release(snapshot)
+        logged = LoggedReport(after, snapshot.sn, rows, terms, time_ms, is_whole=True)
+        return self._rendered(logged, min(after, snapshot.sn))
+
+    def _evaluated(self, snapshot: Snapshot) -> tuple[ZSet, QueryTerms]:
+        """Return the content at a snapshot, evaluated anew."""
+        core = self._core
+        with core.lock:
+            terms = terms_of(core)
+        limits = scheduled(limits_of(core.settings, None))
+        dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
+        found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
+        with within(limits):
+            return _rows_of(found, self._view.variables).consolidated(), terms
+
+    def _rendered(self, logged: LoggedReport, after: int) -> ViewReport:
+        query, rows = self.query, logged.rows
+        is_select, is_ask = query.form == "select", query.form == "ask"
+        weights = rows.weights
+        boolean = bool((weights > 0).any()) if is_ask and (len(rows) or logged.is_whole) else None
+        return ViewReport(
+            query.form,
+            query.variables if is_select else (),
+            () if is_ask else tuple(rows.table.columns),
+            logged.terms,
+            logged.sn,
+            boolean,
+            weights=weights,
+            query=self.name,
+            after=after,
+            time_ms=logged.time_ms,
+            is_reset=logged.is_whole,
+            text=self.source.text,
+        )
+
+    def call(self, on_result: OnReport) -> None:
+        """Have a thread of the engine call a function with each report, in order."""
+        _Caller(self, self.log.cursor(needs_reset=self._begins_whole), on_result, self._callbacks)
+
+    def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
+        """Return the whole content, a multiset, at the SN up to which the view is complete.
+
+        at: another SN, as Engine.query has it. Raises QueryTimeout, BudgetExceeded, CompactedError (at),
+        StreamError (the view is closed)."""
+        core, query = self._core, self.query
+        if at is not None:
+            limits = scheduled(limits_of(core.settings, timeout_s))
+            return ask(core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+        with core.lock:
+            snapshot = self._held()
+        try:
+            rows, terms = self._evaluated(snapshot)
+        finally:
+            with core.lock:
+                self._snapshots.release(snapshot)
+        table = rows.repeated()
+        is_ask = query.form == "ask"
+        return Result(
+            query.form,
+            query.variables if query.form == "select" else (),
+            () if is_ask else tuple(table.columns),
+            terms,
+            snapshot.sn,
+            table.length > 0 if is_ask else None,
+            table.length,
+            text=self.source.text,
+        )
+
+    # --- what it says of itself ---------------------------------------------------------------------------------------
+
+    def explain(self, *, analyze: bool = False) -> str:
+        """Return its operators as text. analyze: also the rows of the last change, and the bytes kept, of each."""
+        return self._view.explain(analyze=analyze)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counts, sizes (bytes) and times (microseconds) as JSON."""
+        return {
+            "kind": "view",
+            "sn": self.sn,
+            "is_paused": self.is_paused,
+            "is_built": not self.is_anew,
+            "is_refreshed": self._view.is_refreshed,
+            **self._counts,
+            "unread_reports": self.log.count_held,
+            "unread_bytes": self.log.size_bytes,
+            "reports_summed": self.log.summed_count,
+            "resets_for_memory": self.log.reset_count,
+            "kept_bytes": self._view.kept_bytes,
+            "computed_terms": self._terms.computed_count,
+            "last_change_us": round(self._last_us, 1),
+        }
+
+    def why(self, row: Mapping[str, Any] | None = None) -> str:
+        """Say what the view waits for."""
+        if row is not None:
+            raise UnsupportedFeatureError("why of a row of a live view", 1, 1, "Engine.why tells it of a triple")
+        newest = self._core.sn
+        if self.is_closed:
+            return f"view {self.name} is closed"
+        if self.is_paused:
+            return f"view {self.name} is paused at SN {self.sn}: resume() has it go on, with a reset"
+        if self._failed_at_sn is not None:
+            return f"view {self.name} failed at SN {self._failed_at_sn}, and begins again with the next change"
+        if self.is_anew:
+            return f"view {self.name} is being built at SN {self.sn}"
+        if self.every_ms is not None:
+            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms"
+        if self.sn < newest:
+            return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
+        return f"view {self.name} is complete up to SN {self.sn}, the newest"
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return likely mistakes: none are looked for."""
+        return ()
+
+    # --- changes of the view ------------------------------------------------------------------------------------------
+
+    def replace(self, text: str, base: str | None = None, output: Output | None = None) -> None:
+        """Follow another text from now on, under the same name; the next report is a reset. Raises as
+        Engine.register."""
+        source = self.source._replace(text=text, base=base, output=output)
+        query = parse_registered(source)
+        if query.dataset.windows:
+            raise StreamError(f"view {self.name}: the other text has a window: close the view, and register it")
+        check_view(query, source, self._options)
+        assert query.registration is not None
+        if query.registration.name != self.name:
+            raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
+        with self._turn, self._core.lock:
+            self._check_is_open()
+            self.source = source
+            self._lay_out(query)
+            self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
+            self.log.begin_again(self.sn)
+            self._wake()
+
+    def pause(self) -> None:
+        """Stand still, and hold no snapshot back: until resume(), which goes on with a reset."""
+        with self._turn, self._core.lock:
+            self._check_is_open()
+            if not self.is_paused:
+                self._lay_out(self.query)
+                self._give_back()
+                self.is_paused = self.log.is_paused = True
+
+    def resume(self) -> None:
+        """Go on after a pause: the next report is a reset."""
+        with self._turn, self._core.lock:
+            self._check_is_open()
+            if self.is_paused:
+                self.snapshot = self._snapshots.newest()
+                self._lay_out(self.query)
+                self.is_paused = self.log.is_paused = False
+                self.log.begin_again(self.sn)
+                self._wake()
+
+    def _wake(self) -> None:
+        if self._core.observer is not None:
+            self._core.observer.wake()
+
+    def _check_is_open(self) -> None:
+        self._core.check_is_open()
+        if self.is_closed:
+            raise StreamError(f"view {self.name} is closed: register it again")
+
+    def _held(self) -> Snapshot:
+        """Hold the snapshot at which it stands. Called with the engine's lock held."""
+        self._check_is_open()
+        if self.is_paused:
+            raise StreamError(f"view {self.name} is paused, and holds no content: resume() it first")
+        return self._snapshots.hold(self.snapshot)
+
+    def close(self) -> None:
+        """End the view; unread reports can still be read. Closing twice is allowed."""
+        with self._core.lock:
+            if not self.is_closed:
+                self._core.check_is_own()
+                self._forget(self)
+                self.end()
+
+    def end(self) -> None:
+        """End with the engine. It gives back what it holds."""
+        with self._core.lock:
+            if not self.is_closed:
+                self._give_back()
+                self.is_closed = True
+                self.log.close()
+
+    def _give_back(self) -> None:
+        """Give back the snapshots that it holds."""
+        while self._periods:
+            self._snapshots.release(self._periods.pop()[1])
+        if not self.is_paused:
+            self._snapshots.release(self.snapshot)
+
+    def count_error(self) -> None:
+        """Note that an on_result has failed."""
+        self._counts["errors"] += 1
+
+    def __repr__(self) -> str:
+        return f"<LiveView {self.name}, SN {self.sn}>"
+
+
+class _Caller:
+    """Calls one on_result with the reports of a cursor, by the threads of an engine's callbacks."""
+
+    def __init__(self, view: LiveView, cursor: ViewCursor, on_result: OnReport, callbacks: Callbacks) -> None:
+        self._view, self._cursor, self._on_result, self._callbacks = view, cursor, on_result, callbacks
+        self._is_queued = False
+        self._failed = FailedCalls()
+        view.log.listen(self._wake)
+        with view.log.changed:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Called with the log's lock held."""
+        if not self._is_queued and self._view.log.has_more(self._cursor, progress=False):
+            self._is_queued = True
+            self._callbacks.submit(self._report)
+
+    def _report(self) -> None:
+        for _ in range(REPORTS_AT_ONCE):
+            try:
+                report = self._view.next_report(self._cursor, 0.0)
+            except WukongsError:  # it was logged and counted when it happened
+                continue
+            if report is None:
+                break
+            try:
+                self._on_result(report)
+            except Exception:
+                self._view.count_error()
+                self._failed.note(report.query, f"report up to SN {report.snapshot}")
+            self._view.log.move(self._cursor, report.snapshot)
+        with self._view.log.changed:
+            self._is_queued = False
+            self._wake()
+
+
+def _shown(found: ZSet, output: Output | None) -> ZSet:
+    """Return what a report holds of a difference: of ISTREAM the inserts, of DSTREAM the deletes."""
+    if output not in ("istream", "dstream"):
+        return found
+    return found.take(np.flatnonzero(found.weights > 0 if output == "istream" else found.weights < 0))
+
+
+def _rows_of(found: Answer, variables: tuple[Variable, ...]) -> ZSet:
+    """Return an answer as a Z-set."""
+    if found.boolean is not None:
+        return ZSet.of(BindingTable((), (), int(found.boolean)))
+    return ZSet.of(BindingTable(variables, tuple(found.columns), found.length))

@@ -1,0 +1,202 @@
+"""Views: moves the live views of an engine from snapshot to snapshot, by a thread of its own.
+
+An update or a load wakes it and does not wait for it; `settle` does. All views that stand at one SN share its handle,
+and the change from there is computed once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from wukongs.csparql.algebra import Query
+from wukongs.errors import StreamError
+from wukongs.incremental.versions import Change
+from wukongs.live.callbacks import Callbacks
+from wukongs.live.continuous import QuerySource
+from wukongs.live.core import Core
+from wukongs.live.views.live_view import LiveView, OnReport
+from wukongs.live.views.options import ViewOptions
+from wukongs.live.views.snapshots import Snapshot, Snapshots
+from wukongs.query.limits import check_seconds
+from wukongs.store.term_registry import TermReader
+
+
+@dataclass(slots=True)
+class _Step:
+    """One view on its way from an SN to a snapshot. time_ms: the event time there."""
+
+    view: LiveView
+    after: int
+    to: Snapshot
+    time_ms: int | None
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the thread does next, off the engine's lock.
+
+    steps: one for each view that is behind.
+    reader: the texts of the stored terms.
+    changes: by (after, sn), what computes the change; it returns None if that is not kept."""
+
+    steps: list[_Step]
+    reader: TermReader
+    changes: dict[tuple[int, int], Callable[[], Change | None]] = field(default_factory=dict)
+
+
+class Views:
+    """Called with the engine's lock held, but for `settle` and `stop`."""
+
+    def __init__(self, core: Core, callbacks: Callbacks) -> None:
+        self._core, self._callbacks = core, callbacks
+        self._views: dict[str, LiveView] = {}
+        self._snapshots = Snapshots(core)
+        self._news = threading.Condition(core.lock)
+        self._thread: threading.Thread | None = None
+        self._is_stopped = False
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def get(self, name: str) -> LiveView | None:
+        return self._views.get(name)
+
+    def registered(self) -> list[LiveView]:
+        return list(self._views.values())
+
+    def register(self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None) -> LiveView:
+        """Register a view at the newest SN. Its thread builds what it keeps."""
+        core = self._core
+        core.finish_tick()
+        snapshot = self._snapshots.newest()
+        try:
+            view = LiveView(core, self._snapshots, self._callbacks, query, source, options, snapshot, self._forget)
+        except BaseException:
+            self._snapshots.release(snapshot)
+            raise
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="wukongs-views", daemon=True)
+            thread.start()  # raises if the process may have no more threads: the next call tries again
+            self._thread = thread
+        self._views[view.name] = view
+        core.observer = self
+        view.end_period(self._clock_ms(), None)
+        if on_result is not None:
+            view.call(on_result)
+        self._news.notify_all()
+        return view
+
+    def _forget(self, view: LiveView) -> None:
+        if self._views.get(view.name) is view:
+            del self._views[view.name]
+            if not self._views:
+                self._core.observer = None
+            self._news.notify_all()
+
+    # --- what the core reports ----------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Note that the stored graph has a newer SN."""
+        self._news.notify_all()
+
+    def pass_time(self, time_ms: int) -> None:
+        """Note that what is sealed next comes after an event time, and nothing before has come later."""
+        for view in self._views.values():
+            if view.every_ms is not None:
+                view.end_period(time_ms, self._snapshots)
+
+    def next_period_ms(self) -> int | None:
+        """Return the event time at which the next period of a view ends."""
+        return min((view.period_end_ms for view in self._views.values() if view.every_ms is not None), default=None)
+
+    def _clock_ms(self) -> int:
+        """Return the event time of the stored graph; without streams, that of the wall clock."""
+        sealed_ms = self._core.sealed_ms
+        return self._core.wall_ms() if sealed_ms is None else sealed_ms
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while (found := self._next_round()) is not None:
+            for step in found.steps:
+                change = found.changes[step.after, step.to.sn]
+                step.view.advance(step.to, change(), found.reader, step.time_ms)
+
+    def _next_round(self) -> _Round | None:
+        """Wait until a view is behind; return what there is to do, None once the engine is closed."""
+        core = self._core
+        with core.lock:
+            while not (self._is_stopped or core.is_closed or core.failure is not None):
+                if found := self._found():
+                    return found
+                self._news.wait(self._wait_s())
+            return None
+
+    def _wait_s(self) -> float | None:
+        """Return how long until a period of wall time ends, or a view that has failed is tried again."""
+        waits = [retry_s for view in self._views.values() if (retry_s := view.retry_s or 0.0) > 0]
+        if self._core.sealed_ms is None and (end_ms := self.next_period_ms()) is not None:
+            waits.append((end_ms - self._core.wall_ms()) / 1000)
+        return max(0.0, min(waits)) if waits else None
+
+    def _found(self) -> _Round | None:
+        core = self._core
+        core.finish_tick()
+        if core.sealed_ms is None:
+            self.pass_time(core.wall_ms())
+        steps = list[_Step]()
+        for view in self._views.values():
+            due = view.due(core.sn)
+            if due is not None:
+                time_ms = core.sealed_ms if due.time_ms is None else due.time_ms
+                steps.append(_Step(view, view.sn, due.snapshot or self._snapshots.newest(), time_ms))
+        if not steps:
+            return None
+        found = _Round(steps, core.registry.snapshot_reader())
+        for step in steps:
+            after, to = step.view.snapshot, step.to
+            if (after.sn, to.sn) not in found.changes:
+                found.changes[after.sn, to.sn] = self._change(after, to)
+        return found
+
+    def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
+        """Return what computes the change between two snapshots, once, when it is asked for."""
+        entries = self._core.arrangement.trace.between(after.sn, to.sn)
+        known = list[Change]()
+
+        def compute() -> Change | None:
+            if entries is not None and not known:
+                known.append(Change.of(after.stored, to.stored, entries))
+            return known[0] if known else None
+
+        return compute
+
+    # --- waiting and ending -------------------------------------------------------------------------------------------
+
+    def settle(self, timeout_s: float | None) -> None:
+        """Wait until all views stand at the SN that is the newest now, or have failed there. Those with a period stand
+        at the end of the last one. Called without the lock. Raises StreamError when timeout_s passes first."""
+        check_seconds(timeout_s)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        core = self._core
+        with core.lock:
+            core.finish_tick()
+            sn = core.sn
+            while not core.is_closed and any(view.is_behind(sn) for view in self._views.values()):
+                left = None if deadline_s is None else deadline_s - time.monotonic()
+                if left is not None and left <= 0:
+                    behind = ", ".join(view.name for view in self._views.values() if view.is_behind(sn))
+                    raise StreamError(f"settle: views {behind} are not at SN {sn} after {timeout_s} s")
+                core.changed.wait(left)
+
+    def stop(self) -> None:
+        """End the thread, then all views. Called without the lock."""
+        with self._core.lock:
+            self._is_stopped = True
+            self._news.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        for view in list(self._views.values()):
+            view.end()

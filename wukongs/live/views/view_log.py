@@ -1,0 +1,241 @@
+"""ViewLog: the reports of a view that some reader has not read yet, and the cursors of its readers.
+
+A report covers the snapshots (after, sn]. Unread reports are never dropped: where they take too much memory, neighbours
+are summed. What is too much even so goes, and the cursors that had not read it begin again with a reset."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from wukongs.errors import WukongsError
+from wukongs.incremental.zset import ZSet
+from wukongs.live.window_log import UnreadBudget
+from wukongs.query.output.view_report import ViewReport
+from wukongs.query.terms.query_terms import QueryTerms
+
+REPORT_BYTES = 1024
+"""What a report takes beside its columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedReport:
+    """One report, as rows of ids.
+
+    after, sn: the snapshots that it covers: (after, sn].
+    rows: the difference of the content, consolidated; where is_whole, the content at sn.
+    terms: they have the texts of the ids.
+    time_ms: the event time of the stored graph at sn.
+    is_whole: RSTREAM, which reports the whole content."""
+
+    after: int
+    sn: int
+    rows: ZSet
+    terms: QueryTerms
+    time_ms: int | None
+    is_whole: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return self.rows.size_bytes + REPORT_BYTES
+
+    def and_then(self, later: LoggedReport) -> LoggedReport:
+        """Return the report of both periods."""
+        if later.is_whole:
+            rows = later.rows
+        else:
+            earlier = self.rows.renumbered(self.terms, later.terms)
+            rows = earlier.plus(later.rows).project(later.rows.variables).consolidated()
+        return LoggedReport(self.after, later.sn, rows, later.terms, later.time_ms, later.is_whole)
+
+
+Rendered = Callable[[LoggedReport, int], ViewReport]
+"""Makes what readers get of a report, for a reader that stands at an SN."""
+
+
+@dataclass(slots=True, eq=False)
+class ViewCursor:
+    """The position of one reader.
+
+    sn: all reports up to it were read.
+    needs_reset: the next report is a reset, whatever was read.
+    error: raised to the reader next, in the place of a report.
+    turn: held by its one active reader."""
+
+    sn: int
+    needs_reset: bool
+    error: WukongsError | None = None
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+
+class ViewLog:
+    """One log for each view; its lock is that of all unread results (`UnreadBudget`)."""
+
+    def __init__(self, budget: UnreadBudget, unread_bytes_max: int, sn: int) -> None:
+        """sn: the SN at which the view begins."""
+        self.budget = budget
+        self.changed = threading.Condition(budget.lock)
+        self.sn = sn
+        """All reports up to it are there."""
+        self.is_closed = False
+        self.is_paused = False
+        """The view holds no snapshot: a reset has to wait."""
+        self.size_bytes = 0
+        self.summed_count = 0
+        """Reports that were summed with a neighbour."""
+        self.reset_count = 0
+        """Cursors that had to begin again."""
+        self._bytes_max = unread_bytes_max
+        self._reports: list[LoggedReport] = []
+        self._cursors: set[ViewCursor] = set()
+        self._listeners: set[Callable[[], None]] = set()
+        budget.join(self)
+
+    # --- the view's side ----------------------------------------------------------------------------------------------
+
+    def put(self, report: LoggedReport | None, sn: int) -> None:
+        """Add the report up to an SN. report: None if nothing has changed."""
+        with self.changed:
+            if report is not None and any(not one.needs_reset for one in self._cursors):
+                self._reports.append(report)
+                self._grow(report.size_bytes)
+            self.sn = sn
+            if self.size_bytes > self._bytes_max:
+                self.drop_oldest()
+            self.budget.make_room(self)
+            self._wake()
+
+    def begin_again(self, sn: int, error: WukongsError | None = None) -> None:
+        """Have all cursors begin with a reset, at a view that stands at an SN. error: what they are told before."""
+        with self.changed:
+            for cursor in self._cursors:
+                cursor.needs_reset, cursor.error = True, error or cursor.error
+            self.sn = sn
+            self._trim()
+            self._wake()
+
+    def close(self) -> None:
+        """Note that no report follows; those that are there can still be read."""
+        with self.changed:
+            self.is_closed = True
+            self.budget.leave(self)
+            self._wake()
+
+    # --- memory: Holder of UnreadBudget -------------------------------------------------------------------------------
+
+    ends_when_full = False
+
+    @property
+    def count_held(self) -> int:
+        return len(self._reports)
+
+    def end_full(self) -> None:
+        raise AssertionError("a view sums its reports")
+
+    def drop_oldest(self) -> None:
+        """Sum the reports between the positions of cursors; where that frees nothing, have the cursor that is furthest
+        behind begin again. Called with the lock held."""
+        before = self.size_bytes
+        stops = {cursor.sn for cursor in self._cursors if not cursor.needs_reset}
+        summed = list[LoggedReport]()
+        for report in self._reports:
+            if summed and summed[-1].sn not in stops:
+                last = summed.pop()
+                report, self.summed_count = last.and_then(report), self.summed_count + 1
+            summed.append(report)
+        self._reports = [report for report in summed if len(report.rows) or report.is_whole]
+        self._grow(sum(report.size_bytes for report in self._reports) - before)
+        readers = [cursor for cursor in self._cursors if not cursor.needs_reset]
+        if self.size_bytes > min(self._bytes_max, before // 2) and readers:
+            last_sn = min(cursor.sn for cursor in readers)
+            for cursor in readers:
+                if cursor.sn == last_sn:
+                    cursor.needs_reset, self.reset_count = True, self.reset_count + 1
+            self._trim()
+
+    def _grow(self, change_bytes: int) -> None:
+        self.size_bytes += change_bytes
+        self.budget.count(self, change_bytes)
+
+    def _trim(self) -> None:
+        """Forget the reports that every cursor has read or will not read."""
+        needed_sn = min((cursor.sn for cursor in self._cursors if not cursor.needs_reset), default=self.sn)
+        kept = [report for report in self._reports if report.sn > needed_sn]
+        if len(kept) < len(self._reports):
+            self._grow(-sum(report.size_bytes for report in self._reports if report.sn <= needed_sn))
+            self._reports = kept
+
+    # --- the readers' side --------------------------------------------------------------------------------------------
+
+    def cursor(self, *, needs_reset: bool) -> ViewCursor:
+        """Return a new cursor, which stands where the log does."""
+        with self.changed:
+            cursor = ViewCursor(self.sn, needs_reset)
+            self._cursors.add(cursor)
+            return cursor
+
+    def remove(self, cursor: ViewCursor) -> None:
+        """Forget a cursor."""
+        with self.changed:
+            self._cursors.discard(cursor)
+            self._trim()
+
+    def next_report(self, cursor: ViewCursor) -> LoggedReport | None:
+        """Return the next report that is there for a cursor, None if there is none. Raises the error that is in its
+        place, and ForkError in a child process. Called with the lock held; the cursor needs no reset."""
+        self.check(cursor)
+        return next((report for report in self._reports if report.sn > cursor.sn), None)
+
+    def check(self, cursor: ViewCursor) -> None:
+        """Raise the error that waits for a cursor, once. Called with the lock held."""
+        if self.budget.failure is not None:
+            raise type(self.budget.failure)(str(self.budget.failure))
+        error, cursor.error = cursor.error, None
+        if error is not None:
+            raise error.with_traceback(None)
+
+    def move(self, cursor: ViewCursor, sn: int) -> None:
+        """Note that a cursor has read everything up to an SN."""
+        with self.changed:
+            if not cursor.needs_reset:
+                cursor.sn = max(cursor.sn, sn)
+                self._trim()
+
+    def has_more(self, cursor: ViewCursor, *, progress: bool) -> bool:
+        """Tell whether a reader gets something now. Called with the lock held."""
+        if cursor.error is not None or self.budget.failure is not None:
+            return True
+        if cursor.needs_reset:
+            return not self.is_paused
+        return any(report.sn > cursor.sn for report in self._reports) or (progress and self.sn > cursor.sn)
+
+    def wait(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool) -> bool:
+        """Wait until a reader gets something; return False if it gets nothing: the time has passed, or the log is
+        closed. Called with the lock held. deadline_s: time.monotonic()."""
+        while not self.has_more(cursor, progress=progress):
+            left = None if deadline_s is None else deadline_s - time.monotonic()
+            if self.is_closed or (left is not None and left <= 0):
+                return False
+            self.changed.wait(left)
+        return True
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Have a function called, with the lock held, when something was put."""
+        with self.changed:
+            self._listeners.add(listener)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        with self.changed:
+            self._listeners.discard(listener)
+
+    def positions(self) -> Sequence[int]:
+        """Return the SNs of the cursors that need no reset."""
+        with self.changed:
+            return [cursor.sn for cursor in self._cursors if not cursor.needs_reset]
+
+    def _wake(self) -> None:
+        self.changed.notify_all()
+        for listener in list(self._listeners):
+            listener()
