@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 PACKAGES := $(VENV)/.packages
 READY  := $(VENV)/.ready
 
-.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster faults-minutes fuzz fuzz-windows sim model soak-cluster repeat-tests
+.PHONY: help setup demo docs wheel wheel-clean test test-ci test-all test-nojit fresh-seeds lint bench bench-small bench-continuous bench-paced bench-interactive bench-nodes scale soak lock clean test-kafka test-face faults faults-pipeline faults-cluster faults-minutes fuzz fuzz-windows fuzz-views sim model soak-cluster repeat-tests
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make faults-cluster  FAULTS=200 random faults at the processes of a cluster (half an hour; SEED=n repeats a run)'
 	@echo 'make faults-minutes  the same for MINUTES=10, as CI runs it after its tests'
 	@echo 'make fuzz        QUERIES=100000 random queries here, in pyoxigraph and by the definitions (SEED=n repeats a run)'
+	@echo 'make fuzz-views CONTENTS=100000 contents of live views, against pyoxigraph and the definitions'
 	@echo 'make fuzz-windows WINDOWS=100000 windows of continuous queries, made for each mechanism, against pyoxigraph'
 	@echo 'make sim         SEEDS=10000 lives of a simulated cluster, with loss, partitions and crashes (FIRST=n for others)'
 	@echo 'make model       visit every state of the small models of the protocol (some minutes)'
@@ -103,7 +104,7 @@ test-ci: $(READY)
 
 test-all: $(READY)
 	@WUKONGS_TIER=all WUKONGS_SEED=$(SEED) $(PYTEST) -o faulthandler_timeout=0
-	@$(AGAIN) test-nojit lint model faults fuzz fuzz-windows
+	@$(AGAIN) test-nojit lint model faults fuzz fuzz-windows fuzz-views
 	@$(AGAIN) sim FIRST=$(SEED)0000
 	@$(AGAIN) bench-small
 
@@ -165,6 +166,11 @@ fuzz: $(READY)
 WINDOWS ?= 100000
 fuzz-windows: $(READY)
 	@$(PY) -m tests.fuzzing.run --windows $(WINDOWS) --seed $(SEED)
+
+# A quarter of an hour on two cores.
+CONTENTS ?= 100000
+fuzz-views: $(READY)
+	@$(PY) -m tests.fuzzing.run --views $(CONTENTS) --seed $(SEED)
 
 SEEDS ?= 10000
 FIRST ?= 0

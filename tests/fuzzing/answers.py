@@ -88,9 +88,13 @@ def _row(cells: Iterable[Cell], names: Sequence[str]) -> tuple[Cell, ...]:
 def of_engine(result: wukongs.Result | wukongs.WindowResult) -> Answer:
     if result.kind == "ask":
         return bool(result.boolean)
-    names = () if result.is_graph else result.vars
-    rows = [_row((UNBOUND if t is None else cell_of_text(t) for t in row), names) for row in result.texts()]
-    return list(set(rows)) if result.is_graph else rows
+    return of_rows(result.texts(), () if result.is_graph else result.vars, result.is_graph)
+
+
+def of_rows(texts: Iterable[tuple[str | None, ...]], names: Sequence[str], is_graph: bool) -> Rows:
+    """The rows, or the triples of a graph, of canonical texts."""
+    rows = [_row((UNBOUND if t is None else cell_of_text(t) for t in row), names) for row in texts]
+    return list(set(rows)) if is_graph else rows
 
 
 def of_solutions(solutions: Iterable[dict[str, str]], names: Sequence[str]) -> Rows:

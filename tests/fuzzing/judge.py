@@ -106,7 +106,16 @@ class World:
         fault = order_fault(tree, result.texts(), result.vars)
         if fault:
             return _opened(tally, f"not in the order of the query\n{fault}")
-        case = Case(tree, text, result.kind, ours, result.vars if result.kind == "select" else [], self.dataset)
+        names = result.vars if result.kind == "select" else []
+        found = self.compare(Case(tree, text, result.kind, ours, names, self.dataset), tally, rng)
+        if isinstance(found, Open):
+            return found
+        if found.startswith("agreed"):
+            self.agreed.append((tree, ours))
+        return None
+
+    def compare(self, case: Case, tally: Tally, rng: random.Random | None) -> str | Open:
+        """Give a verdict on an answer of ours, and count it."""
         try:
             found = self._compare(case, tally, rng)
         except Undefined:  # more blank nodes that look alike than renamings should be tried
@@ -114,9 +123,7 @@ class World:
         if isinstance(found, Open):
             return _opened(tally, found.reason)
         tally.verdicts[found] += 1
-        if found.startswith("agreed"):
-            self.agreed.append((tree, ours))
-        return None
+        return found
 
     def _compare(self, case: Case, tally: Tally, rng: random.Random | None) -> str | Open:
         reduced = "SELECT REDUCED" in operators(case.tree)

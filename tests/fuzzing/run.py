@@ -2,6 +2,9 @@
 
 Each dataset has its own seed, made of the run's and its number: `--seed S --only N` repeats one.
 
+With `--views N`, lives of live views (tests/fuzzing/views.py) in the place of these, until so many of their contents
+were compared.
+
 With `--windows N`, lives of continuous queries in the place of these (tests/fuzzing/continuous.py), until so many
 windows were compared. Then the status is 1 as well if a mechanism has found too few of them.
 """
@@ -14,8 +17,10 @@ import multiprocessing
 import random
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from tests.fuzzing import continuous, updates, windows
+from tests.fuzzing import continuous, updates, views, windows
 from tests.fuzzing.graphs import Data, nquads, random_data
 from tests.fuzzing.judge import Open, Tally, World
 from tests.fuzzing.queries import random_query, text_of
@@ -108,22 +113,34 @@ def main() -> int:
     parser.add_argument("--only", type=int, default=None, help="repeat one dataset of the seed")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--open-max", type=int, default=10, help="stop after so many open disagreements")
+    parser.add_argument("--views", type=int, default=0, help="compare so many contents of live views instead")
     options = parser.parse_args()
+    if options.views:
+        return main_views(options)
     if options.windows or options.mix:
         return main_windows(options)
     numbers = range(-(-options.queries // QUERIES_PER_WORLD)) if options.only is None else [options.only]
+    return run(options, fuzz_world, numbers, Tally(), "")
+
+
+_Tally = TypeVar("_Tally", bound=Tally)
+
+
+def run(
+    options: argparse.Namespace, fuzz: Callable[[str], _Tally], numbers: Sequence[int], tally: _Tally, again: str
+) -> int:
+    """Try the seeds of the run with some numbers; return the status. again: what repeats one beside its seed."""
     seeds = [f"{options.seed}/{number}" for number in numbers]
     print(f"seed {options.seed}", flush=True)
-    tally = Tally()
     started = shown = time.monotonic()
     # Spawned, not forked: an engine has threads.
     with multiprocessing.get_context("spawn").Pool(max(1, min(options.processes, len(seeds)))) as pool:
-        for done in pool.imap_unordered(fuzz_world, seeds):
+        for done in pool.imap_unordered(fuzz, seeds):
             tally.add(done)
             for each in done.opened:
                 print(f"\n--- open disagreement, {each}", flush=True)
                 seed, number = each.split("\n")[0].removeprefix("seed ").split("/")
-                print(f"repeat it: python -m tests.fuzzing.run --seed {seed} --only {number}", flush=True)
+                print(f"repeat it: python -m tests.fuzzing.run {again}--seed {seed} --only {number}", flush=True)
             if time.monotonic() - shown > PROGRESS_S:
                 shown = time.monotonic()
                 rate = tally.queries / (shown - started)
@@ -132,6 +149,20 @@ def main() -> int:
                 break
     show(tally, time.monotonic() - started)
     return 1 if tally.opened else 0
+
+
+def main_views(options: argparse.Namespace) -> int:
+    """Live lives of live views; the status is 1 as well if an operator has moved too few of them."""
+    lives = range(-(-options.views // views.CONTENTS)) if options.only is None else [options.only]
+    tally = views.Lives()
+    status = run(options, views.fuzz_life, lives, tally, "--views 1 ")
+    print("\nviews that a change has moved, by operator")
+    for name, count in tally.moved.most_common():
+        print(f"{count:9} {name}")
+    faults = tally.faults() if options.only is None else []
+    for fault in faults:
+        print(f"too rarely used: {fault}")
+    return 1 if faults else status
 
 
 LIVES_AT_ONCE = 4

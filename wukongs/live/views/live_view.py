@@ -16,6 +16,7 @@ import numpy as np
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Variable
 from wukongs.errors import StreamError, UnsupportedFeatureError, WukongsError
+from wukongs.incremental.lookups import Operator
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
@@ -35,6 +36,7 @@ from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
@@ -93,6 +95,8 @@ class LiveView:
         self.period_end_ms = 0
         """The event time at which the period under way ends."""
         self.is_paused = self.is_closed = False
+        self.is_moving = False
+        """The thread that moves views is at this one."""
         self._failed_at_sn: int | None = None
         self._failures = 0
         self._retry_at_s: float | None = None
@@ -127,6 +131,11 @@ class LiveView:
         return self._options.snapshot and self.output != "dstream"
 
     @property
+    def operators(self) -> Operator:
+        """The top one of its operators."""
+        return self._view.top
+
+    @property
     def sn(self) -> int:
         """The SN at which it stands."""
         return self.snapshot.sn
@@ -148,8 +157,12 @@ class LiveView:
 
     def is_behind(self, sn: int) -> bool:
         """Tell whether it is to move before it stands at an SN."""
-        if self.is_paused or self.is_closed or self._failed_at_sn is not None:
+        if self.is_paused or self.is_closed:
             return False
+        if self.is_moving:
+            return True
+        if self._failed_at_sn is not None:
+            return self._failed_at_sn < sn and (self.retry_s or 0.0) <= 0
         return bool(self._periods) or self.is_anew or (self.every_ms is None and self.sn < sn)
 
     @property
@@ -185,6 +198,7 @@ class LiveView:
                 log.exception("view %s has failed", self.name)
                 error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
             with self._core.lock:
+                self.is_moving = False
                 if is_done or self.is_closed:
                     self._snapshots.release(to)
                 elif error is not None:
@@ -226,23 +240,18 @@ class LiveView:
         view, after = self._view, self.snapshot.sn
         limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
         with within(limits):
-            is_anew = self.is_anew
-            self.is_anew = True  # until all has moved
-            if is_anew:
+            if self.is_anew:
                 self._build(to, limits, reader)
                 self.is_anew = False
                 return None
             self._renew(limits, reader)
             found = view.advance_anew(to.sn, to.stored) if change is None else view.advance(to.sn, change)
+            is_whole = self.output == "rstream"
+            shown = view.content() if is_whole else _shown(found, self.output)
+            report = LoggedReport(after, to.sn, shown, self._terms, time_ms, is_whole)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
-            self.is_anew = False
-            if not len(found):
-                return None
-            if self.output == "rstream":
-                return LoggedReport(after, to.sn, self._view.content(), self._terms, time_ms, is_whole=True)
-            shown = _shown(found, self.output)
-        return LoggedReport(after, to.sn, shown, self._terms, time_ms) if len(shown) else None
+        return report if len(found) and (is_whole or len(shown)) else None
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -357,7 +366,9 @@ class LiveView:
                 if logged is not None:
                     return self._rendered(logged, cursor.sn)
                 nothing = ZSet.empty(self._view.variables)
-                return self._rendered(LoggedReport(cursor.sn, self.log.sn, nothing, self._terms, None), cursor.sn)
+                return self._rendered(
+                    LoggedReport(cursor.sn, self.log.sn, nothing, self._terms, tick_of(self.log.sn)), cursor.sn
+                )
         return self._reset(cursor)
 
     def _reset(self, cursor: ViewCursor) -> ViewReport | None:
@@ -366,7 +377,7 @@ class LiveView:
         with core.lock:
             if self.is_closed or self.is_paused:
                 return None
-            snapshot, time_ms = self._held(), core.sealed_ms
+            snapshot = self._held()
             with self.log.changed:
                 after, cursor.sn, cursor.needs_reset = cursor.sn, snapshot.sn, False
         try:
@@ -377,7 +388,7 @@ class LiveView:
         finally:
             with core.lock:
                 self._snapshots.release(snapshot)
-        logged = LoggedReport(after, snapshot.sn, rows, terms, time_ms, is_whole=True)
+        logged = LoggedReport(after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
         return self._rendered(logged, min(after, snapshot.sn))
 
     def _evaluated(self, snapshot: Snapshot) -> tuple[ZSet, QueryTerms]:

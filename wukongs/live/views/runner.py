@@ -20,6 +20,7 @@ from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.query.limits import check_seconds
+from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
 
 
@@ -150,8 +151,10 @@ class Views:
         for view in self._views.values():
             due = view.due(core.sn)
             if due is not None:
-                time_ms = core.sealed_ms if due.time_ms is None else due.time_ms
-                steps.append(_Step(view, view.sn, due.snapshot or self._snapshots.newest(), time_ms))
+                to = due.snapshot or self._snapshots.newest()
+                time_ms = tick_of(to.sn) if due.time_ms is None else due.time_ms
+                steps.append(_Step(view, view.sn, to, time_ms))
+                view.is_moving = True
         if not steps:
             return None
         found = _Round(steps, core.registry.snapshot_reader())

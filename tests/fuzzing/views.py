@@ -1,0 +1,228 @@
+"""Lives of live views: random queries of the whole language are registered, the stored graph changes at random, and at
+every SN the sum of each reader's reports is judged as the answer of a one-shot query is (judge.py): by pyoxigraph, and
+by the definitions.
+
+Changes are triples that are inserted, deleted, deleted and inserted again at one SN, graphs that are cleared, loads,
+tuples of a stream that join, and rules that come and go. Readers are of every kind: from the beginning, from later on,
+after a pause, and some read rarely, so that their reports are summed.
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import wukongs
+from tests.fuzzing import answers
+from tests.fuzzing.faults import Case
+from tests.fuzzing.graphs import EDGES, EX, NODES, Data, nquads, random_data
+from tests.fuzzing.judge import EVERYTHING, Open, Tally, World
+from tests.fuzzing.queries import PREFIXES, random_query, text_of
+from tests.fuzzing.trees import Tree, operators
+from wukongs.incremental.operators import operators_of
+
+VIEWS, CHANGES = 12, 6
+CONTENTS = VIEWS * (CHANGES * 4 // 5)
+"""About so many are compared in one life."""
+MOVED_SHARE = 0.005
+"""Each kind of operator has to be in so large a share of the views that a change has moved."""
+KINDS = (
+    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
+    *("template", "constant"),
+)
+RULE = f"PREFIX : <{EX}> RULE made: CONSTRUCT {{ ?x {EDGES[1]} ?z }} WHERE {{ ?x {EDGES[0]} ?y . ?y {EDGES[0]} ?z }}"
+STREAM = f"{EX}stream"
+SETTLE_S = 60
+
+
+@dataclass
+class Followed:
+    """One view, and the sum of the reports that its reader has got."""
+
+    tree: Tree
+    view: Any
+    sum: Counter[tuple[str | None, ...]] = field(default_factory=Counter)
+    reports: int = 0
+    moved: int = 0
+    boolean: bool | None = None
+
+    def read(self) -> None:
+        """Take what has come. Raises AssertionError for reports that do not follow each other."""
+        sn = None
+        for report in self.view.results(timeout_s=0, progress=True):
+            assert sn is None or report.is_reset or report.after == sn, (report.after, sn)
+            sn = report.snapshot
+            if report.is_reset:
+                self.sum.clear()
+            self.reports += 1
+            self.moved += bool(len(report)) and not report.is_reset
+            rows = report.texts() if report.width else [()] * len(report)
+            for row, weight in zip(rows, report.weights.tolist(), strict=True):
+                assert weight, row
+                self.sum[row] += weight
+            if report.boolean is not None:
+                self.boolean = report.boolean
+        assert all(weight >= 0 for weight in self.sum.values()), "a row fewer than none"
+        self.sum = +self.sum
+
+    def answer(self) -> answers.Answer:
+        if self.view.query.form == "ask":
+            assert self.boolean is bool(self.sum), (self.boolean, self.sum)
+            return bool(self.sum)
+        is_graph = self.view.query.form == "construct"
+        assert not is_graph or set(self.sum.values()) <= {1}, "a triple is there once"
+        return answers.of_rows(list(self.sum.elements()), () if is_graph else self.view.query.variables, is_graph)
+
+
+@dataclass
+class Lives(Tally):
+    """moved: by kind of operator, reports that changed something of views with it; skipped: what views refuse."""
+
+    moved: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+
+    def faults(self) -> list[str]:
+        """Say which operators the views hardly had."""
+        least = int(MOVED_SHARE * self.moved["linear"])
+        return [f"{kind}: {self.moved[kind]}, {least} at least" for kind in KINDS if self.moved[kind] < least]
+
+    def add(self, other: Tally) -> None:
+        super().add(other)
+        assert isinstance(other, Lives)
+        self.moved.update(other.moved)
+        self.skipped += other.skipped
+
+
+def fuzz_life(seed: str) -> Lives:
+    """Live one life."""
+    rng, lives = random.Random(f"views {seed}"), Lives()
+    data = random_data(rng, blank=False)
+    pool = random_data(rng, blank=False)
+    with wukongs.Engine() as engine:
+        engine.load(io.BytesIO(nquads(data)), format="nq")
+        stream = engine.stream(STREAM, batch_ms=10)
+        views = list[Followed]()
+        while len(views) < VIEWS:
+            tree = random_query(rng, data)
+            if (view := _registered(engine, tree, len(views), rng)) is None:
+                lives.skipped += 1
+            else:
+                views.append(Followed(tree, view))
+        for step in range(CHANGES):
+            for _ in range(rng.choice((1, 1, 1, 2, 3))):
+                rng.choice(CHANGE)(rng, engine, stream, pool)
+            if rng.random() < 0.1:
+                _pause(rng.choice(views).view)
+            engine.settle(SETTLE_S)
+            stored = stored_quads(engine)
+            for one in views:
+                if step == CHANGES - 1 or rng.random() < 0.8:  # others are read later
+                    _judge(one, stored, lives, rng, f"seed {seed}, change {step}")
+        for one in views:
+            lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)} if one.moved else ())
+    return lives
+
+
+def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Any:
+    head = text_of(tree).removeprefix(PREFIXES)
+    text = f"{PREFIXES}REGISTER QUERY v{number} AS {head}"
+    try:
+        return engine.register(text, keep=rng.random() < 0.2, unread_bytes_max=rng.choice((1, 1 << 13, 1 << 26)))
+    except (wukongs.UnsupportedFeatureError, wukongs.QuerySyntaxError):
+        return None
+
+
+def _pause(view: Any) -> None:
+    view.pause()
+    view.resume()
+
+
+def stored_quads(engine: wukongs.Engine) -> Data:
+    """Return all that is stored, inferred triples included."""
+    found: Data = {"": []}
+    for graph, subject, predicate, object_ in engine.query(EVERYTHING).texts():
+        assert subject is not None
+        assert predicate is not None
+        assert object_ is not None
+        found.setdefault(graph or "", []).append((subject, predicate, object_))
+    return found
+
+
+def _judge(one: Followed, stored: Data, lives: Lives, rng: random.Random, place: str) -> None:
+    one.read()
+    world = World(stored)
+    try:
+        query, ours = one.view.query, one.answer()
+        lives.queries, lives.not_empty = lives.queries + 1, lives.not_empty + bool(ours)
+        lives.operators.update(operators(one.tree))
+        names = list(query.variables) if query.form == "select" else []
+        case = Case(one.tree, text_of(one.tree), query.form, ours, names, world.dataset)
+        found = world.compare(case, lives, random.Random(rng.random()))
+    finally:
+        world.close()
+    if isinstance(found, Open):
+        content = answers.shown(answers.of_engine(one.view.content()))
+        reason = f"{one.view.explain()}\nanew {content}\n{found.reason}"
+        lives.opened.append(f"{place}\n{text_of(one.tree)}\n{nquads(stored).decode()}{reason}\n")
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def _some(rng: random.Random, data: Data, count: int) -> Data:
+    graph = rng.choice([name for name in data if data[name]] or [""])
+    return {graph: rng.sample(data[graph], min(count, len(data[graph])))}
+
+
+def _block(data: Data) -> str:
+    parts = []
+    for graph, triples in data.items():
+        inside = " ".join(f"{' '.join(triple)} ." for triple in triples)
+        parts.append(f"GRAPH {graph} {{ {inside} }}" if graph else inside)
+    return " ".join(parts)
+
+
+def _insert(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    engine.update(f"INSERT DATA {{ {_block(_some(rng, pool, rng.randint(1, 4)))} }}")
+
+
+def _delete(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    engine.update(f"DELETE DATA {{ {_block(_some(rng, stored_quads(engine), rng.randint(1, 4)))} }}")
+
+
+def _insert_again(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    block = _block(_some(rng, stored_quads(engine), 3))
+    engine.update(f"DELETE DATA {{ {block} }} ; INSERT DATA {{ {block} }}")
+
+
+def _clear(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    engine.update(rng.choice(("CLEAR DEFAULT", "CLEAR NAMED", "CLEAR ALL")))
+    _load(rng, engine, stream, pool)
+
+
+def _load(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    engine.load(io.BytesIO(nquads(_some(rng, pool, 12))), format="nq")
+
+
+def _push(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    at_ms = engine.stats()["streams"][STREAM]["closed_ms"] or 0
+    tuples = [(rng.choice(NODES), rng.choice(EDGES), rng.choice(NODES), at_ms + 1 + at) for at in range(3)]
+    stream.push(tuples)
+    stream.advance(at_ms + 10)
+
+
+def _rule(rng: random.Random, engine: wukongs.Engine, stream: Any, pool: Data) -> None:
+    if engine.rules():
+        engine.drop_rules("made")
+    else:
+        engine.add_rules(RULE)
+
+
+CHANGE: tuple[Callable[[random.Random, wukongs.Engine, Any, Data], None], ...] = (
+    *(_insert, _insert, _insert, _delete, _delete, _delete),
+    *(_insert_again, _clear, _load, _push, _rule),
+)
