@@ -23,7 +23,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import parts_of
-from wukongs.incremental.lookups import Content, Operator, Side, noted, stored_at
+from wukongs.incremental.lookups import Operator, Side, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -156,12 +156,15 @@ class Constant:
 
 @dataclass(slots=True)
 class Refresh:
-    """A part without a rule: evaluated anew when a triple that it may read was inserted or deleted, and compared."""
+    """A part without a rule: evaluated anew when a triple that it may read was inserted or deleted, and compared.
+
+    before, after: the content at both ends of the change that was taken last."""
 
     node: Node
     evaluation: Evaluation
     reads: Callable[[Change], bool]
-    content: Content = field(default_factory=lambda: Content.of(ZSet.empty()))
+    before: ZSet = field(default_factory=ZSet.empty)
+    after: ZSet = field(default_factory=ZSet.empty)
     children: tuple[Operator, ...] = ()
     touched: int = field(default=0, init=False)
     kind = "refresh"
@@ -169,11 +172,11 @@ class Refresh:
 
     @property
     def kept_bytes(self) -> int:
-        return self.content.size_bytes
+        return self.after.size_bytes
 
     def begin(self, stored: BatchSet) -> ZSet:
-        self.content = Content.of(self._evaluated(stored))
-        return self.content.after
+        self.before = self.after = self._evaluated(stored)
+        return self.after
 
     def _evaluated(self, stored: BatchSet) -> ZSet:
         return ZSet.of(tables.project(self.evaluation.run(self.node, stored), names_of(self.node))).consolidated()
@@ -181,17 +184,19 @@ class Refresh:
     @noted
     def change(self, change: Change) -> ZSet:
         if not self.reads(change):
-            self.content.before = self.content.after
+            self.before = self.after
             return ZSet.empty(names_of(self.node))
-        after = self._evaluated(change.after)
-        self.content = Content(self.content.after, after)
-        return after.plus(self.content.before.negated()).consolidated()
+        self.before, self.after = self.after, self._evaluated(change.after)
+        return self.after.plus(self.before.negated()).consolidated()
+
+    def at(self, side: Side) -> ZSet:
+        return self.before if side is Side.BEFORE else self.after
 
     def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
-        return rows.joined(self.content.at(side))
+        return rows.joined(self.at(side))
 
     def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
-        return self.content.at(side).compatible_with(keys)
+        return self.at(side).compatible_with(keys)
 
 
 def names_of(node: Node) -> tuple[Variable, ...]:

@@ -13,6 +13,8 @@ from typing import Protocol, TypeVar
 
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.scope import certain_variables, possible_variables
+from wukongs.csparql.terms import Variable
+from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -96,36 +98,22 @@ def stored_at(change: Change, side: Side) -> BatchSet:
 
 
 @dataclass(slots=True)
-class Content:
-    """A kept content, before and after the change under way."""
-
-    before: ZSet
-    after: ZSet
-
-    @staticmethod
-    def of(content: ZSet) -> Content:
-        return Content(content, content)
-
-    def move(self, change: ZSet) -> None:
-        self.before, self.after = self.after, self.after.plus(change).consolidated() if len(change) else self.after
-
-    def at(self, side: Side) -> ZSet:
-        return self.before if side is Side.BEFORE else self.after
-
-    @property
-    def size_bytes(self) -> int:
-        return self.after.size_bytes + (0 if self.before is self.after else self.before.size_bytes)
-
-
-@dataclass(slots=True)
 class Kept:
-    """Keeps the content of an operator, for rules that look rows up in it."""
+    """Keeps the content of an operator, for rules that look rows up in it.
+
+    keys: the variables by which rows are looked up; every row binds them, if they are those of a join.
+    before, after: the content at both ends of the change that was taken last."""
 
     below: Operator
-    content: Content = field(default_factory=lambda: Content.of(ZSet.empty()))
+    keys: tuple[Variable, ...] = ()
+    before: Arranged = field(init=False)
+    after: Arranged = field(init=False)
     touched: int = field(default=0, init=False)
     kind = "kept"
     keeps = True
+
+    def __post_init__(self) -> None:
+        self.before = self.after = Arranged(self.keys)
 
     @property
     def children(self) -> tuple[Operator, ...]:
@@ -133,24 +121,34 @@ class Kept:
 
     @property
     def kept_bytes(self) -> int:
-        return self.content.size_bytes
+        return self.after.size_bytes
 
     def begin(self, stored: BatchSet) -> ZSet:
         found = self.below.begin(stored).consolidated()
-        self.content = Content.of(found)
+        self.before = self.after = Arranged(self.keys).plus(found)
         return found
 
     @noted
     def change(self, change: Change) -> ZSet:
         found = self.below.change(change)
-        self.content.move(found)
+        self.before, self.after = self.after, self.after.plus(found)
         return found
 
+    def at(self, side: Side) -> Arranged:
+        return self.before if side is Side.BEFORE else self.after
+
     def matching(self, rows: ZSet, change: Change, side: Side) -> ZSet:
-        return rows.joined(self.content.at(side))
+        return rows.joined(self._near(rows.table, side))
 
     def compatible_with(self, keys: BindingTable, change: Change, side: Side) -> ZSet:
-        return self.content.at(side).compatible_with(keys)
+        return self._near(keys, side).compatible_with(keys)
+
+    def _near(self, rows: BindingTable, side: Side) -> ZSet:
+        """Return the rows of the content that may be compatible with some row of a table."""
+        has_keys = {*rows.variables}.issuperset(self.keys)
+        if not has_keys or any((rows.column(key) == UNBOUND).any() for key in self.keys):
+            return self.at(side).rows()
+        return self.at(side).with_keys(rows)
 
 
 @dataclass(slots=True)

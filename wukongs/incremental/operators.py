@@ -40,7 +40,7 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.exploration_order import is_explorable
-from wukongs.csparql.scope import exists_patterns, is_ordered, node_expressions, possible_variables
+from wukongs.csparql.scope import certain_variables, exists_patterns, is_ordered, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
@@ -201,7 +201,7 @@ class Existing:
         (below,) = self.children
         found = self._applied(below.change(change), change.after)
         if self.reads(change):
-            rows = below.content.before
+            rows = below.before.rows()
             found = found.plus(self._applied(rows, change.after), self._applied(rows, change.before).negated())
         return found.consolidated()
 
@@ -228,14 +228,9 @@ class Reduce:
         changed = below.change(change)
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        sides = [self._touched(below.content.at(side), changed) for side in (Side.BEFORE, Side.AFTER)]
-        before, after = self._reduced(sides[0], change.before), self._reduced(sides[1], change.after)
+        touched = (below.at(side).with_keys(changed.table) for side in (Side.BEFORE, Side.AFTER))
+        before, after = map(self._reduced, touched, (change.before, change.after))
         return after.plus(before.negated()).consolidated()
-
-    def _touched(self, content: ZSet, changed: ZSet) -> ZSet:
-        """Return the rows of the groups that some rows are in."""
-        keys = content.variables if isinstance(self.node, Distinct) else self.node.keys
-        return content.with_keys(changed.table, keys) if keys else content
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
         if isinstance(self.node, Distinct):
@@ -278,7 +273,7 @@ class Cut:
         (below,) = self.children
         if not len(below.change(change)):
             return ZSet.empty(names_of(self.node))
-        before, self.content = self.content, self._cut(below.content.after, change.after)
+        before, self.content = self.content, self._cut(below.after.rows(), change.after)
         return self.content.plus(before.negated()).consolidated()
 
 
@@ -312,7 +307,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Constant(node, evaluation)
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
             reads = reads_of(node_expressions(node)[0], evaluation)
-            return Existing(node, (_kept(node.pattern, evaluation),), evaluation, reads)
+            return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
         case Filter() | Extend() | Project():
             return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
         case Union(left=left, right=right):
@@ -326,16 +321,13 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Minus(left=left, right=right):
             return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Distinct() | Group() if not any(map(exists_patterns, node_expressions(node))):
-            return Reduce(node, (_kept(node.pattern, evaluation),), evaluation)
+            keys = names_of(node.pattern) if isinstance(node, Distinct) else node.keys
+            return Reduce(node, (Kept(operator_of(node.pattern, evaluation), keys),), evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice():
-            return Cut(node, (_kept(below_cut(node), evaluation),), evaluation)
+            return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
     return Refresh(node, evaluation, reads_of(node, evaluation))
-
-
-def _kept(node: Node, evaluation: Evaluation) -> Kept:
-    return Kept(operator_of(node, evaluation))
 
 
 def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
@@ -345,7 +337,8 @@ def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
         return found
     if is_explorable(node, possible_variables(other)):
         return Explored(node, found, evaluation)
-    return Kept(found)
+    shared = certain_variables(node) & possible_variables(other)
+    return Kept(found, tuple(sorted(shared, key=str)))
 
 
 def operators_of(top: Operator) -> Iterator[tuple[int, Operator]]:

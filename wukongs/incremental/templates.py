@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from wukongs.csparql.algebra import Query
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.leaves import names_of
-from wukongs.incremental.lookups import Kept, Operator, noted
+from wukongs.incremental.lookups import Kept, Operator, Side, noted
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -50,8 +50,8 @@ class Template:
         changed = below.change(change)
         if not isinstance(below, Kept):
             return self._filled(changed).consolidated()
-        sides = (below.content.after, below.content.before)
-        after, before = (ZSet.of(side.with_keys(changed.table, side.variables).repeated()) for side in sides)
+        touched = (below.at(side).with_keys(changed.table) for side in (Side.AFTER, Side.BEFORE))
+        after, before = (ZSet.of(rows.repeated()) for rows in touched)
         return self._filled(after).plus(self._filled(before).negated()).consolidated()
 
     def _filled(self, rows: ZSet) -> ZSet:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from wukongs.csparql.algebra import Distinct, Project, Query
 from wukongs.csparql.terms import Variable
-from wukongs.incremental.leaves import reads_of
+from wukongs.incremental.leaves import names_of, reads_of
 from wukongs.incremental.lookups import Kept, Operator, install
 from wukongs.incremental.operators import Reduce, operator_of, operators_of
 from wukongs.incremental.templates import TRIPLE, Template
@@ -49,8 +49,10 @@ class View:
         elif query.form == "construct":
             self.variables = TRIPLE
             below = operator_of(query.pattern, evaluation)
-            filled = Template(query, (Kept(below) if Template.has_blanks(query) else below,), evaluation, self.scope)
-            top = Reduce(Distinct(leaf(TRIPLE)), (Kept(filled),), evaluation)
+            if Template.has_blanks(query):
+                below = Kept(below, names_of(query.pattern))
+            filled = Template(query, (below,), evaluation, self.scope)
+            top = Reduce(Distinct(leaf(TRIPLE)), (Kept(filled, TRIPLE),), evaluation)
         else:
             self.variables = tuple(Variable(name) for name in query.variables)
             top = operator_of(query.pattern, evaluation)
@@ -68,7 +70,7 @@ class View:
     def content(self) -> ZSet:
         """Return the content at the SN; the view keeps it."""
         assert isinstance(self.top, Kept), self.keeps_content
-        return self._shown(self.top.content.after)
+        return self._shown(self.top.after.rows())
 
     def advance(self, sn: int, change: Change) -> ZSet:
         """Move to a later SN; return the difference of the contents. change: of the graph between the two."""

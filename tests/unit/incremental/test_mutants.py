@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.incremental.test_views_follow import follow
 from wukongs.incremental import operators
+from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.leaves import DeltaJoin, Refresh
-from wukongs.incremental.lookups import Content, Explored, Kept, Side
+from wukongs.incremental.lookups import Explored, Kept, Side
 from wukongs.incremental.versions import Change
 from wukongs.incremental.zset import ZSet
 
@@ -68,14 +69,19 @@ def groups_are_not_removed(patch: pytest.MonkeyPatch) -> None:
         changed = below.change(change)
         if not len(changed):
             return ZSet.empty()
-        found: ZSet = self._reduced(self._touched(below.content.after, changed), change.after)
+        found: ZSet = self._reduced(below.after.with_keys(changed.table), change.after)
         return found.consolidated()
 
     patch.setattr(operators.Reduce, "change", change)
 
 
 def content_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Content, "move", lambda self, change: None)
+    patch.setattr(Kept, "change", lambda self, change: self.below.change(change))
+
+
+def newest_level_is_not_looked_up(patch: pytest.MonkeyPatch) -> None:
+    right = Arranged.with_keys
+    patch.setattr(Arranged, "with_keys", lambda self, rows: right(Arranged(self.keys, self.levels[:1]), rows))
 
 
 def refreshed_never(patch: pytest.MonkeyPatch) -> None:
@@ -95,6 +101,7 @@ MUTANTS = (
     partners_never_change,
     groups_are_not_removed,
     content_stays,
+    newest_level_is_not_looked_up,
     refreshed_never,
     weights_are_dropped,
     without("Sum", "change", lambda self, change: self.children[0].change(change)),
