@@ -178,17 +178,34 @@ class Flag:
 
 @dataclass(slots=True)
 class Existing:
-    """A filter or BIND with EXISTS: applied to the change of the part below; and to all its rows, before and after,
-    when a triple that a pattern of EXISTS may read was inserted or deleted. Its child is kept."""
+    """A filter or BIND with EXISTS: applied to the change of the part below; and to its rows for which the pattern of
+    an EXISTS may have other solutions than before, at both ends of the change.
+
+    children: the part below; then, if the patterns of all EXISTS are basic graph patterns with filters, these without
+    their filters: rows that are compatible with a change of theirs are looked up. Else all rows are taken when a triple
+    was inserted or deleted that such a pattern may read."""
 
     node: Filter | Extend
-    children: tuple[Kept]
+    children: tuple[Operator, ...]
     evaluation: Evaluation
     reads: Callable[[Change], bool]
     touched: int = field(default=0, init=False)
     kind = "exists"
     keeps = False
     kept_bytes = 0
+
+    @staticmethod
+    def of(node: Filter | Extend, evaluation: Evaluation) -> Existing:
+        patterns = tuple(one.pattern for one in exists_patterns(node_expressions(node)[0]))
+        reads, joins = reads_of(patterns, evaluation), list[DeltaJoin]()
+        for pattern in patterns:
+            while isinstance(pattern, Filter) and not exists_patterns(pattern.condition):
+                pattern = pattern.pattern
+            if not isinstance(pattern, Bgp) or (join := DeltaJoin.of(pattern, evaluation)) is None:
+                return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
+            joins.append(join)
+        others = joins[0].node if len(joins) == 1 else Bgp(())
+        return Existing(node, (_looked_up(node.pattern, others, evaluation), *joins), evaluation, reads)
 
     def _applied(self, rows: ZSet, stored: BatchSet) -> ZSet:
         return _applied(self.node, rows, self.evaluation, stored)
@@ -198,12 +215,20 @@ class Existing:
 
     @noted
     def change(self, change: Change) -> ZSet:
-        (below,) = self.children
-        found = self._applied(below.change(change), change.after)
+        found = self._applied(self.children[0].change(change), change.after)
         if self.reads(change):
-            rows = below.before.rows()
+            rows = self._concerned(change)
             found = found.plus(self._applied(rows, change.after), self._applied(rows, change.before).negated())
         return found.consolidated()
+
+    def _concerned(self, change: Change) -> ZSet:
+        """Return the rows below, before the change, for which it may make a difference."""
+        below, *partners = self.children
+        if not partners:
+            assert isinstance(below, Kept), below
+            return below.before.rows()
+        changed = ZSet.empty().plus(*(partner.change(change) for partner in partners))
+        return below.compatible_with(changed.table, change, Side.BEFORE)  # type: ignore[attr-defined, no-any-return]
 
 
 @dataclass(slots=True)
@@ -306,8 +331,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
-            reads = reads_of(node_expressions(node)[0], evaluation)
-            return Existing(node, (Kept(operator_of(node.pattern, evaluation)),), evaluation, reads)
+            return Existing.of(node, evaluation)
         case Filter() | Extend() | Project():
             return Linear(node, (operator_of(node.pattern, evaluation),), evaluation)
         case Union(left=left, right=right):
