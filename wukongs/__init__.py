@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from wukongs.csparql.algebra import Query
     from wukongs.csparql.updates import Update
     from wukongs.engine import Engine, restore
+    from wukongs.live.views.live_view import LiveView
     from wukongs.query.output.live_view import live_view
     from wukongs.query.output.results import Result, WindowResult
+    from wukongs.query.output.view_report import ViewReport
     from wukongs.remote.client import RemoteEngine, connect
     from wukongs.settings import Settings
 
@@ -53,6 +55,7 @@ __all__ = [
     "Engine",
     "ForkError",
     "GapError",
+    "LiveView",
     "NodeUnavailable",
     "OutcomeUnknown",
     "QueryKilled",
@@ -68,6 +71,7 @@ __all__ = [
     "StreamError",
     "UnsupportedFeatureError",
     "UpdateError",
+    "ViewReport",
     "WindowResult",
     "WukongsError",
     "__version__",
@@ -82,8 +86,10 @@ _HOME = {
     "RemoteEngine": "wukongs.remote.client",
     "connect": "wukongs.remote.client",
     "Engine": "wukongs.engine",
+    "LiveView": "wukongs.live.views.live_view",
     "Result": "wukongs.query.output.results",
     "Settings": "wukongs.settings",
+    "ViewReport": "wukongs.query.output.view_report",
     "WindowResult": "wukongs.query.output.results",
     "live_view": "wukongs.query.output.live_view",
     "restore": "wukongs.engine",

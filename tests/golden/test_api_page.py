@@ -17,7 +17,13 @@ from wukongs.remote.query import RemoteQuery
 from wukongs.remote.stream import RemoteStream
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
-CLASSES = {"Engine": wukongs.Engine, "Stream": Stream, "ContinuousQuery": ContinuousQuery, "Result": Result}
+CLASSES = {
+    "Engine": wukongs.Engine,
+    "Stream": Stream,
+    "ContinuousQuery": ContinuousQuery,
+    "LiveView": wukongs.LiveView,
+    "Result": Result,
+}
 REMOTE = {"Engine": wukongs.RemoteEngine, "Stream": RemoteStream, "ContinuousQuery": RemoteQuery}
 OTHERWISE = ("Engine", "Engine.listen", "Engine.link", "Engine.declared")
 """A client is not made by its class, asks for no address, and has no engine in its process."""

@@ -14,7 +14,7 @@ from wukongs.adapters.run_config import load_run_config
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 GUIDES = [ROOT / "README.md", DOCS / "index.md", DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
-PAGES = [*GUIDES, DOCS / "rules.md", DOCS / "explanations" / "snapshots.md"]
+PAGES = [*GUIDES, DOCS / "live-views.md", DOCS / "rules.md", DOCS / "explanations" / "snapshots.md"]
 NOT_RUN_MAX = 10
 REASONS = (
     "takes packages from the index",

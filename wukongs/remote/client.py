@@ -30,6 +30,7 @@ from wukongs.live.query_group import bindings_text
 from wukongs.live.running import RunningQuery
 from wukongs.live.stream import Pushable, Time, check_call, check_tables, named
 from wukongs.live.table_change import TableChange
+from wukongs.live.views.options import ViewOptions
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.query.limits import check_seconds
 from wukongs.query.output.html import engine_html
@@ -449,9 +450,14 @@ class RemoteEngine:
         unread: Unread = "drop",
         bindings: Arguments | None = None,
         timeout_s: float | None = None,
+        snapshot: bool = True,
+        every_ms: int | None = None,
+        keep: bool = False,
     ) -> RemoteQuery:
-        """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
-        when this client leaves; whoever registers the same text then goes on with it."""
+        """Do the same as Engine.register; nodes have no live views, and refuse their options. on_result is called by a
+        thread of this process. The query stays registered when this client leaves; whoever registers the same text then
+        goes on with it."""
+        ViewOptions(snapshot, every_ms, keep).check_are_default()
         args = {
             "text": _query_text(text),
             "base": _text(base),
