@@ -6,35 +6,41 @@ from functools import partial
 
 from tests.sim.telling import outcome
 from wukongs.protocol import leasing
-from wukongs.protocol.actions import Send
+from wukongs.protocol.actions import SaveControl, SaveEntries, SaveVote, Send
 from wukongs.protocol.control import THE_FIRST
 from wukongs.protocol.events import Event, LeaseAsked, Pulse, Received, Submitted
 from wukongs.protocol.log import LogRole
-from wukongs.protocol.messages import Body, Incarnation, Message
+from wukongs.protocol.messages import Append, Body, Incarnation, Message
 from wukongs.protocol.node import step
-from wukongs.protocol.records import DeclareStream, Membership, Role, Sn
-from wukongs.protocol.state import Cluster, Kept, boot
+from wukongs.protocol.records import AddNode, DeclareStream, Membership, Role, Sn
+from wukongs.protocol.state import Cluster, Kept, boot, with_saved
 
 LEASE_MS = 1000
 CLUSTER = Cluster(3, 3, shard_count=3, silence_pulses_max=120, election_pulses=5, lease_ms=LEASE_MS)
+ALONE = Cluster(1, 1, shard_count=3, silence_pulses_max=120, election_pulses=5, lease_ms=LEASE_MS)
 WRITE = Sn(0, 1)
 
 
 class Trio:
-    """Three nodes with one clock; a message arrives when `deliver` is called. cut: nodes that no message leaves or
-    reaches."""
+    """Nodes with one clock, three by default; a message arrives when `deliver` is called. cut: nodes that no message
+    leaves or reaches; kept: what the disk of each has."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster = CLUSTER) -> None:
         self.now_ms = 10_000
+        self.cluster = cluster
+        self.kept = [Kept() for _ in range(cluster.node_count)]
         self.nodes = [
-            leasing.begun(boot(CLUSTER, Incarnation(node, 0, 1), Kept()), self.now_ms)
-            for node in range(CLUSTER.node_count)
+            leasing.begun(boot(cluster, Incarnation(node, 0, 1), kept), self.now_ms)
+            for node, kept in enumerate(self.kept)
         ]
         self.cut = set[int]()
         self.sent: list[tuple[int, int, Body]] = []
 
     def take(self, number: int, event: Event) -> None:
         self.nodes[number], actions = step(self.nodes[number], event)
+        for one in actions:
+            if isinstance(one, SaveVote | SaveEntries | SaveControl):
+                self.kept[number] = with_saved(self.kept[number], one)
         self.sent += [(number, one.node, one.body) for one in actions if isinstance(one, Send)]
 
     def deliver(self) -> None:
@@ -43,9 +49,14 @@ class Trio:
             if not self.cut.intersection((origin, target)):
                 self.take(target, Received(Message(self.nodes[origin].me, body), self.now_ms))
 
+    def start_again(self, number: int) -> None:
+        """Begin another life of a node, which has its disk and shows nothing so far."""
+        me = self.nodes[number].me._replace(boot=self.nodes[number].me.boot + 1)
+        self.nodes[number] = leasing.begun(boot(self.cluster, me, self.kept[number]), self.now_ms)
+
     def elect(self, number: int) -> None:
         """Make a node the leader: the others heard no leader for long enough, and their own candidacies are lost."""
-        for node in sorted({0, 1, 2} - {number} - self.cut):
+        for node in sorted(set(range(len(self.nodes))) - {number} - self.cut):
             self.take(node, Pulse(4, 5, self.now_ms))
         self.sent.clear()
         for _ in range(5):
@@ -194,6 +205,58 @@ def a_new_leader_grants_nothing_to_whom_lacks_what_is_in_its_log() -> None:
     assert trio.nodes[1].leases.floor == WRITE
 
 
+def a_node_that_is_alone_has_a_lease_once_it_shows_again_what_it_had() -> None:
+    trio = Trio(ALONE)
+    assert trio.until_ms(0) == 0
+    trio.elect(0)
+    assert trio.until_ms(0) == float("inf")
+    trio.write(0)
+    trio.see(0, WRITE)
+    trio.start_again(0)
+    assert trio.until_ms(0) == 0
+    trio.elect(0)
+    trio.lead(0)
+    assert trio.nodes[0].control.last_sn == WRITE
+    assert trio.until_ms(0) == 0
+    trio.see(0, WRITE)
+    assert trio.until_ms(0) == float("inf")
+
+
+def a_node_that_has_forgotten_that_others_were_added_has_no_lease() -> None:
+    trio = Trio(ALONE)
+    trio.cut = {1}
+    trio.elect(0)
+    trio.take(0, Submitted(AddNode(1, "", "")))
+    assert trio.nodes[0].control.nodes == [0, 1]
+    trio.start_again(0)
+    assert trio.nodes[0].control.nodes == [0]
+    assert trio.until_ms(0) == 0
+    trio.elect(0)
+    assert trio.nodes[0].control.nodes == [0, 1]
+    trio.lead(0)
+    assert trio.now_ms < trio.until_ms(0) < float("inf")
+
+
+def a_follower_that_has_started_again_gets_a_lease_once_it_shows_again_what_it_had() -> None:
+    trio = led()
+    trio.write(0)
+    for node in range(3):
+        trio.see(node, WRITE)
+    trio.lead(0)
+    trio.now_ms += 1
+    trio.start_again(1)
+    trio.take(0, Pulse(0, 1, trio.now_ms))
+    assert any(target == 1 and isinstance(body, Append) and body.grant is not None for _, target, body in trio.sent)
+    trio.deliver()  # what was granted to the earlier life
+    assert trio.until_ms(1) == 0
+    trio.lead(0, 6, 300)
+    assert trio.nodes[1].control.last_sn == WRITE
+    assert trio.until_ms(1) == 0 < trio.now_ms < trio.until_ms(2)
+    trio.see(1, WRITE)
+    trio.lead(0)
+    assert trio.until_ms(1) > trio.now_ms
+
+
 STORIES = (
     a_minority_grants_nothing,
     a_lease_ends_for_its_holder_before_it_does_for_the_leader,
@@ -205,6 +268,9 @@ STORIES = (
     a_leader_is_believed_once_a_later_round_is_confirmed,
     a_node_is_taken_out_when_its_lease_is_over,
     a_new_leader_grants_nothing_to_whom_lacks_what_is_in_its_log,
+    a_node_that_is_alone_has_a_lease_once_it_shows_again_what_it_had,
+    a_node_that_has_forgotten_that_others_were_added_has_no_lease,
+    a_follower_that_has_started_again_gets_a_lease_once_it_shows_again_what_it_had,
 )
 
 failure = partial(outcome, STORIES)

@@ -68,4 +68,25 @@ WRONG_LEASES = (
         "floor=THE_FIRST",
         simulator="lease_stories",
     ),
+    Mutant(
+        "a node that is alone has a lease whatever it shows",
+        "leasing",
+        " and leases.reached >= leases.floor",
+        "",
+        simulator="lease_stories",
+    ),
+    Mutant(
+        "a node that thinks it is alone has a lease before it leads",
+        "leasing",
+        " and leases.term > 0",
+        "",
+        simulator="lease_stories",
+    ),
+    Mutant(
+        "a node takes what was granted to its earlier life",
+        "leasing",
+        "not leases.born_ms <= asked_ms <= leases.now_ms",
+        "asked_ms > leases.now_ms",
+        simulator="lease_stories",
+    ),
 )

@@ -48,11 +48,14 @@ OFFER_S = 30.0
 NOTHING_KEPT = Kept()
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_BEGINNING_S = random.SystemRandom().uniform(0, 1 << 30)
 
 
 def lease_clock() -> float:
-    """Return seconds that never fall. On Linux they go on while the machine is suspended."""
-    return time.clock_gettime(_CLOCK)
+    """Return seconds that never fall. On Linux they go on while the machine is suspended. They begin at a random time
+    in each process: what a leader grants to an earlier life, before another start of the machine or on another machine,
+    is none of this one's times."""
+    return _BEGINNING_S + time.clock_gettime(_CLOCK)
 
 
 Errand = act.AskClaim | act.SettleClaim | act.CompareTerms | act.AnswerClaim

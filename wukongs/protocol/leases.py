@@ -26,6 +26,11 @@ Why a lease holds:
 * A node is taken out, or begins with another disk, only when its lease has run out (leasing.holds_back). A node that
   becomes IN gets its first lease once it has exposed all that was in the log at that time. So whoever writes needs to
   wait only for the nodes that are IN by the log at that time.
+* A node that starts again has no lease. It gets its first one as a node that becomes IN does: what its earlier life has
+  exposed counts for nothing. A node that is alone has a lease for good, but only once it leads and has exposed the
+  floor. That the others were added is in its log, which it has not applied before.
+* Each life counts its time from a beginning of its own (host.lease_clock): the time of a request of an earlier one,
+  which the leader may still grant, is none of this one's.
 """
 
 from __future__ import annotations

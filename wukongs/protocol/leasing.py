@@ -42,12 +42,19 @@ def seeing(node: Node, reached: Sn) -> Node:
 
 
 def holds_until(node: Node) -> float:
-    """Return until when, in milliseconds of its own clock, a node may answer reads. A cluster of one always may."""
+    """Return until when, in milliseconds of its own clock, a node may answer reads."""
     if not node.cluster.lease_ms:
         return float("inf")
     if node.role is not Role.IN or not node.control.holds(node.me.node):
         return 0
-    return float("inf") if node.control.nodes == [node.me.node] else node.leases.until_ms
+    return float("inf") if _is_alone(node) else node.leases.until_ms
+
+
+def _is_alone(node: Node) -> bool:
+    """Whether there is no other node, and reads see all that this one's log held when it began to lead. A node that
+    does not lead may have forgotten, over a restart, that others were added, and what was exposed."""
+    leases = node.leases
+    return node.control.nodes == [node.me.node] and leases.term > 0 and leases.reached >= leases.floor
 
 
 def _hold(node: Node, asked_ms: int | None, lease_ms: int) -> Node:

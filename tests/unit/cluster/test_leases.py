@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import wukongs
-from tests.clusters import PULSE_S, cluster
+from tests import clusters
+from tests.clusters import PULSE_S, cluster, cut_off
 from tests.unit.cluster.wires import EX, WAIT_S, Wires, until, wired
 from wukongs.cluster import leases
 from wukongs.cluster.boot import EVENT_TIMES
 from wukongs.cluster.cluster_node import LEASE_MAX_S, ClusterNode, ClusterShape, lease_ms
+from wukongs.cluster.host import lease_clock
 from wukongs.cluster.settling import SETTLE
 from wukongs.consistency import reading_from
 from wukongs.errors import NodeUnavailable, OutcomeUnknown, QueryTimeout, SettingsError
+from wukongs.protocol.control import THE_FIRST
 from wukongs.remote.service import Service
 from wukongs.wire.client_socket import ClientSocket
 
@@ -218,6 +225,45 @@ def test_a_cluster_of_one_always_has_a_lease() -> None:
         assert node.host.lease_left_s == float("inf")
         node.engine.update(write(1))
         assert read(node) == [1]
+
+
+def test_a_node_that_starts_again_answers_reads_once_it_shows_again_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the only one, and slow to carry out its records again."""
+    with cluster(1, folder=tmp_path) as nodes:
+        nodes[0].engine.update(write(1))
+        cut_off(nodes)
+    behind = ExitStack()
+
+    class Slow(ClusterNode):
+        def start(self, *args: Any) -> None:
+            behind.enter_context(Behind(self))
+            super().start(*args)
+
+        def wait_until_ready(self, *_: object) -> None:
+            """Nothing: it would wait until all is shown."""
+
+    monkeypatch.setattr(clusters, "ClusterNode", Slow)
+    monkeypatch.setattr(leases, "NO_LEASE_S", 0.1)
+    with cluster(1, folder=tmp_path) as (node,), behind:
+        until(lambda: node.host.node.leases.floor > THE_FIRST)  # it leads
+        assert read(node, consistency="local") == []
+        assert node.host.lease_left_s <= 0
+        with pytest.raises(NodeUnavailable, match="no lease"):
+            read(node)
+        behind.close()
+        monkeypatch.setattr(leases, "NO_LEASE_S", WAIT_S)
+        assert read(node) == [1]
+        until(lambda: node.host.lease_left_s == float("inf"))
+
+
+def test_the_clock_of_leases_begins_elsewhere_in_each_process() -> None:
+    """Else what was granted to an earlier life could look as if it were granted to this one, once the machine was
+    started again."""
+    program = "from wukongs.cluster.host import lease_clock; print(lease_clock())"
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert abs(float(told) - lease_clock()) > 60
 
 
 def test_an_unknown_rule_is_refused(three: Wires) -> None:
