@@ -448,6 +448,7 @@ class RemoteEngine:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
         bindings: Arguments | None = None,
+        graphs: Sequence[str] | None = None,
         timeout_s: float | None = None,
     ) -> RemoteQuery:
         """Do the same as Engine.register. on_result is called by a thread of this process. The query stays registered
@@ -459,7 +460,7 @@ class RemoteEngine:
             "unread_bytes_max": unread_bytes_max,
             "unread": unread,
             "bindings": None if bindings is None else bindings_text(bindings),
-        }
+        } | ({} if graphs is None else {"graphs": graph_names("graphs", graphs)})
         asked, limit_s = {**args, "timeout_s": timeout_s}, answer_limit(timeout_s)
         answer, joined = self._connection.call("register", asked, is_write=True, limit_s=limit_s)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
