@@ -57,7 +57,7 @@ WINDOWS_MAX = 1000
 SUBPROTOCOL = "wukongs"
 """The subprotocol of sockets, for pages of browsers: they can give a token only as another one beside it (app.py)."""
 _TEXTS = ("application/sparql-query", "text/plain", "application/x-csparql")
-_OPTIONS: Mapping[str, tuple[type[Any], str]] = {
+OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "base": (str, "an IRI"),
     "output": (str, '"rstream", "istream" or "dstream"'),
     "unread_bytes_max": (int, "bytes"),
@@ -77,7 +77,7 @@ async def queries(request: Request) -> Response:
     if request.method in ("GET", "HEAD"):
         told_of = _named_only if "brief" in query_fields(request) else _described
         return JSONResponse(await face.workers.do(request, lambda: [told_of(one) for one in face.engine.queries()]))
-    text, options = await _text_of(request, face, (*_OPTIONS,))
+    text, options = await _text_of(request, face, (*OPTIONS,))
     query, is_new = await face.workers.do(request, partial(_register, face.engine, text, options))
     told = {"readers": 0}
     if not hasattr(query, "node"):
@@ -186,7 +186,7 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
             unknown = sorted(told.keys() - {"text", *options})
             if unknown:
                 raise Refused(400, f"{unknown[0]}: expected text and {', '.join(options)}")
-            given = {name: checked(name, told[name], *_OPTIONS[name]) for name in options if told.get(name) is not None}
+            given = {name: checked(name, told[name], *OPTIONS[name]) for name in options if told.get(name) is not None}
             return checked("text", told.get("text"), str, "the text of a query"), given
         case "application/x-www-form-urlencoded":
             form = await form_of(request, bytes_max)

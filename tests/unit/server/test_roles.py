@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -127,6 +128,16 @@ MATRIX = [
 ]
 
 
+def described_of(holder: Holder, method: str, path: str) -> dict[str, Any]:
+    """Return what /openapi.json says of the answers to a request."""
+    names = {f"/streams/{S}": "/streams/{name}", "/queries/q": "/queries/{name}"}
+    path = path.partition("?")[0]
+    for name, said in names.items():
+        path = path.replace(name, said)
+    found = holder.ask("GET", "/openapi.json").json["paths"][path]
+    return found["get" if method == "HEAD" else method.lower()]["responses"]  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(("method", "path", "body", "kind", "needed"), MATRIX, ids=lambda one: str(one)[:40])
 def test_each_path_needs_its_role(
     engine: wukongs.Engine,
@@ -138,6 +149,7 @@ def test_each_path_needs_its_role(
     needed: str,
 ) -> None:
     query = engine.register(REGISTER.format("q"))
+    told = described_of(holders["admin"], method, path)
     for role in ROLES:
         if method == "DELETE" and path.startswith("/streams"):
             query.close()
@@ -145,8 +157,11 @@ def test_each_path_needs_its_role(
         if ROLES.index(role) < ROLES.index(needed):
             assert answer.status == 403
             assert f"needs the role {needed}, this token or key has {role}" in answer.text
+            assert needed in told["403"]["description"]
+            assert answer.headers["Content-Type"].partition(";")[0] in told["403"]["content"]
         else:
             assert answer.status in (200, 201, 204), answer.text
+            assert str(answer.status) in told
             return
 
 
@@ -160,6 +175,31 @@ def test_all_paths_are_in_the_matrix() -> None:
         for method in methods
     }
     assert told - asked <= {("GET", "/"), ("GET", "/healthz"), ("GET", "/readyz")}
+
+
+def test_each_refusal_is_described(holders: Mapping[str, Holder], server: tuple[wukongs.Engine, HttpServer]) -> None:
+    """A stranger is a 401 where the description has one and nowhere else; what concerns all graphs says so."""
+    paths = holders["admin"].ask("GET", "/openapi.json").json["paths"]
+    for path, methods in paths.items():
+        for method, told in methods.items():
+            answer = Client(server[1].address).ask(method.upper(), path.replace("{name}", "q"))
+            assert (answer.status == 401) == ("401" in told["responses"]) == ("security" not in told), (method, path)
+            limited = holders["g2"].ask(method.upper(), path.replace("{name}", "q"))
+            concerns = "without a list of graphs" in told["responses"].get("403", {}).get("description", "")
+            assert (limited.status == 403 and "concerns all graphs" in limited.text) == concerns, (method, path)
+
+
+def test_a_registration_is_described_with_its_options(holders: Mapping[str, Holder], engine: wukongs.Engine) -> None:
+    call = holders["admin"].ask("GET", "/openapi.json").json["paths"]["/queries"]["post"]
+    schema = call["requestBody"]["content"][JSON]["schema"]
+    assert (schema["required"], schema["properties"]["graphs"]["type"]) == (["text"], "array")
+    text, given = (
+        REGISTER.format("q"),
+        {"graphs": [S], "bindings": [{"s": "<http://ex/a>"}], "unread_bytes_max": 1 << 20},
+    )
+    others = {"base": "http://ex/", "output": "rstream", "unread": "drop"}
+    assert given.keys() | others.keys() | {"text"} == schema["properties"].keys()
+    assert holders["admin"].register(text, **given, **others).status == 201
 
 
 def test_a_token_without_a_role_may_do_all(holders: Mapping[str, Holder], engine: wukongs.Engine) -> None:
