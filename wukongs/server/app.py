@@ -75,6 +75,8 @@ def make_app(face: Face, doors: Doors) -> Starlette:
 
 Handler = Callable[[Request], Awaitable[Response]]
 _METHODS = ("GET", "PUT", "POST", "DELETE")
+ROLE = "Wukongs-Role"
+"""The header of an answer with the role of its request's token; the console offers what that may do."""
 
 
 class _For:
@@ -89,7 +91,9 @@ class _For:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         grant_of(request).check(self._calls["GET" if request.method == "HEAD" else request.method])
-        await (await self._handler(request))(scope, receive, send)
+        response = await self._handler(request)
+        response.headers[ROLE] = grant_of(request).role.word
+        await response(scope, receive, send)
 
 
 def _route(path: str, handler: Handler) -> Route:
@@ -151,7 +155,7 @@ def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
         return ()
     names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID", SNAPSHOT)
     methods = ("GET", "POST", "PUT", "DELETE")
-    shown = (SNAPSHOT, WARNING, REQUEST_ID, queries.WINDOW, "Location")
+    shown = (SNAPSHOT, WARNING, REQUEST_ID, ROLE, queries.WINDOW, "Location")
     return (
         Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from websockets.sync.client import connect
 import wukongs
 from tests.engine_helpers import A as S
 from tests.unit.server.asking import QUERY, UPDATE, Answer, Client
+from wukongs.server import pages
 from wukongs.server.http_server import HttpServer, HttpSettings
 
 ROLES = ("read", "write", "admin")
@@ -162,6 +164,7 @@ def test_each_path_needs_its_role(
         else:
             assert answer.status in (200, 201, 204), answer.text
             assert str(answer.status) in told
+            assert answer.headers["Wukongs-Role"] == role
             return
 
 
@@ -175,6 +178,33 @@ def test_all_paths_are_in_the_matrix() -> None:
         for method in methods
     }
     assert told - asked <= {("GET", "/"), ("GET", "/healthz"), ("GET", "/readyz")}
+
+
+def test_the_console_of_a_limited_token_asks_nothing_that_is_refused(
+    engine: wukongs.Engine, holders: Mapping[str, Holder]
+) -> None:
+    """What its scripts ask by themselves, without a button that is pressed."""
+    engine.register(REGISTER.format("q"), graphs=[S])
+    learned = "SELECT ?p (COUNT(*) AS ?n) { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } } GROUP BY ?p"
+    by_itself = [
+        "sparql?query=ASK%7B%7D",
+        "queries?brief",
+        "queries/q",
+        "queries/q/why",
+        "stats",
+        "stats?only=streams&only=held_back_by",
+        "streams",
+    ]
+    scripts = "".join(script.read_text("utf-8") for script in pages.FOLDER.glob("*.js"))
+    literal = set(re.findall(r'json\("([^"]+)"\)', scripts))
+    assert literal
+    assert literal <= set(by_itself)
+    for holder in ("read", "g1"):
+        for path in by_itself:
+            assert holders[holder].ask("GET", f"/{path}").status == 200, path
+        assert holders[holder].query(learned, timeout="2").status == 200
+    queries = holders["g1"].ask("GET", "/stats").json["queries"]
+    assert {"windows", "rows", "execution_us_p50", "latency_us_p50", "errors", "results_waiting"} <= queries["q"].keys()
 
 
 def test_each_refusal_is_described(holders: Mapping[str, Holder], server: tuple[wukongs.Engine, HttpServer]) -> None:
