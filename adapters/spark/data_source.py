@@ -39,8 +39,8 @@ SCHEMA = "nothing long"
 class PipelinePlan:
     """Everything that Spark's processes need from the start; small, since it travels.
 
-    place: of the nodes' cluster; setups: the PartitionSetups, pickled; speed: of the replay's clock, 0: none; token, keys:
-    what the nodes ask for."""
+    place: of the nodes' cluster; setups: the PartitionSetups, pickled; speed: of the replay's clock, 0: none; token,
+    keys: what the nodes ask for."""
 
     driver: DriverAddress
     addresses: tuple[str, ...]

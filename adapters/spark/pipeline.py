@@ -59,8 +59,9 @@ def run_pipeline(
     session: a Spark session to use (start_session); without it and without an active one, one is started and stopped
     here. starting: a session that is being started for this pipeline, and is stopped by it. checkpoint: the folder of
     Spark's offsets, kept for these sources, a temporary one by default; the nodes decide where to begin. timeout_s: how
-    long a node may be silent. token, keys: what the nodes ask for. on_progress is called with the report so far, from this thread, on_bad with the rows that
-    are set aside: what it raises ends the pipeline. say: shows a line to the user, such as that a source was lost.
+    long a node may be silent. token, keys: what the nodes ask for. on_progress is called with the report so far, from
+    this thread, on_bad with the rows that are set aside: what it raises ends the pipeline. say: shows a line to the
+    user, such as that a source was lost.
 
     Raises: SettingsError (no Java, a mapping, a checkpoint of other sources); DataError (a source); StreamError (a
     stream that a node does not know); NodeUnavailable; whatever error a node answered to a task."""
