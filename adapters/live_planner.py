@@ -8,8 +8,8 @@ the latest time (PushStats), and a feed is complete up to just before that, less
   engine is bounded whatever event time does. With align_ms, it also waits if it is further ahead than that. The
   slowest one is among those that have rows, are cut off from their source, or never count as idle: windows wait for
   these. One that is about to be idle is waited for no longer than that.
-* Silence: a feed that has had nothing for idle_ms, and is not cut off from its source, closes the stream batch of its
-  newest row and then follows the slowest feed that is not idle. Rows that come before that later are late.
+* Silence: a feed that has had nothing for idle_timeout_ms, and is not cut off from its source, closes the stream batch
+  of its newest row and then follows the slowest feed that is not idle. Rows that come before that later are late.
   With idle_advance = "wall" it follows the wall clock less lateness_ms instead, in steps of batch_ms, and counts as one
   that is not idle; not while its newest row differs from the wall clock by more than a day (docs/decisions/0113). A
   feed that knows by itself up to when it is complete (Look.complete_ms), as a clock does, is waited for no longer.
@@ -285,7 +285,8 @@ class LivePlanner:
         awaited = [
             place
             for place, (feed, look, count) in enumerate(zip(self._feeds, looks, waiting, strict=True))
-            if count or (look.is_open and look.complete_ms is None and not (look.is_heard and feed.waits.idle_ms))
+            if count
+            or (look.is_open and look.complete_ms is None and not (look.is_heard and feed.waits.idle_timeout_ms))
         ]
         slowest = min(awaited, key=lambda place: self._tracks[place].newest_ms, default=0)
         slowest_ms = self._tracks[slowest].newest_ms if awaited else NO_TIME
@@ -333,7 +334,9 @@ class LivePlanner:
         knows by itself, if all its rows are planned."""
         found = list(position.complete_ms)
         idle = [
-            bool(feed.waits.idle_ms) and not is_ended and now_s - track.quiet_since_s >= feed.waits.idle_ms / 1000
+            bool(feed.waits.idle_timeout_ms)
+            and not is_ended
+            and now_s - track.quiet_since_s >= feed.waits.idle_timeout_ms / 1000
             for track, feed, is_ended in zip(self._tracks, self._feeds, ended, strict=True)
         ]
         active = [

@@ -82,7 +82,7 @@ def push_lines(options: PushOptions, connect: Callable[[], Engine | RemoteEngine
         kind="stdin",
         options=StdinOptions(options.paths),
         format=format,
-        waits=Waits(options.lateness_ms, idle_ms=0, is_last=options.is_last, jump_max_ms=_jump_max_ms(options)),
+        waits=Waits(options.lateness_ms, idle_timeout_ms=0, is_last=options.is_last, jump_max_ms=_jump_max_ms(options)),
         name=options.name or "push",
     )
     stream = StreamConfig(

@@ -22,10 +22,9 @@ from wukongs.adapters.display import Display, RunProgress, choose_display
 from wukongs.adapters.milestones import passed
 from wukongs.adapters.replay import PipelineReport, replay
 from wukongs.adapters.run_config import QueryConfig, RunConfig, StreamConfig, load_run_config, notes_of
-from wukongs.errors import DataError, NodeUnavailable, SettingsError, StreamError
+from wukongs.errors import AccessError, DataError, NodeUnavailable, SettingsError, StreamError
 from wukongs.live.declarations import check_has_window
 from wukongs.settings import take_turns_quickly
-from wukongs.wire.link import IngestLink
 
 if TYPE_CHECKING:
     from wukongs.adapters.spark.session import StartingSession
@@ -58,7 +57,8 @@ def run(
     is_local: without Spark, whatever the file says; checkpoint: the folder of Spark's offsets, to be kept; beside:
     serves the engine meanwhile.
 
-    Raises SettingsError, DataError, StreamError, QuerySyntaxError, NodeUnavailable, each naming what and where.
+    Raises SettingsError, DataError, StreamError, QuerySyntaxError, AccessError, NodeUnavailable, each naming what and
+    where.
     """
     config = load_run_config(config_path)
     if not config.streams and not config.asks:
@@ -142,6 +142,11 @@ def _run(
         engine: Engine | RemoteEngine
         engine = Engine(settings=config.settings) if connect is None else connect()
         stack.enter_context(engine)
+        if "stored_triples" not in engine.stats():
+            raise AccessError(
+                f"{config.file}: a run counts the whole stored graph, and its streams may change any of it; this token "
+                "or key is for some graphs: ask for one without a list of graphs"
+            )
         for note in notes_of(config.streams):
             display.note(note)
         queries = _declare(engine, config, display, stack)
@@ -350,10 +355,7 @@ class _Pipeline(threading.Thread):
     def _fed(self) -> PipelineReport:
         feed, config = self._feed, self._feed.config
         if config.pipeline.engine == "local":
-            from wukongs.engine import Engine
-
-            engine = self._engine
-            with engine.link() if isinstance(engine, Engine) else IngestLink(engine.listen().split(",")) as link:
+            with self._engine.link() as link:
                 return replay(
                     config.streams,
                     link,
@@ -364,13 +366,17 @@ class _Pipeline(threading.Thread):
                     say=self._display.note,
                 )
         from wukongs.adapters.spark.pipeline import run_pipeline
+        from wukongs.remote.client import RemoteEngine
 
+        node = self._engine if isinstance(self._engine, RemoteEngine) else None
         return run_pipeline(
             config.streams,
             self._engine.listen().split(","),
             config.pipeline,
             starting=feed.starting,
             checkpoint=feed.checkpoint,
+            token=None if node is None else node._token,
+            keys=None if node is None else node._keys,
             stop=self.stop,
             on_progress=self._on_progress,
             on_bad=feed.bad.take,

@@ -318,7 +318,7 @@ def _on_the_wall_clock(reader: TableReader, stream: StreamConfig) -> StreamConfi
             raise reader.error(key, "none beside follow = false: what is read then is a recording", f"{WALL!r}")
         if isinstance(kind, FeedKind) and not kind.has_messages:
             raise reader.error(key, f'none beside kind = "{source.kind}", which is never silent', f"{WALL!r}")
-        waits = replace(source.waits, idle_ms=stream.idle_timeout_ms, idle_advance=stream.idle_advance)
+        waits = replace(source.waits, idle_timeout_ms=stream.idle_timeout_ms, idle_advance=stream.idle_advance)
         sources.append(replace(source, waits=waits))
     return replace(stream, sources=tuple(sources))
 
@@ -370,7 +370,7 @@ def _live(reader: TableReader, kind: str) -> LiveSource:
         format=_format(reader, cast(MessageKind, reader.choice("format", get_args(MessageKind))), ()),
         waits=Waits(
             lateness_ms=reader.integer("lateness_ms", WAITS.lateness_ms) or 0,
-            idle_ms=_idle_timeout_ms(reader),
+            idle_timeout_ms=_idle_timeout_ms(reader),
             jump_max_ms=reader.integer("jump_max_ms", WAITS.jump_max_ms) or 0,
         ),
         name=reader.optional_text("name") or "",
@@ -382,7 +382,7 @@ def _idle_timeout_ms(reader: TableReader) -> int:
     is_old = reader.has("idle_ms")
     if is_old and reader.has("idle_timeout_ms"):
         raise reader.error("idle_timeout_ms", "either idle_timeout_ms or idle_ms, its older name", "both")
-    return reader.integer("idle_ms" if is_old else "idle_timeout_ms", WAITS.idle_ms) or 0
+    return reader.integer("idle_ms" if is_old else "idle_timeout_ms", WAITS.idle_timeout_ms) or 0
 
 
 def _format(reader: TableReader, kind: FormatKind | MessageKind, paths: tuple[str, ...]) -> Format:

@@ -68,7 +68,9 @@ class Access:
     def connect(self) -> RemoteEngine:
         """Return a client. Raises: SettingsError, NodeUnavailable."""
         addresses = list(self.addresses)
-        return RemoteEngine(addresses, lambda address: ClientChannel(address, self.token, self.keys))
+        return RemoteEngine(
+            addresses, lambda address: ClientChannel(address, self.token, self.keys), token=self.token, keys=self.keys
+        )
 
     def link(self) -> IngestLink:
         """Return a link to the nodes' ingest. Raises: SettingsError."""

@@ -28,7 +28,7 @@ from wukongs.live.continuous import UNREAD_BYTES_MAX, QuerySource, Unread
 from wukongs.live.core import Core
 from wukongs.live.declarations import check_continuous, parse_continuous, parse_registered, stream_options
 from wukongs.live.embedded import EmbeddedBackend
-from wukongs.live.grants import includes
+from wukongs.live.grants import DEFAULT_WORD, includes
 from wukongs.live.injector import Injector
 from wukongs.live.joined_queries import JoinedQueries
 from wukongs.live.journal import DataFolder, NoJournal
@@ -161,8 +161,18 @@ class Engine:
         if graphs is None:
             return self
         view = copy.copy(self)
-        view._listed = tuple(sorted(graphs if self._listed is None else {*graphs}.intersection(self._listed)))
+        view._listed = tuple(sorted(set(graphs) if self._listed is None else set(graphs).intersection(self._listed)))
         return view
+
+    def _registering_for(self, graphs: Sequence[str] | None) -> Engine:
+        """Return this engine as queries see it that are registered for some graphs and streams (None: for those that
+        its caller sees). Raises AccessError (one that its caller does not see), SettingsError, DataError."""
+        if graphs is None:
+            return self
+        names = [DEFAULT_GRAPH_IRI if name == DEFAULT_WORD else name for name in graph_names("graphs", graphs)]
+        for name in names:
+            check_seen(name, self._listed, "register a query for")
+        return self._seeing(names)
 
     @property
     def _only(self) -> tuple[str, ...] | None:
@@ -738,6 +748,7 @@ class Engine:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
         bindings: Arguments | None = None,
+        graphs: Sequence[str] | None = None,
         timeout_s: float | None = None,
         snapshot: bool = True,
         every_ms: int | None = None,
@@ -757,6 +768,10 @@ class Engine:
         variables. A window has the rows of all queries; its first variable, `argument`, is the number of the table's
         row, from 0. A query without rows is not in it. rows_max counts for each query, the other limits for all.
 
+        graphs: IRIs of the graphs and streams that the query may read; "default" is the default graph. It then reads a
+        dataset of these alone, and the holders of tokens and keys whose lists have all of them read its windows, too
+        (docs/http.md). Default: what its registrant may read, which is all without a list.
+
         timeout_s: on a cluster, how long the other nodes may take (default: as long as each step may, 30 s).
 
         A query without a window is a live view: a LiveView is returned, whose results are reports of how its answer
@@ -768,10 +783,10 @@ class Engine:
 
         Raises SettingsError (an option, a column that is no variable), QuerySyntaxError, DataError (a term or a missing
         one in bindings), UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its
-        stream's batch_ms, a name that is taken).
+        stream's batch_ms, a name that is taken), AccessError (a graph or stream that the registrant may not read).
         """
-        table = None if bindings is None else bindings_text(bindings)
-        source = QuerySource(text, base, output, unread_bytes_max, unread, table, self._only)
+        table, only = None if bindings is None else bindings_text(bindings), self._registering_for(graphs)._only
+        source = QuerySource(text, base, output, unread_bytes_max, unread, table, only)
         query, options = parse_registered(source), ViewOptions(snapshot, every_ms, keep)
         if not query.dataset.windows:
             check_view(query, source, options)

@@ -30,14 +30,14 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class Waits:
     """How long a feed is waited for. lateness_ms: how far a row may lie behind the latest time; carry_rule: how stream
-    batches carry rows that are later, None: these are set aside; idle_ms: after so long
+    batches carry rows that are later, None: these are set aside; idle_timeout_ms: after so long
     without a row it holds nobody back any more (0: it always does); is_last: its end is that of its source partition,
     so nothing of it is waited for any more; idle_advance: "wall": then it follows the wall clock less lateness_ms, and
     not the other feeds; jump_max_ms: how far the time of a row may be ahead of the wall clock when it comes (0: as far
     as it says)."""
 
     lateness_ms: int = 0
-    idle_ms: int = 5000
+    idle_timeout_ms: int = 5000
     is_last: bool = True
     idle_advance: IdleAdvance | None = None
     jump_max_ms: int = 0
@@ -46,7 +46,7 @@ class Waits:
 
 WAITS = Waits(jump_max_ms=86_400_000)
 """Defaults of a source that goes on."""
-NO_WAITS = Waits(idle_ms=0)
+NO_WAITS = Waits(idle_timeout_ms=0)
 """The waits of a source whose silence says nothing: a file, or one that knows itself up to when it is complete."""
 
 
@@ -214,7 +214,7 @@ class Opening:
 class FeedKind:
     """A kind of source that keeps what it has, so that workers can read it where it is, again and again. options,
     is_recording: as of Kind; feeds: opens a feed of each source partition, without reading yet; has_messages: whether
-    its rows are messages of a format that the run file says, with lateness_ms and idle_ms."""
+    its rows are messages of a format that the run file says, with lateness_ms and idle_timeout_ms."""
 
     options: Callable[[TableReader], Any]
     feeds: Callable[[Opening], list[Feed]]

@@ -15,7 +15,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from wukongs.adapters.spark.driver_channel import DriverAddress, DriverChannel
     from wukongs.wire.link import IngestLink
     from wukongs.wire.messages import Place
+    from wukongs.wire.trust import Keys
 
 NAME = "wukongs_pipeline"
 """Not the name of the public data source, which a session may have registered, too."""
@@ -38,7 +39,8 @@ SCHEMA = "nothing long"
 class PipelinePlan:
     """Everything that Spark's processes need from the start; small, since it travels.
 
-    place: of the nodes' cluster; setups: the PartitionSetups, pickled; speed: of the replay's clock, 0: none."""
+    place: of the nodes' cluster; setups: the PartitionSetups, pickled; speed: of the replay's clock, 0: none; token,
+    keys: what the nodes ask for."""
 
     driver: DriverAddress
     addresses: tuple[str, ...]
@@ -46,6 +48,8 @@ class PipelinePlan:
     setups: bytes
     timeout_s: float
     speed: float = 0.0
+    token: str | None = field(default=None, repr=False)
+    keys: Keys | None = field(default=None, repr=False)
 
 
 @dataclass
@@ -134,7 +138,10 @@ class _Connections:
         if self._nodes is None:
             from wukongs.wire.link import IngestLink
 
-            self._nodes = IngestLink(self._plan.addresses, place=self._plan.place, timeout_s=self._plan.timeout_s)
+            plan = self._plan
+            self._nodes = IngestLink(
+                plan.addresses, place=plan.place, timeout_s=plan.timeout_s, token=plan.token, keys=plan.keys
+            )
             gc.freeze()  # Spark collects garbage after every task: what is loaded by now need not be looked at again
         return self._nodes
 

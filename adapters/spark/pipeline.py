@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wukongs.adapters.spark.data_source import PipelinePlan
     from wukongs.adapters.spark.driver import PipelineDriver, Tally
     from wukongs.adapters.spark.session import StartingSession
+    from wukongs.wire.trust import Keys
 
 AHEAD_S = 1.0
 """With a speed, epochs reach so far beyond the replay's clock, and their tasks wait for it: what Spark does between two
@@ -46,6 +47,8 @@ def run_pipeline(
     checkpoint: str | None = None,
     epoch: int | None = None,
     timeout_s: float = 60.0,
+    token: str | None = None,
+    keys: Keys | None = None,
     stop: threading.Event | None = None,
     on_progress: OnProgress | None = None,
     on_bad: OnBadRows | None = None,
@@ -56,8 +59,9 @@ def run_pipeline(
     session: a Spark session to use (start_session); without it and without an active one, one is started and stopped
     here. starting: a session that is being started for this pipeline, and is stopped by it. checkpoint: the folder of
     Spark's offsets, kept for these sources, a temporary one by default; the nodes decide where to begin. timeout_s: how
-    long a node may be silent. on_progress is called with the report so far, from this thread, on_bad with the rows that
-    are set aside: what it raises ends the pipeline. say: shows a line to the user, such as that a source was lost.
+    long a node may be silent. token, keys: what the nodes ask for. on_progress is called with the report so far, from
+    this thread, on_bad with the rows that are set aside: what it raises ends the pipeline. say: shows a line to the
+    user, such as that a source was lost.
 
     Raises: SettingsError (no Java, a mapping, a checkpoint of other sources); DataError (a source); StreamError (a
     stream that a node does not know); NodeUnavailable; whatever error a node answered to a task."""
@@ -69,7 +73,7 @@ def run_pipeline(
         if not streams:
             return PipelineReport(finished=True)
         (folder / "plain").mkdir()
-        with IngestLink(addresses, timeout_s=timeout_s) as link:
+        with IngestLink(addresses, timeout_s=timeout_s, token=token, keys=keys) as link:
             run_epoch = writer_epoch() if epoch is None else epoch
             planner = opened_plan(streams, link, config, folder / "plain", run_epoch, say, stop, AHEAD_S)
         found = session or (active_session() if starting is None else None)
@@ -95,6 +99,8 @@ def run_pipeline(
                     setups=pickle.dumps(planner.setups),
                     timeout_s=timeout_s,
                     speed=config.speed,
+                    token=token,
+                    keys=keys,
                 )
                 offsets = str((folder if checkpoint is None else Path(checkpoint).absolute()) / "spark")
                 return _run(spark, driver, plan, len(planner.setups), offsets, stop, on_progress, on_bad)

@@ -83,3 +83,19 @@ def test_the_place_of_an_error_is_counted_in_characters(page: Page, client: Clie
     told = client.direct(text, accept="application/json, application/problem+json").json
     found = run(page, "sparql.js", "(({ from, to }) => a.slice(from, to))(m.placeOf(a, b))", text, told)
     assert found == "ex:x"
+
+
+def test_buttons_that_a_role_may_not_use_are_disabled_with_the_reason(page: Page, client: Client) -> None:
+    page.open(client.address)
+    code = """(() => {
+      const one = m.button("Old", null, { "data-needs": "admin" });
+      document.body.append(one);
+      m.setRole("write");
+      const made = (text, role) => m.button(text, null, { "data-needs": role });
+      const all = [one, made("Drop", "admin"), made("Push", "write")];
+      const found = all.map((each) => [each.disabled, each.title]);
+      m.setRole("admin");
+      return [...found, [one.disabled, one.title]];
+    })()"""
+    refused = [True, "This needs a token of the role admin; this one has write."]
+    assert run(page, "dom.js", code) == [refused, refused, [False, ""], [False, ""]]

@@ -64,7 +64,7 @@ def new_boot() -> int:
 
 
 def check_shape(number: int, asked: object, shape: str) -> None:
-    """Raise SettingsError if a node was told something else of the cluster than those that are there."""
+    """Raise SettingsError if the configuration of a node has another shape of the cluster than the running nodes."""
     if asked != shape:
         raise SettingsError(
             f"node {number} starts with {asked}, the nodes that are there have {shape}: write the same replicas, "

@@ -94,7 +94,7 @@ class Building:
             self._begin_run()
 
     def finish(self, read: Handle | None, cleared: Sequence[str | None]) -> bool:
-        """Begin to compare the share with what is stored: nothing more comes. Return whether it is built at all.
+        """Begin to compare the share, which has arrived, with what is stored. Return whether it is built at all.
 
         read, cleared: the snapshot that an update has read, and the graphs that it empties first (None: the default
         graph)."""

@@ -89,7 +89,7 @@ class Changes:
     def change(
         self, gone: Encoded, come: Encoded, cleared: Sequence[str | None], after: int, read_sn: int, operations: int
     ) -> Sn:
-        """Empty graphs, let quads go and come, in this order, if no other update was applied since the one at index
+        """Empty graphs, delete and insert quads, in this order, if no other update was applied since the one at index
         `after` of the log; return their SN once reads here see it. Only quads of the snapshot of read_sn go; this node
         has to hold that snapshot meanwhile. operations: how many the update has.
 
@@ -302,7 +302,7 @@ class Staged:
         self._send(shares, fields | ({} if late_of is None else {LATE: late_of}))
 
     def finish(self) -> None:
-        """Say that nothing more comes."""
+        """Send each member the end of the change: all its chunks were sent."""
         held = {} if self._read is None else dict(zip(("read_sn", "cleared"), self._read, strict=True))
         self._send(lambda control: dict.fromkeys(control.members, NOTHING), {"is_last": True, **held})
 

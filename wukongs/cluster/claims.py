@@ -200,7 +200,7 @@ class Claims:
             self._lock.release()
 
     def _compared(self, table: TermTable) -> BoolArray:
-        """Compare terms, and let the disk keep those that are agreed to from now on."""
+        """Compare terms with those that are stored, and write newly agreed ones to the disk."""
         before = len(self._store.claims)
         equal = self._store.compare_terms(table)
         if len(self._store.claims) > before:

@@ -27,7 +27,7 @@ OUT_S = 30.0
 
 
 def closing_here(node: Node, store: NodeStore) -> bool:
-    """Tell whether the log still has a query of this node that does not run here: it was closed, or just comes."""
+    """Return whether the log has a query of this node that does not run here: closed, or not started yet."""
     return any(
         query.nodes.keys() == {node.me.node} and store.query(name) is None
         for name, query in node.control.queries.items()

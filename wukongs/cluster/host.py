@@ -331,7 +331,7 @@ class Host:
         self._collect = collect or self._collect_nothing
 
     def fetch_first(self) -> None:
-        """Let this node not ask to join before it is told Fetched. Before it takes part."""
+        """Delay the request to join until the event Fetched. Called before this node takes part."""
         self.node = replace(self.node, is_fetching=True)
 
     def start(self) -> None:

@@ -370,7 +370,7 @@ class Intake:
                 self._store.count_piped(stream, count)
 
     def note_push(self, stream: str, first_offset: int, push: Push | None, torn: Asked | None) -> None:
-        """Note whose rows are told, before they are taken. stream: its key."""
+        """Record the push that the next rows belong to, before they are appended. stream: its key."""
         if self.pushes.begin(stream, first_offset, push, torn):
             said = {"stream": stream, "first_offset": first_offset, "push": push, "torn": torn}
             self._host.disk.add(Packet(PUSHED, said))

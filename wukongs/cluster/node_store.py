@@ -306,7 +306,7 @@ class NodeStore:
             self.staging.add(change, number, chunk, goes, is_last, build if into else None)
 
     def build(self, change: str) -> Building | None:
-        """Return what builds a change of which nothing more comes, as Staging.finish."""
+        """Return what builds a change whose chunks have all arrived, as Staging.finish."""
         with self.core.lock:
             return self.staging.finish(change)
 

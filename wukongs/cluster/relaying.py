@@ -85,7 +85,7 @@ class _Kept:
         self._bytes = 0
 
     def look(self, now_s: float) -> None:
-        """Take in the windows that have come, and let go of old ones."""
+        """Fetch the windows that have arrived, and drop those that are too old or too many."""
         while (window := self.cursor.fetch(0, is_whole=True)) is not None:
             self._windows.append((now_s, window))
             self._bytes += window.size_bytes

@@ -117,7 +117,7 @@ class Staging:
             change.count = number + 1
 
     def finish(self, name: str) -> Building | None:
-        """Return the building of a change of which nothing more comes, None if it is not built ahead."""
+        """Return the building of a change whose chunks have all arrived, None if it is not built ahead."""
         change = self._changes.get(name)
         if change is None or change.building is None:
             return None
@@ -127,7 +127,7 @@ class Staging:
 
     @contextmanager
     def unbounded(self) -> Iterator[None]:
-        """Take in what was taken before, however much it is: parts of changes that were let go are among it."""
+        """Stage chunks of a log without a bound of bytes: some of them belong to changes that were abandoned since."""
         bytes_max, self._bytes_max = self._bytes_max, math.inf
         try:
             yield

@@ -236,7 +236,7 @@ class _Known:
 
 
 def _next(known: _Known, due: Sequence[Due], to: int) -> tuple[Quads, Quads, int]:
-    """Return what goes and what comes by the next record, and the tick up to which that is all."""
+    """Return the deletes and inserts of the next record, and the tick up to which there are no others."""
     ticks = [tick for tick in known.found if tick <= to]
     if not ticks:
         return NO_QUADS, NO_QUADS, to

@@ -38,7 +38,7 @@ class Turns:
 
     @contextmanager
     def asked(self) -> Iterator[Callable[[], None]]:
-        """Give what asks the leader to let a change come, each time before it is evaluated."""
+        """Yield a function that asks the leader to follow no stream meanwhile: to call before a change is evaluated."""
         name, told, is_over = f"{self._host.me.boot}.{next(self._numbers)}", set[int](), threading.Event()
         threads = list[threading.Thread]()
 

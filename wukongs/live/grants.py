@@ -57,7 +57,7 @@ _OF_ALL = (
     "metrics running kill checkpoint backup restore drain add_node remove_node graph_shares hold_snapshot graph_share "
     "ingest"
 )
-_OF_ALL_GRAPHS = frozenset(_OF_ALL.split())
+OF_ALL_GRAPHS = frozenset(_OF_ALL.split())
 """Calls that concern all graphs, whatever they name."""
 
 
@@ -80,7 +80,7 @@ class Grant:
                 f"{call.replace('.', ': ')} needs the role {needed.word}, this token or key has {self.role.word}: ask "
                 "for one with that role"
             )
-        if self.graphs is not None and call in _OF_ALL_GRAPHS:
+        if self.graphs is not None and call in OF_ALL_GRAPHS:
             raise AccessError(
                 f"{call} concerns all graphs, this token or key is for {len(self.graphs)} of them: ask for one without "
                 "a list of graphs"

@@ -408,7 +408,7 @@ class Calls:
         source = QuerySource.of(args)
         if source.bindings is not None:
             source = source._replace(bindings=bindings_text(bindings_table(source.bindings)))
-        source = source._replace(only=session.engine._only)
+        source = source._replace(only=session.engine._registering_for(args.get("graphs"))._only)
         parsed = parse_continuous(source)
         assert parsed.registration is not None
         name = parsed.registration.name
@@ -448,7 +448,7 @@ class Calls:
         at another node. Raises StreamError (this client itself has registered it)."""
         try:
             fields = source._asdict()
-            del fields["only"]  # that of the engine
+            fields["graphs"] = fields.pop("only")
             if source.bindings is not None:
                 fields["bindings"] = bindings_table(source.bindings)
             return _Registered(session.engine.register(fields.pop("text"), None, **fields))

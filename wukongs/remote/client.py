@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     import rdflib
 
     from wukongs.remote.connection import Channel
+    from wukongs.wire.link import IngestLink
+    from wukongs.wire.trust import Keys
 
 REPEATS_MAX = 3
 """How often a query is asked anew whose rows stopped coming."""
@@ -90,6 +92,8 @@ def connect(
         [address for address in stripped if address],
         lambda address: ClientChannel(address, token, own),
         silence_s=silence_s,
+        token=token,
+        keys=own,
     )
 
 
@@ -104,9 +108,17 @@ class RemoteEngine:
     """A connection to a node; a context manager; thread-safe. Every method raises NodeUnavailable, too."""
 
     def __init__(
-        self, addresses: Sequence[str], open_channel: Callable[[str], Channel], *, silence_s: float = SILENCE_S
+        self,
+        addresses: Sequence[str],
+        open_channel: Callable[[str], Channel],
+        *,
+        silence_s: float = SILENCE_S,
+        token: str | None = None,
+        keys: Keys | None = None,
     ) -> None:
-        """addresses: of nodes, tried in turn; silence_s: how long one may say nothing."""
+        """addresses: of nodes, tried in turn; silence_s: how long one may say nothing; token, keys: for pipelines of
+        this client, which have connections of their own."""
+        self._token, self._keys = token, keys
         self._connection = Connection(addresses, open_channel, silence_s)
         self._connection.on_new_session = self._name_again
         self._using = threading.Lock()
@@ -449,6 +461,7 @@ class RemoteEngine:
         unread_bytes_max: int = UNREAD_BYTES_MAX,
         unread: Unread = "drop",
         bindings: Arguments | None = None,
+        graphs: Sequence[str] | None = None,
         timeout_s: float | None = None,
         snapshot: bool = True,
         every_ms: int | None = None,
@@ -465,7 +478,7 @@ class RemoteEngine:
             "unread_bytes_max": unread_bytes_max,
             "unread": unread,
             "bindings": None if bindings is None else bindings_text(bindings),
-        }
+        } | ({} if graphs is None else {"graphs": graph_names("graphs", graphs)})
         asked, limit_s = {**args, "timeout_s": timeout_s}, answer_limit(timeout_s)
         answer, joined = self._connection.call("register", asked, is_write=True, limit_s=limit_s)
         query = RemoteQuery(self._connection, joined, answer.fields["value"], ("register", args))
@@ -485,6 +498,12 @@ class RemoteEngine:
             )
         answer, joined = self._connection.call("ingest_addresses", {})
         return ",".join(answer.fields["value"]) or joined.address
+
+    def link(self) -> IngestLink:
+        """Do the same as Engine.link: to all nodes, with the token and keys of this client."""
+        from wukongs.wire.link import IngestLink
+
+        return IngestLink(self.listen().split(","), token=self._token, keys=self._keys)
 
     def settle(self, timeout_s: float | None = None) -> None:
         """Do the same as Engine.settle; due windows were given to the on_result of this client, too."""

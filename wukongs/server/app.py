@@ -26,7 +26,7 @@ from wukongs.server.doors import Door, Doors
 from wukongs.server.face import Face, face_of, grant_of
 from wukongs.server.graph_store import store
 from wukongs.server.media import takes_gzip
-from wukongs.server.openapi import described
+from wukongs.server.openapi import CALLS, described
 from wukongs.server.requests import SNAPSHOT, ClientGone, Refused, problem, query_fields
 from wukongs.server.sparql import WARNING, sparql
 
@@ -38,16 +38,16 @@ def make_app(face: Face, doors: Doors) -> Starlette:
         routes=[
             Route("/", pages.page),
             Route(f"{pages.PREFIX}{{rest:path}}", pages.file),
-            Route("/sparql", _For(sparql, GET="query", POST="query"), methods=["GET", "POST"]),
-            Route("/store", _For(store, GET="query", PUT="update", POST="load", DELETE="update"), methods=_METHODS),
-            Route("/streams", _For(streams.streams, GET="streams", POST="stream"), methods=["GET", "POST"]),
+            _route("/sparql", sparql),
+            _route("/store", store),
+            _route("/streams", streams.streams),
             Route("/streams/{rest:path}", _Named("/streams/", _OF_STREAM), methods=_METHODS),
-            Route("/queries", _For(queries.queries, GET="queries", POST="register"), methods=["GET", "POST"]),
+            _route("/queries", queries.queries),
             Route("/queries/{rest:path}", _Named("/queries/", _OF_QUERY), methods=_METHODS),
             WebSocketRoute("/queries/{rest:path}", _live),
-            Route("/stats", _For(_stats, GET="stats"), methods=["GET"]),
-            Route("/metrics", _For(_metrics, GET="metrics"), methods=["GET"]),
-            Route("/openapi.json", _For(_openapi, GET="describe"), methods=["GET"]),
+            _route("/stats", _stats),
+            _route("/metrics", _metrics),
+            _route("/openapi.json", _openapi),
             Route("/healthz", _healthz),
             Route("/readyz", _readyz),
         ],
@@ -75,35 +75,45 @@ def make_app(face: Face, doors: Doors) -> Starlette:
 
 Handler = Callable[[Request], Awaitable[Response]]
 _METHODS = ("GET", "PUT", "POST", "DELETE")
+ROLE = "Wukongs-Role"
+"""The header of an answer with the role of its request's token; the console offers what that may do."""
 
 
 class _For:
-    """Answers requests of those who may make the call (grants.ROLES) that a method stands for. An update to /sparql and
-    the declaration of another stream need more, which is known once their bodies are read."""
+    """Answers requests of those who may make the call (grants.ROLES) that a method of a path stands for, as CALLS says.
+    An update to /sparql and the declaration of another stream need more, which is known once their bodies are read."""
 
-    def __init__(self, handler: Handler, **calls: str) -> None:
-        self._handler, self._calls = handler, calls
-        self.methods = tuple(calls)
+    def __init__(self, handler: Handler, path: str) -> None:
+        self._handler = handler
+        self._calls = {method.upper(): call.call or "" for method, call in CALLS[path].items()}
+        self.methods = tuple(self._calls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         grant_of(request).check(self._calls["GET" if request.method == "HEAD" else request.method])
-        await (await self._handler(request))(scope, receive, send)
+        response = await self._handler(request)
+        response.headers[ROLE] = grant_of(request).role.word
+        await response(scope, receive, send)
+
+
+def _route(path: str, handler: Handler) -> Route:
+    answering = _For(handler, path)
+    return Route(path, answering, methods=answering.methods)
 
 
 # --- paths with names -------------------------------------------------------------------------------------------------
 
 _OF_STREAM: Mapping[str, _For] = {
-    "": _For(streams.stream, GET="streams", POST="stream.push", DELETE="drop_stream"),
-    "close": _For(streams.end, POST="stream.close"),
+    "": _For(streams.stream, "/streams/{name}"),
+    "close": _For(streams.end, "/streams/{name}/close"),
 }
 _OF_QUERY: Mapping[str, _For] = {
-    "": _For(queries.query, GET="query.stats", PUT="query.replace", DELETE="query.close"),
-    "windows": _For(queries.windows, GET="query.windows"),
-    "why": _For(queries.why, GET="query.why"),
-    "explain": _For(queries.explain, GET="query.explain"),
-    "pause": _For(queries.pause, POST="query.pause"),
-    "resume": _For(queries.resume, POST="query.resume"),
+    "": _For(queries.query, "/queries/{name}"),
+    "windows": _For(queries.windows, "/queries/{name}/windows"),
+    "why": _For(queries.why, "/queries/{name}/why"),
+    "explain": _For(queries.explain, "/queries/{name}/explain"),
+    "pause": _For(queries.pause, "/queries/{name}/pause"),
+    "resume": _For(queries.resume, "/queries/{name}/resume"),
 }
 
 
@@ -145,7 +155,7 @@ def _across(origins: tuple[str, ...]) -> Iterable[Middleware]:
         return ()
     names = ("Authorization", "Content-Type", "Content-Encoding", "Last-Event-ID", SNAPSHOT)
     methods = ("GET", "POST", "PUT", "DELETE")
-    shown = (SNAPSHOT, WARNING, REQUEST_ID, queries.WINDOW, "Location")
+    shown = (SNAPSHOT, WARNING, REQUEST_ID, ROLE, queries.WINDOW, "Location")
     return (
         Middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=names, expose_headers=shown

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wukongs import __version__
+from wukongs.live.grants import OF_ALL_GRAPHS, ROLES, Role
 from wukongs.server.media import ARROW, DOCUMENTS, GRAPHS, ROWS
+from wukongs.server.queries import OPTIONS
 
 _ROW_TYPES = [media.types[0] for media in ROWS]
 _GRAPH_TYPES = [media.types[0] for media in GRAPHS]
 _DOCUMENT_TYPES = [media.types[0] for media in DOCUMENTS]
 _JSON, _TEXT, _QUERY = "application/json", "text/plain", "application/sparql-query"
+_KINDS = {str: "string", int: "integer", list: "array"}
 _FORM = "application/x-www-form-urlencoded"
 _TEXTS: Mapping[str, tuple[str, str]] = {
     "query": ("string", "the query; percent-encoded"),
@@ -40,12 +43,21 @@ _TEXTS: Mapping[str, tuple[str, str]] = {
 
 
 class Call(NamedTuple):
-    """One method of one path. takes: media types of its body; answers: by status, what it means, and media types."""
+    """One method of one path.
 
+    call: its name among the calls that need a role (grants.ROLES); None: it needs no token.
+    takes: media types of its body.
+    answers: by status, what it means, and media types.
+    more: what needs another role than the call.
+    body: the options that a body of JSON may have, by their types and meanings."""
+
+    call: str | None
     summary: str
     parameters: Sequence[str] = ()
     takes: Sequence[str] = ()
     answers: Mapping[int, tuple[str, Sequence[str]]] = {204: ("done", ())}
+    more: str = ""
+    body: Mapping[str, tuple[type[Any], str]] = {}
 
 
 _RESULT = {
@@ -63,62 +75,90 @@ _WINDOWS = {
 }
 CALLS: Mapping[str, Mapping[str, Call]] = {
     "/sparql": {
-        "get": Call("answer a query, or without one describe the service", ("query", *_DATASET), (), _RESULT),
+        "get": Call("query", "answer a query, or without one describe the service", ("query", *_DATASET), (), _RESULT),
         "post": Call(
+            "query",
             "answer a query, or apply an update",
             (*_DATASET, "using-graph-uri", "using-named-graph-uri"),
             (_FORM, _QUERY, "application/sparql-update"),
             {**_RESULT, 204: ("the update was applied; the header Wukongs-Snapshot has its snapshot", ())},
+            more="an update needs write",
         ),
     },
     "/store": {
-        "get": Call("a graph, or all graphs", ("graph", "default", "timeout", "consistency"), (), _GRAPH),
-        "put": Call("replace a graph at one snapshot", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
-        "post": Call("add to a graph, or make a new one", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
-        "delete": Call("delete a graph", ("graph", "default")),
+        "get": Call("query", "a graph, or all graphs", ("graph", "default", "timeout", "consistency"), (), _GRAPH),
+        "put": Call("update", "replace a graph at one snapshot", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
+        "post": Call("load", "add to a graph, or make a new one", ("graph", "default"), _DOCUMENT_TYPES, _MADE),
+        "delete": Call("update", "delete a graph", ("graph", "default")),
     },
     "/streams": {
-        "get": Call("all streams with their counts", answers={200: ("streams", [_JSON])}),
-        "post": Call("declare a stream", (), (_JSON,), {201: ("declared", [_JSON]), 200: ("it was", [_JSON])}),
+        "get": Call("streams", "all streams with their counts", answers={200: ("streams", [_JSON])}),
+        "post": Call(
+            "stream",
+            "declare a stream",
+            (),
+            (_JSON,),
+            {201: ("declared", [_JSON]), 200: ("it was", [_JSON])},
+            more="one that is not there needs admin",
+        ),
     },
     "/streams/{name}": {
-        "get": Call("a stream with its counts", answers={200: ("the stream", [_JSON])}),
+        "get": Call("streams", "a stream with its counts", answers={200: ("the stream", [_JSON])}),
         "post": Call(
+            "stream.push",
             "push tuples, and let the stream advance",
             ("advance_ms", "timeout"),
             (_TEXT, "application/n-triples", "application/n-quads", _JSON, ARROW.types[0]),
             {200: ("how many were pushed", [_JSON])},
         ),
-        "delete": Call("drop a stream"),
+        "delete": Call("drop_stream", "drop a stream"),
     },
-    "/streams/{name}/close": {"post": Call("end a stream: nothing more comes")},
+    "/streams/{name}/close": {"post": Call("stream.close", "end a stream: nothing more comes")},
     "/queries": {
-        "get": Call("all registered queries", ("brief",), answers={200: ("queries", [_JSON])}),
+        "get": Call("queries", "all registered queries", ("brief",), answers={200: ("queries", [_JSON])}),
         "post": Call(
+            "register",
             "register a query",
             ("base", "output"),
             (_QUERY, _JSON, _FORM),
             {201: ("registered", [_JSON]), 200: ("it was, with the same text", [_JSON])},
+            body=OPTIONS,
         ),
     },
     "/queries/{name}": {
-        "get": Call("a query with its counts", answers={200: ("the query", [_JSON])}),
-        "put": Call("replace its text", ("base", "output"), (_QUERY, _JSON, _FORM), {200: ("replaced", [_JSON])}),
-        "delete": Call("close a query"),
+        "get": Call("query.stats", "a query with its counts", answers={200: ("the query", [_JSON])}),
+        "put": Call(
+            "query.replace",
+            "replace its text",
+            ("base", "output"),
+            (_QUERY, _JSON, _FORM),
+            {200: ("replaced", [_JSON])},
+        ),
+        "delete": Call("query.close", "close a query"),
     },
     "/queries/{name}/windows": {
-        "get": Call("its windows, as they come", ("after", "changes", "rows_max", "timeout", "format"), (), _WINDOWS)
+        "get": Call(
+            "query.windows",
+            "its windows, as they come",
+            ("after", "changes", "rows_max", "timeout", "format"),
+            (),
+            _WINDOWS,
+        )
     },
-    "/queries/{name}/why": {"get": Call("what it waits for", answers={200: ("in words", [_TEXT])})},
-    "/queries/{name}/explain": {"get": Call("its plan", ("analyze",), (), {200: ("the plan", [_TEXT])})},
-    "/queries/{name}/pause": {"post": Call("pause a query")},
-    "/queries/{name}/resume": {"post": Call("let it go on")},
-    "/": {"get": Call("the console", answers={200: ("a page for people", ["text/html"])})},
-    "/stats": {"get": Call("counts and sizes, as Engine.stats", ("only",), answers={200: ("the counts", [_JSON])})},
-    "/metrics": {"get": Call("metrics for Prometheus", answers={200: ("metrics", [_TEXT])})},
-    "/healthz": {"get": Call("whether the process serves", answers={200: ("it does", [_TEXT])})},
-    "/readyz": {"get": Call("whether the engine answers", answers={200: ("it does", [_JSON])})},
-    "/openapi.json": {"get": Call("this description", answers={200: ("the description", [_JSON])})},
+    "/queries/{name}/why": {"get": Call("query.why", "what it waits for", answers={200: ("in words", [_TEXT])})},
+    "/queries/{name}/explain": {
+        "get": Call("query.explain", "its plan", ("analyze",), (), {200: ("the plan", [_TEXT])})
+    },
+    "/queries/{name}/pause": {"post": Call("query.pause", "pause a query")},
+    "/queries/{name}/resume": {"post": Call("query.resume", "let it go on")},
+    "/": {"get": Call(None, "the console", answers={200: ("a page for people", ["text/html"])})},
+    "/stats": {
+        "get": Call("stats", "counts and sizes, as Engine.stats", ("only",), answers={200: ("the counts", [_JSON])})
+    },
+    "/metrics": {"get": Call("metrics", "metrics for Prometheus", answers={200: ("metrics", [_TEXT])})},
+    "/healthz": {"get": Call(None, "whether the process serves", answers={200: ("it does", [_TEXT])})},
+    "/readyz": {"get": Call(None, "whether the engine answers", answers={200: ("it does", [_JSON])})},
+    "/openapi.json": {"get": Call("describe", "this description", answers={200: ("the description", [_JSON])})},
 }
 
 
@@ -139,14 +179,18 @@ def described(address: str) -> dict[str, Any]:
         "components": {
             "schemas": {"Problem": _PROBLEM},
             "securitySchemes": {
-                "bearer": {"type": "http", "scheme": "bearer"},
-                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer", "description": _TOKEN},
+                "basic": {"type": "http", "scheme": "basic", "description": f"the password is {_TOKEN}"},
             },
         },
         "security": [{}, {"bearer": []}, {"basic": []}],
     }
 
 
+_TOKEN = (
+    "a token of the server's file. Its role is read, write or admin. If it has a list of graphs and streams, a query "
+    "reads these alone, and whatever names or writes another one is a 403"
+)
 _PROBLEM = {
     "type": "object",
     "required": ["title", "status", "detail"],
@@ -176,15 +220,37 @@ def _operation(path: str, method: str, call: Call) -> dict[str, Any]:
     if parameters:
         told["parameters"] = parameters
     if call.takes:
-        told["requestBody"] = {"content": {kind: {} for kind in call.takes}}
-    told["responses"] = {
-        **{str(status): _answer(*answer) for status, answer in call.answers.items()},
-        "default": {
-            "description": "an error",
-            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}, _TEXT: {}},
-        },
-    }
+        json = {"schema": _schema(call.body)} if call.body else {}
+        told["requestBody"] = {"content": {kind: json if kind == _JSON else {} for kind in call.takes}}
+    told["responses"] = {str(status): _answer(*answer) for status, answer in call.answers.items()}
+    if call.call is None:
+        told["security"] = [{}]
+    else:
+        told["responses"] |= {"401": _error("there is no token, or one that the server does not know")}
+        told["responses"] |= {"403": _error(_refusal(call, call.call))}
+    told["responses"] |= {"default": _error("an error")}
     return told
+
+
+def _refusal(call: Call, name: str) -> str:
+    """Return when a token is refused."""
+    role, more = ROLES.get(name, Role.ADMIN).word, f" ({call.more})" if call.more else ""
+    if name in OF_ALL_GRAPHS:
+        return f"AccessError: this needs a token of the role {role}, without a list of graphs"
+    return (
+        f"AccessError: this needs a token of the role {role}{more}, and each graph or stream on its list, if it has one"
+    )
+
+
+def _error(told: str) -> dict[str, Any]:
+    kinds = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}, _TEXT: {}}
+    return {"description": told, "content": kinds}
+
+
+def _schema(options: Mapping[str, tuple[type[Any], str]]) -> dict[str, Any]:
+    """Return the schema of a text with options."""
+    told = {name: {"type": _KINDS[kind], "description": what} for name, (kind, what) in options.items()}
+    return {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}, **told}}
 
 
 def _parameter(name: str) -> dict[str, Any]:

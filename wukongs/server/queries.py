@@ -23,12 +23,9 @@ from wukongs.errors import StreamError, WukongsError
 from wukongs.live.backend import RegisteredQuery, query_from
 from wukongs.live.continuous import QuerySource
 from wukongs.live.declarations import check_has_window
-from wukongs.live.grants import Grant
 from wukongs.live.query_group import bindings_text
-from wukongs.live.seen_graphs import check_seen
 from wukongs.query.output.results import WindowResult
-from wukongs.query.terms.names import plain_iri
-from wukongs.server.face import Face, face_of, grant_of
+from wukongs.server.face import Face, face_of
 from wukongs.server.feeds import Event, Feed, window_json
 from wukongs.server.media import ARROW, Media, base_type, choose
 from wukongs.server.pace import Pace
@@ -60,7 +57,7 @@ WINDOWS_MAX = 1000
 SUBPROTOCOL = "wukongs"
 """The subprotocol of sockets, for pages of browsers: they can give a token only as another one beside it (app.py)."""
 _TEXTS = ("application/sparql-query", "text/plain", "application/x-csparql")
-_OPTIONS: Mapping[str, tuple[type[Any], str]] = {
+OPTIONS: Mapping[str, tuple[type[Any], str]] = {
     "base": (str, "an IRI"),
     "output": (str, '"rstream", "istream" or "dstream"'),
     "unread_bytes_max": (int, "bytes"),
@@ -80,10 +77,8 @@ async def queries(request: Request) -> Response:
     if request.method in ("GET", "HEAD"):
         told_of = _named_only if "brief" in query_fields(request) else _described
         return JSONResponse(await face.workers.do(request, lambda: [told_of(one) for one in face.engine.queries()]))
-    text, options = await _text_of(request, face, (*_OPTIONS,))
-    graphs = options.pop("graphs", None)
-    engine = face.engine if graphs is None else face.engine._seeing(_graphs(grant_of(request), graphs))
-    query, is_new = await face.workers.do(request, partial(_register, engine, text, options))
+    text, options = await _text_of(request, face, (*OPTIONS,))
+    query, is_new = await face.workers.do(request, partial(_register, face.engine, text, options))
     told = {"readers": 0}
     if not hasattr(query, "node"):
         told["readers"] = face.feeds.of(query, is_owner=is_new, is_new=is_new).subscriber_count
@@ -101,20 +96,11 @@ def _register(engine: Engine, text: str, options: Mapping[str, Any]) -> tuple[Re
     except StreamError:
         bindings = options.get("bindings")
         told = {**options, "text": text, "bindings": None if bindings is None else bindings_text(bindings)}
-        told["only"] = engine._only
+        told["only"] = engine._registering_for(options.get("graphs"))._only
         found = query_from(engine.queries(), QuerySource.of(told))
         if found is None:
             raise
         return found, False
-
-
-def _graphs(grant: Grant, given: list[Any]) -> list[str]:
-    """Return the graphs for which a query is to be registered. Raises AccessError (one that its registrant does not
-    see)."""
-    names = [plain_iri(checked("graphs", one, str, "IRIs")) for one in given]
-    for name in names:
-        check_seen(name, grant.graphs, "register a query for")
-    return names
 
 
 async def query(request: Request) -> Response:
@@ -200,7 +186,7 @@ async def _text_of(request: Request, face: Face, options: Sequence[str]) -> tupl
             unknown = sorted(told.keys() - {"text", *options})
             if unknown:
                 raise Refused(400, f"{unknown[0]}: expected text and {', '.join(options)}")
-            given = {name: checked(name, told[name], *_OPTIONS[name]) for name in options if told.get(name) is not None}
+            given = {name: checked(name, told[name], *OPTIONS[name]) for name in options if told.get(name) is not None}
             return checked("text", told.get("text"), str, "the text of a query"), given
         case "application/x-www-form-urlencoded":
             form = await form_of(request, bytes_max)

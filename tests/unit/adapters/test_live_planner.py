@@ -232,7 +232,7 @@ class World:
 
     def is_idle(self, place: int) -> bool:
         """Whether a feed may be taken as idle: it has had nothing for so long."""
-        idle_ms = self.feeds[place].waits.idle_ms
+        idle_ms = self.feeds[place].waits.idle_timeout_ms
         return idle_ms > 0 and self.now_s - self.models[place].busy_s >= idle_ms / 1000
 
     def follows_others(self, place: int) -> bool:
@@ -248,7 +248,7 @@ class World:
         waiting = self.waiting
         newest = [live_planner.NO_TIME if one.known_ms is None else one.known_ms for one in self.models]
         waited_for = [
-            count > 0 or (feed.is_open and not feed.knows and not (feed.is_heard and feed.waits.idle_ms))
+            count > 0 or (feed.is_open and not feed.knows and not (feed.is_heard and feed.waits.idle_timeout_ms))
             for feed, count in zip(self.feeds, waiting, strict=True)
         ]
         slowest = min((ms for ms, is_one in zip(newest, waited_for, strict=True) if is_one), default=0)

@@ -38,9 +38,17 @@ ASK = '[[ask]]\nname = "all"\ntext = "SELECT ?s { ?s ?p ?o }"\n'
 
 
 def replay_without_spark(
-    streams: Any, addresses: Any, config: Any, *, starting: None, checkpoint: str | None = None, **options: Any
+    streams: Any,
+    addresses: Any,
+    config: Any,
+    *,
+    starting: None,
+    token: str | None,
+    keys: Any,
+    checkpoint: str | None = None,
+    **options: Any,
 ) -> PipelineReport:
-    with IngestLink(addresses) as link:
+    with IngestLink(addresses, token=token, keys=keys) as link:
         return replay(streams, link, config, **options)
 
 

@@ -153,7 +153,7 @@ def test_a_stream_that_follows_the_wall_clock_says_so_to_its_source(folder: Path
     [stream] = load_text(folder, LIVE % "").streams
     assert (stream.idle_timeout_ms, stream.idle_advance) == (60_000, "wall")
     assert isinstance(stream.sources[0], LiveSource)
-    assert stream.sources[0].waits == replace(WAITS, lateness_ms=500, idle_ms=60_000, idle_advance="wall")
+    assert stream.sources[0].waits == replace(WAITS, lateness_ms=500, idle_timeout_ms=60_000, idle_advance="wall")
     [plain] = load_text(folder, (LIVE % "").replace('idle_advance = "wall"', "")).streams
     assert isinstance(plain.sources[0], LiveSource)
     assert (plain.idle_advance, plain.sources[0].waits) == (None, replace(WAITS, lateness_ms=500))
@@ -248,7 +248,7 @@ def test_several_sources_of_one_stream_stand_under_headings_of_their_own(tmp_pat
     assert file == TimestampedSource(paths=(str(tmp_path / "a.nt"),))
     assert isinstance(folder, LiveSource)
     assert stream.live_sources == (folder,)
-    assert folder.waits.idle_ms == 7
+    assert folder.waits.idle_timeout_ms == 7
 
 
 def test_idle_ms_is_the_older_name_of_idle_timeout_ms(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_idle_ms_is_the_older_name_of_idle_timeout_ms(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     path.write_text(text % "idle_ms = 7")
     (source,) = load_run_config(path).streams[0].live_sources
-    assert source.waits.idle_ms == 7
+    assert source.waits.idle_timeout_ms == 7
     path.write_text(text % "idle_ms = 7, idle_timeout_ms = 8")
     with pytest.raises(
         SettingsError, match=r"source\.idle_timeout_ms: expected either idle_timeout_ms or idle_ms, its o"

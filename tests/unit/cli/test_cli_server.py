@@ -394,6 +394,27 @@ def test_stats(ran: Ran, server: str, data: str) -> None:
     assert json.loads(out)["stored_triples"] == 3
 
 
+TOKEN = "a-token,-a-long-one"
+RUN = """
+[[stream]]
+iri = "http://ex/s"
+batch_ms = 100
+timing = true
+[stream.source]
+kind = "jsonl"
+path = "data.jsonl"
+[stream.source.mapping]
+subject = "http://ex/{id}"
+time = { column = "t", format = "epoch_ms" }
+[[stream.source.mapping.triple]]
+predicate = "http://ex/p"
+value = "{v}"
+[[query]]
+name = "q"
+text = "REGISTER QUERY q AS SELECT ?s FROM STREAM <http://ex/s> [RANGE 1s STEP 1s] WHERE { ?s ?p ?o }"
+"""
+
+
 def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
     for name in ("node", "alice", "mallory"):
         assert ran("keys", str(tmp_path / name))[0] == 0
@@ -420,6 +441,28 @@ def test_a_node_that_wants_keys_and_a_token(ran: Ran, tmp_path: Path) -> None:
                 wukongs.connect(node.address, keys=keys, token="a-token,-a-long-one", silence_s=0.5)
         with pytest.raises(wukongs.WukongsError, match="expected a token that this node knows"):
             wukongs.connect(node.address, keys=(tmp_path / "alice" / "key.secret", node_key))
+        (tmp_path / "data.jsonl").write_text('{"id": 1, "t": 50, "v": 2}\n')
+        (tmp_path / "run.toml").write_text(RUN)
+        run = (
+            "run",
+            str(tmp_path / "run.toml"),
+            "--local",
+            "--plain",
+            *to_node,
+            str(tmp_path / "alice" / "key.secret"),
+        )
+        status, out, err = ran(*run)
+        assert (status, "1 tuples in" in out) == (0, True), err
+        for grant, refusal in (
+            ("admin http://ex/s", "run.toml: a run counts the whole stored graph"),
+            ("write", "register needs the role admin"),
+            ("read", "register needs the role admin"),
+        ):
+            (tmp_path / "tokens").write_text(f"{TOKEN} {grant}\n")
+            node.reload_trust()
+            status, _, err = ran(*run)
+            assert (status, refusal in err) == (1, True), err
+            assert (node.engine.streams(), node.engine.queries()) == (["http://ex/s"], [])  # as before
     finally:
         node.close()
 

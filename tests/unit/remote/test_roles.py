@@ -15,7 +15,7 @@ import wukongs
 from tests.engine_helpers import A as S
 from tests.engine_helpers import at
 from tests.inside import core_of, ingest_of
-from wukongs.errors import AccessError
+from wukongs.errors import AccessError, SettingsError, StreamError
 from wukongs.live.grants import ALL, ROLES, Grant, Role, read_grant
 from wukongs.remote.calls import _OF_QUERY, _PLAIN, Calls
 from wukongs.remote.client import RemoteEngine
@@ -194,8 +194,22 @@ def test_a_reader_of_a_graph_has_an_engine_of_that_graph(served: Served) -> None
 
 def test_a_query_is_read_by_who_sees_its_graphs(served: Served) -> None:
     served.engine.register(QUERY.format("all"))
-    served.engine._seeing([S]).register(QUERY.format("some"))
+    text = "REGISTER QUERY some AS SELECT ?s ?o FROM NAMED <http://ex/g1> FROM NAMED <http://ex/g2> "
+    text += f"FROM STREAM <{S}> [RANGE 1s STEP 1s] {{ {{ ?s ?p ?o }} UNION "
+    text += "{ GRAPH ?g { ?s ?p ?o } } }"  # of stored graphs those of the list alone
+    admin = served.client("admin")
+    admin.register(text, graphs=[S, "http://ex/g1"])
+    again = served.client("admin").register(text, graphs=["http://ex/g1", S, S])
+    assert again.name == "some"  # the order of a list is none
+    with pytest.raises(StreamError, match="some"):
+        served.client("admin").register(text)
     two = served.client("two")
+    with pytest.raises(AccessError, match="may not register a query for <http://ex/g1>"):
+        two.register(text.replace("some", "other"), graphs=["default", "http://ex/g1"])
+    with pytest.raises(AccessError, match=f"may not read <{S}>"):
+        admin.register(text.replace("some", "other"), graphs=["http://ex/g1"])
+    with pytest.raises(SettingsError, match="graphs = 'http://ex/g1': expected a list of IRIs"):
+        admin.register(text.replace("some", "other"), graphs="http://ex/g1")
     two.stream("http://ex/s2", batch_ms=1000, timing=True)
     two.register(QUERY.format("mine").replace(S, "http://ex/s2"))
     names = {name: sorted(one.name for one in served.client(name).queries()) for name in NAMES}
@@ -211,7 +225,8 @@ def test_a_query_is_read_by_who_sees_its_graphs(served: Served) -> None:
     stream.push([at("a", 50)])
     stream.advance(1000)
     (query,) = served.client("g1").queries()
-    assert next(iter(query.results(timeout_s=60))).texts() == [("<http://ex/a>",)]
+    rows = next(iter(query.results(timeout_s=60))).texts()
+    assert sorted(rows) == [("<http://ex/a>", '"one"'), ("<http://ex/a>", "<http://ex/o>")]
     with pytest.raises(AccessError, match="query: close needs the role admin"):
         query.close()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -14,6 +16,7 @@ from websockets.sync.client import connect
 import wukongs
 from tests.engine_helpers import A as S
 from tests.unit.server.asking import QUERY, UPDATE, Answer, Client
+from wukongs.server import pages
 from wukongs.server.http_server import HttpServer, HttpSettings
 
 ROLES = ("read", "write", "admin")
@@ -127,6 +130,16 @@ MATRIX = [
 ]
 
 
+def described_of(holder: Holder, method: str, path: str) -> dict[str, Any]:
+    """Return what /openapi.json says of the answers to a request."""
+    names = {f"/streams/{S}": "/streams/{name}", "/queries/q": "/queries/{name}"}
+    path = path.partition("?")[0]
+    for name, said in names.items():
+        path = path.replace(name, said)
+    found = holder.ask("GET", "/openapi.json").json["paths"][path]
+    return found["get" if method == "HEAD" else method.lower()]["responses"]  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(("method", "path", "body", "kind", "needed"), MATRIX, ids=lambda one: str(one)[:40])
 def test_each_path_needs_its_role(
     engine: wukongs.Engine,
@@ -138,6 +151,7 @@ def test_each_path_needs_its_role(
     needed: str,
 ) -> None:
     query = engine.register(REGISTER.format("q"))
+    told = described_of(holders["admin"], method, path)
     for role in ROLES:
         if method == "DELETE" and path.startswith("/streams"):
             query.close()
@@ -145,8 +159,12 @@ def test_each_path_needs_its_role(
         if ROLES.index(role) < ROLES.index(needed):
             assert answer.status == 403
             assert f"needs the role {needed}, this token or key has {role}" in answer.text
+            assert needed in told["403"]["description"]
+            assert answer.headers["Content-Type"].partition(";")[0] in told["403"]["content"]
         else:
             assert answer.status in (200, 201, 204), answer.text
+            assert str(answer.status) in told
+            assert answer.headers["Wukongs-Role"] == role
             return
 
 
@@ -160,6 +178,58 @@ def test_all_paths_are_in_the_matrix() -> None:
         for method in methods
     }
     assert told - asked <= {("GET", "/"), ("GET", "/healthz"), ("GET", "/readyz")}
+
+
+def test_the_console_of_a_limited_token_asks_nothing_that_is_refused(
+    engine: wukongs.Engine, holders: Mapping[str, Holder]
+) -> None:
+    """What its scripts ask by themselves, without a button that is pressed."""
+    engine.register(REGISTER.format("q"), graphs=[S])
+    learned = "SELECT ?p (COUNT(*) AS ?n) { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } } GROUP BY ?p"
+    by_itself = [
+        "sparql?query=ASK%7B%7D",
+        "queries?brief",
+        "queries/q",
+        "queries/q/why",
+        "stats",
+        "stats?only=streams&only=held_back_by",
+        "streams",
+    ]
+    scripts = "".join(script.read_text("utf-8") for script in pages.FOLDER.glob("*.js"))
+    literal = set(re.findall(r'json\("([^"]+)"\)', scripts))
+    assert literal
+    assert literal <= set(by_itself)
+    for holder in ("read", "g1"):
+        for path in by_itself:
+            assert holders[holder].ask("GET", f"/{path}").status == 200, path
+        assert holders[holder].query(learned, timeout="2").status == 200
+    queries = holders["g1"].ask("GET", "/stats").json["queries"]
+    assert {"windows", "rows", "execution_us_p50", "latency_us_p50", "errors", "results_waiting"} <= queries["q"].keys()
+
+
+def test_each_refusal_is_described(holders: Mapping[str, Holder], server: tuple[wukongs.Engine, HttpServer]) -> None:
+    """A stranger is a 401 where the description has one and nowhere else; what concerns all graphs says so."""
+    paths = holders["admin"].ask("GET", "/openapi.json").json["paths"]
+    for path, methods in paths.items():
+        for method, told in methods.items():
+            answer = Client(server[1].address).ask(method.upper(), path.replace("{name}", "q"))
+            assert (answer.status == 401) == ("401" in told["responses"]) == ("security" not in told), (method, path)
+            limited = holders["g2"].ask(method.upper(), path.replace("{name}", "q"))
+            concerns = "without a list of graphs" in told["responses"].get("403", {}).get("description", "")
+            assert (limited.status == 403 and "concerns all graphs" in limited.text) == concerns, (method, path)
+
+
+def test_a_registration_is_described_with_its_options(holders: Mapping[str, Holder], engine: wukongs.Engine) -> None:
+    call = holders["admin"].ask("GET", "/openapi.json").json["paths"]["/queries"]["post"]
+    schema = call["requestBody"]["content"][JSON]["schema"]
+    assert (schema["required"], schema["properties"]["graphs"]["type"]) == (["text"], "array")
+    text, given = (
+        REGISTER.format("q"),
+        {"graphs": [S], "bindings": [{"s": "<http://ex/a>"}], "unread_bytes_max": 1 << 20},
+    )
+    others = {"base": "http://ex/", "output": "rstream", "unread": "drop"}
+    assert given.keys() | others.keys() | {"text"} == schema["properties"].keys()
+    assert holders["admin"].register(text, **given, **others).status == 201
 
 
 def test_a_token_without_a_role_may_do_all(holders: Mapping[str, Holder], engine: wukongs.Engine) -> None:

@@ -18,12 +18,29 @@ export function show(element, ...children) {
   element.replaceChildren(...children.flat().filter((child) => child != null && child !== false && child !== ""));
 }
 
+const ROLES = ["read", "write", "admin"];
+let role = "admin";
+
+/** Use the role of the token from now on: what needs another one (data-needs) is disabled, and its title says why. */
+export function setRole(next) {
+  if (next === role || !ROLES.includes(next)) return;
+  role = next;
+  document.querySelectorAll("[data-needs]").forEach(allow);
+}
+
+function allow(element) {
+  const needed = element.dataset.needs;
+  element.disabled = ROLES.indexOf(role) < ROLES.indexOf(needed);
+  element.title = element.disabled ? `This needs a token of the role ${needed}; this one has ${role}.` : "";
+}
+
 function filled(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value == null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
+  if (element.dataset.needs) allow(element);
   show(element, ...children);
   return element;
 }

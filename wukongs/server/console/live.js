@@ -151,7 +151,7 @@ function watch(parent, name, leave) {
   };
   const counts = h("p", { class: "facts" });
   const pausing = button("Pause", () =>
-    doing(() => ask(named("queries", name, pausing.textContent === "Pause" ? "/pause" : "/resume"), { method: "POST" })));
+    doing(() => ask(named("queries", name, pausing.textContent === "Pause" ? "/pause" : "/resume"), { method: "POST" })), { "data-needs": "admin" });
   const plan = button("Plan with rows", () =>
     doing(async () => show(told, h("pre", { class: "plan", tabindex: 0 }, await textAt(named("queries", name, "/explain?analyze"))))));
   const edit = button("Edit", () =>
@@ -166,12 +166,12 @@ function watch(parent, name, leave) {
       show(told, place, h("div", { class: "buttons" }, button("Replace", replace, { class: "main" }), button("Cancel", () => show(told))));
       const editor = await makeEditor(place, { text, label: `Text of ${name}`, run: replace, known: () => ({ predicates: [], streams: [] }) });
       editor.focus();
-    }));
+    }), { "data-needs": "admin" });
   const close = button("Close", () => {
     if (confirm(`Close query ${name}? Nobody gets windows of it any more.`)) {
       doing(async () => (await ask(named("queries", name), { method: "DELETE" }), leave()));
     }
-  }, { class: "danger" });
+  }, { class: "danger", "data-needs": "admin" });
 
   show(parent, h("h3", {}, name), counts, why, h("div", { class: "buttons" }, pausing, plan, edit, close), told, problem, facts,
     h("div", { class: "timeline" }, h("label", {}, newest, " newest"), slider), rows,

@@ -1,5 +1,7 @@
 /** The server: what is asked of it, its errors, and its windows as they come. */
 
+import { setRole } from "./dom.js";
+
 const TOKEN = "wukongs-token";
 const AGAIN_MS = 1000;
 const ENDED = 1000; // why a socket closes
@@ -54,6 +56,7 @@ export async function ask(path, { method = "GET", body, type, accept = "applicat
     throw new Unreachable("the server cannot be reached");
   }
   tell(response.status === 401 ? "token" : "here");
+  setRole(response.headers.get("Wukongs-Role"));
   if (!response.ok) throw new ServerError(response.status, await problem(response));
   return response;
 }

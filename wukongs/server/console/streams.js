@@ -85,15 +85,16 @@ export function streamsView(parent) {
         h("label", {}, "Tuples, one a line: subject, predicate, object, dot, time in ms",
           h("textarea", { name: "lines", rows: 4, placeholder: '<http://ex/a> <http://ex/p> "1" . 500', spellcheck: "false" })),
         h("label", {}, "Then advance to, in ms ", h("input", { name: "advance_ms", inputmode: "numeric", pattern: "[0-9]*" })),
-        h("button", { class: "main" }, "Push"))),
+        h("button", { class: "main", "data-needs": "write" }, "Push"))),
     h("details", {}, h("summary", {}, "Declare a stream"),
       h("form", { onsubmit: declare },
         h("label", {}, "IRI ", h("input", { name: "iri", required: true, placeholder: "http://ex/s" })),
         h("label", {}, "Length of its batches in ms ", h("input", { name: "batch_ms", value: 100, required: true, pattern: "[0-9]+", inputmode: "numeric" })),
         h("label", {}, h("input", { type: "checkbox", name: "timing" }), " its tuples live in windows only"),
-        h("button", { class: "main" }, "Declare"))),
+        h("button", { class: "main", "data-needs": "admin" }, "Declare"))),
     h("details", {}, h("summary", {}, "End a stream"),
-      h("div", { class: "buttons" }, ending, button("Close", () => end(ending.value, false)), button("Drop", () => end(ending.value, true), { class: "danger" }))));
+      h("div", { class: "buttons" }, ending, button("Close", () => end(ending.value, false), { "data-needs": "write" }),
+        button("Drop", () => end(ending.value, true), { class: "danger", "data-needs": "admin" }))));
   every(facts, LOOK_MS, look);
 }
 
