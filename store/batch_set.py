@@ -160,6 +160,10 @@ class BatchSet:
         assert self.disjoint, "the triples of overlapping batches would come more than once"
         return self.pairs(graph)
 
+    def count_at_most(self, graph: int) -> int:
+        """Return how many triples `pairs` yields at most: those that were deleted since are counted."""
+        return sum(int(_row_counts(batch)[batch.graphs == graph].sum()) for batch in self.batches)
+
     def pairs(self, graph: int, predicate: int | None = None) -> Iterator[tuple[Int64Array, int, Int64Array]]:
         """Do the same as triples, for any read: a triple comes once from each batch that it is seen in. predicate: of
         those that are wanted, None: any."""

@@ -45,7 +45,7 @@ from wukongs.live.unknown_names import unknown_names
 from wukongs.live.views.options import ViewOptions, check_view
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
-from wukongs.query.execution.prepared import Prepared, PreparedQueries, while_read
+from wukongs.query.execution.prepared import Prepared, PreparedQueries, hold_parsed, while_read
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits, limits_of, scheduled, waiting
 from wukongs.query.memory import Kind
@@ -313,7 +313,9 @@ class Engine:
         from wukongs.csparql.parser_update import parse_update
 
         limits = limits_of(self._core.settings, timeout_s or 0, kind=Kind.UPDATE)
+        check_text(text)
         with limits:
+            hold_parsed(text, limits)
             request, dataset = parse_update(text, base), _dataset(default_graphs, named_graphs)
         request = request if dataset is None else using(request, dataset)
         return self._backend.update(request.operations, limits, self._only)

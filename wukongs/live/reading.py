@@ -15,6 +15,7 @@ from wukongs.errors import CompactedError
 from wukongs.live.core import Core
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer
+from wukongs.query.execution.prepared import hold_parsed
 from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
@@ -135,6 +136,7 @@ def ask(
     BudgetExceeded, CompactedError (at).
     """
     with reading(core, query.dataset, limits, owner, at) as read, limits:
+        hold_parsed(text, limits)
         row = None if given is None else given(read.terms)
         found = answer(query, read.dataset, read.terms, limits, memo, read.scope, profile=profile, given=row)
         result = Result(

@@ -21,6 +21,7 @@ from wukongs.live.table_change import Change
 from wukongs.live.update_request import UpdateRequest
 from wukongs.outcomes import asked
 from wukongs.query.limits import Limits
+from wukongs.query.memory import Kind, Reservation
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.encoded import Encoded
 from wukongs.store.graph_change import GraphChange
@@ -49,14 +50,18 @@ def evaluated(
         core.finish_tick()
         handle = core.arrangement.open(core.sn, f"update {number}", expires=False)
         request = UpdateRequest(core, handle, number, limits, only)
+    staged: Reservation | None = None
     try:
         with limits:
             for place, operation in enumerate(operations, 1):
                 request.run(place, operation)
             change = request.change
+            staged = limits.hand_over(lambda: request.staged_bytes, Kind.UPDATE)  # until all of it is stored
         limits.check()
         yield Evaluated(number, handle.sn, change)
     finally:
+        if staged is not None:
+            staged.note(0)
         with core.lock:
             handle.close()
 

@@ -20,6 +20,7 @@ from wukongs.csparql.updates import Load
 from wukongs.errors import AccessError, DataError
 from wukongs.live.core import Core
 from wukongs.live.reading import ids_of
+from wukongs.query.limits import current
 from wukongs.settings import Settings
 from wukongs.store.dtypes import UNBOUND
 from wukongs.store.json_ld_text import Contexts
@@ -57,6 +58,7 @@ def read_document(core: Core, document: str, into: Term | None, scope: str, chec
     with _reader(core.settings, document, scope.encode()) as reader:
         for chunk in read_in_order(reader, None, strict=True):
             check()
+            current().hold(2 * 4 * 8 * len(chunk), "LOAD")  # in parts, and joined
             encoded, _ = terms.confirm(chunk)
             graphs = np.where(encoded.graphs == UNBOUND, graph, encoded.graphs)
             parts.append((graphs, encoded.subjects, encoded.predicates, encoded.objects))

@@ -35,6 +35,11 @@ from wukongs.store.hidden_graphs import View, check_written, view_of
 from wukongs.store.quads import Quads, graph_quads
 from wukongs.store.trace import Handle
 
+STAGED_BYTES = 6 * 32
+"""The bytes that a changed quad takes until it is stored: as it was made, folded, as a batch and as a difference."""
+COPIED_BYTES = 2 * 32
+"""The bytes that a quad takes while a graph is read whole."""
+
 
 class _View:
     """The graph that an operation reads: the stored batches, or the part of a divided graph that is here by now."""
@@ -104,6 +109,8 @@ class UpdateRequest:
         self._core, self._only = core, only
         self._handle = handle
         self._limits = limits
+        self.staged_bytes = 0
+        """What the changes so far take in memory, until they are stored. Held by the limits."""
         self._scope = f"update:{number}"
         self._created: set[int] = set()
         self._ids = ids_of(core)
@@ -172,17 +179,27 @@ class UpdateRequest:
             self._check_seen(Term(texts[0]).name)
 
     def _insert(self, quads: Quads) -> None:
+        self._stage(len(quads[0]))
         self._check_ids(np.unique(quads[0]).tolist())
         self._change.insert(quads)
 
     def _delete(self, quads: Quads) -> None:
+        self._stage(len(quads[0]))
         self._check_ids(np.unique(quads[0]).tolist())
         self._change.delete(quads)
 
     def _empty(self, graphs: Iterable[int]) -> None:
         graphs = list(graphs)
         self._check_ids(graphs)
+        if self._divided is None:
+            stored = self._handle.read()
+            self._stage(sum(map(stored.count_at_most, graphs)))
         self._change.clear(graphs)
+
+    def _stage(self, count: int) -> None:
+        """Hold the bytes of so many changed quads. Raises BudgetExceeded."""
+        self._limits.keep(STAGED_BYTES * count)
+        self.staged_bytes += STAGED_BYTES * count
 
     @property
     def change(self) -> GraphChange:
@@ -238,6 +255,8 @@ class UpdateRequest:
 
     def _apply(self, operation: TableChange, scope: str) -> None:
         default, hash_bits = self._core.default_graph, self._core.registry.hash_bits
+        rows = sum(table.num_rows for table in (operation.deletes, operation.inserts) if table is not None)
+        self._limits.hold(COPIED_BYTES * rows, "the table")
         if operation.deletes is not None:
             self._delete(deleted(operation.deletes, terms_of(self._core), default, scope, hash_bits))
         if operation.inserts is not None:
@@ -280,6 +299,7 @@ class UpdateRequest:
             if not is_seen(part.graph, self._only):
                 raise UpdateError(f"cannot {operation.kind} graph {operation.source}: there is no such graph")
         destination = self._core.default_graph if into is None else self._ids.keep(into.text)
+        self._limits.hold(COPIED_BYTES * view.stored.count_at_most(source), operation.kind)
         quads = view.quads(source, destination, part)
         if operation.kind != "ADD":
             self._empty([destination])

@@ -203,6 +203,7 @@ def data_quads(data: InsertData | DeleteData, registry: TermKeeper, default_grap
 
 def _resolved(columns: DataColumns, label: bytes, resolve: Resolve, default_graph: int) -> Quads:
     texts = [term if isinstance(term, str) else blank_node(label, term.name[1:]) for term in columns.terms]
+    current().hold(2 * _QUAD_BYTES * len(columns.graphs) + 2 * OBJECT_BYTES * len(texts))
     ids = np.append(_in_parts(texts, resolve), default_graph)  # which is at the place -1
     places = [
         np.array(column, np.int64) for column in (columns.graphs, columns.subjects, columns.predicates, columns.objects)

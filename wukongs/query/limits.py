@@ -225,14 +225,15 @@ class Limits:
         finally:
             self._floor = outer
 
-    def hand_over(self, size_of: Callable[[], int]) -> Reservation | None:
-        """Give back all but the bytes of a result, whose reservation is returned; None: it needs none."""
+    def hand_over(self, size_of: Callable[[], int], kind: Kind = Kind.RESULT) -> Reservation | None:
+        """Give back all but the bytes of what stays, a result unless kind says another. Return their reservation; None:
+        it needs none."""
         one = self._reservation
         if one is None or not one.size:
             return None
         size, self._granted = size_of(), FREE_BYTES
         if size > FREE_BYTES:
-            return one.hand_over(size, Kind.RESULT)
+            return one.hand_over(size, kind)
         one.note(0)
         return None
 

@@ -89,6 +89,12 @@ def key_matrix(columns: Sequence[Int64Array], length: int) -> Keys:
     return keys
 
 
+def places_of(mask: BoolArray) -> Int64Array:
+    """Return the numbers of the rows where a mask is true."""
+    current().hold(8 * int(np.count_nonzero(mask)))
+    return np.flatnonzero(mask)
+
+
 # --- rows by content --------------------------------------------------------------------------------------------------
 
 
@@ -96,7 +102,9 @@ def numbered(columns: Sequence[Int64Array], length: int) -> tuple[Int64Array, In
     """Number distinct rows by first occurrence: (number of each row, first row of each number)."""
     limits = current()
     before = limits.held
-    numbers, firsts, _ = number_rows(key_matrix(columns, length))
+    numbers, firsts = number_rows(key_matrix(columns, length))[:2]  # neither keys nor slots live on
+    if 2 * len(firsts) < length:
+        firsts = firsts.copy()  # a view would keep room for a number for each row
     limits.give_back(limits.held - before - 8 * (len(numbers) + len(firsts)))
     return numbers, firsts
 
@@ -172,8 +180,8 @@ def stable_order(columns: Sequence[Int64Array]) -> Int64Array:
     if length <= PIECE_ROWS:
         order: Int64Array = np.lexsort(columns[::-1])
         return order
+    limits.hold(16 * length)  # `raised`, and one that is being made
     order, target = np.arange(length, dtype=np.int64), np.empty(length, np.int64)
-    limits.hold(8 * length)
     mask = (1 << DIGIT_BITS) - 1
     for column in columns[::-1]:
         limits.check()
@@ -187,7 +195,8 @@ def stable_order(columns: Sequence[Int64Array]) -> Int64Array:
             for start, stop in pieces(length, limits):
                 kernels.place_by_digit(raised, order, shift, mask, start, stop, cursors, target)
             order, target = target, order
-    limits.give_back(16 * length)
+    del target, raised
+    limits.give_back(24 * length)
     return order
 
 
@@ -197,7 +206,9 @@ def distinct_rows(*columns: Int64Array) -> Keys:
     rows : int64[n, n_columns]"""
     if len(columns[0]) == 1:
         return np.stack(columns, axis=1)
+    limits, length = current(), len(columns[0])
     order = stable_order(columns)
+    limits.hold(16 * length * len(columns))  # all rows in order, and the distinct ones
     rows = np.stack([taken(column, order) for column in columns], axis=1)
     is_new = np.ones(len(rows), np.bool_)
     is_new[1:] = (rows[1:] != rows[:-1]).any(axis=1)

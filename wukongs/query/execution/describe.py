@@ -16,7 +16,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.rows import numbered
+from wukongs.query.rows import numbered, put_together, taken
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.dtypes import UNBOUND, Int64Array
 
@@ -41,15 +41,15 @@ def describe(resources: Int64Array, dataset: Dataset, executor: Executor, terms:
         table = BindingTable((_SUBJECT,), (wanted,), len(wanted))
         new = [executor.explore(bgp, table).columns_of(_STATEMENT) for bgp in places]
         found += new
-        objects = np.concatenate([column for _, _, column in new])
+        objects = put_together([column for _, _, column in new])
         blank = objects[terms.first_bytes(objects) == ord("_")]
         wanted = np.setdiff1d(blank, asked) if len(blank) else blank
         asked = np.union1d(asked, wanted) if len(wanted) else asked
-    columns = tuple(map(np.concatenate, zip(*found, strict=True)))
+    columns = tuple(map(put_together, zip(*found, strict=True)))
     return columns if places == (_DEFAULT,) else distinct(columns)
 
 
 def distinct(columns: Sequence[Int64Array]) -> tuple[Int64Array, ...]:
     """Keep each triple once, in the order in which they come."""
     _, firsts = numbered(columns, len(columns[0]))
-    return tuple(column[firsts] for column in columns)
+    return tuple(taken(column, firsts) for column in columns)

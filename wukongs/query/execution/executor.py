@@ -81,7 +81,7 @@ from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.rows import numbered, put_together, stable_order
+from wukongs.query.rows import numbered, places_of, put_together, stable_order
 from wukongs.query.terms.values import FALSE, TRUE, text_of
 from wukongs.store.dtypes import UNBOUND, BoolArray, Int64Array
 
@@ -388,11 +388,12 @@ class Executor:
         asked = (
             left if draws else operators.project(left, [variable for variable in left.variables if variable in seen])
         )
+        self._limits.hold(8 * left.length)
         numbered_left = operators.with_column(asked, _ROW, np.arange(left.length, dtype=np.int64))
         found = self._extended(node, numbered_left)
         is_alone = np.ones(left.length, np.bool_)
         is_alone[found.column(_ROW)] = False
-        rows = operators.union(found, numbered_left.take(np.flatnonzero(is_alone)), rows_max)
+        rows = operators.union(found, numbered_left.take(places_of(is_alone)), rows_max)
         rows = rows.take(stable_order([rows.column(_ROW)]))
         return operators.beside(left, rows, _ROW)
 
@@ -429,7 +430,7 @@ class Executor:
     def keep(self, condition: Expression, table: BindingTable) -> BindingTable:
         """Return the rows in which a condition is true."""
         table = self._settled(table, [condition])
-        return table.take(np.flatnonzero(self._holds(condition, table)))
+        return table.take(places_of(self._holds(condition, table)))
 
     # --- groups, order, parts of the whole ----------------------------------------------------------------------------
 
@@ -637,6 +638,7 @@ class Executor:
         true_id, false_id = self._terms.ids([text_of(TRUE), text_of(FALSE)]).tolist()
         seen = table
         for exists, variable in columns.items():
+            self._limits.hold(8 * table.length)
             seen = operators.with_column(seen, variable, np.where(self._exists(exists, table), true_id, false_id))
         return [replaced(expression, columns) for expression in expressions], seen
 
@@ -646,6 +648,7 @@ class Executor:
         shared = [variable for variable in table.variables if variable in mentioned]
         places, firsts = numbered([table.column(variable) for variable in shared], table.length)
         bindings = operators.project(table.take(firsts), shared)
+        self._limits.hold(8 * bindings.length)
         numbers = operators.with_column(bindings, _GIVEN, np.arange(bindings.length, dtype=np.int64))
         found = np.zeros(bindings.length, np.bool_)
         outer = self._given, self._number, self._exploration.substituted

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -25,14 +26,16 @@ from wukongs.csparql.warnings import UnseenNames, unbound
 from wukongs.query.execution.answer import within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.execution.bindings import where_clause
-from wukongs.query.limits import limits_of, scheduled
+from wukongs.query.limits import Limits, limits_of, scheduled
 from wukongs.query.plans.dataset import restricted
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.settings import Settings
 
 TEXT_CHARACTERS_MAX = 1 << 14
 """A longer text is parsed each time: it holds data (a long VALUES) and is not likely to come again."""
-
+_SEPARATORS = " \n\t,;.(){}"
+_TOKEN_BYTES = 256
+"""The bytes of objects that a word of a text becomes, where it lists terms or triples."""
 
 BOUND_MAX = 16
 """Plans are kept for so many sets of given variables of one text."""
@@ -100,7 +103,20 @@ def while_read(text: str, settings: Settings, timeout_s: float | None) -> Abstra
         return nullcontext()
     limits = scheduled(limits_of(settings, timeout_s))
     limits.operator = "the reading of its text"
-    return within(limits)
+    return _reading(text, limits)
+
+
+@contextmanager
+def _reading(text: str, limits: Limits) -> Iterator[None]:
+    with within(limits):
+        hold_parsed(text, limits)
+        yield
+
+
+def hold_parsed(text: str, limits: Limits) -> None:
+    """Hold what a long text becomes when it is parsed, until the execution ends. Raises BudgetExceeded."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        limits.keep(4 * len(text) + _TOKEN_BYTES * sum(map(text.count, _SEPARATORS)))
 
 
 class PreparedQueries:

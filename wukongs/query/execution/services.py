@@ -237,7 +237,6 @@ def _asked(endpoint: str, text: str, names: Sequence[str], limits: Limits) -> li
                 raise _failed(endpoint, f"no whole answer within {timeout_s:g} s")
     finally:
         connection.close()
-    limits.hold(len(body) * 2, f"the answer of SERVICE <{endpoint}>")
     return _rows(endpoint, body, names, limits)
 
 
@@ -273,6 +272,7 @@ def _read(endpoint: str, response: HTTPResponse, limits: Limits) -> bytes:
     while True:
         limits.check()
         part = response.read1(_READ_BYTES)
+        limits.hold(2 * len(part), f"the answer of SERVICE <{endpoint}>")
         body += part
         if len(body) > bytes_max:
             raise _failed(endpoint, f"it answers with more than service_bytes_max = {bytes_max} bytes")
@@ -295,6 +295,7 @@ def _failed(endpoint: str, why: str) -> ServiceError:
 
 def _rows(endpoint: str, body: bytes, names: Sequence[str], limits: Limits) -> list[_Row]:
     """Return the rows of SPARQL JSON results, in canonical terms. Raises ServiceError."""
+    limits.hold(_parsed_bytes(body), f"the answer of SERVICE <{endpoint}>")
     try:
         told = json.loads(body)
         bindings = told["results"]["bindings"]
@@ -312,6 +313,13 @@ def _rows(endpoint: str, body: bytes, names: Sequence[str], limits: Limits) -> l
         terms = [found.get(name) for name in names]
         rows.append([None if term is None else _term(endpoint, term, scope, blanks) for term in terms])
     return rows
+
+
+def _parsed_bytes(body: bytes) -> int:
+    """Return about how many bytes of Python objects a JSON text becomes."""
+    containers = body.count(b"{") + body.count(b"[")
+    values, texts = body.count(b",") + body.count(b":"), body.count(b'"') // 2
+    return OBJECT_BYTES * containers + 40 * values + 60 * texts + len(body)
 
 
 def _term(endpoint: str, term: Any, scope: str, blanks: dict[str, str]) -> str:

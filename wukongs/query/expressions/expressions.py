@@ -57,6 +57,8 @@ from wukongs.store.term_ids import compare_values, inlined_id, integer_ids, time
 
 LONG_TABLE, FEW_TIMES = 512, 4
 """If fewer than one in FEW_TIMES rows of a long table are asked for, only their terms are decoded."""
+COMBINED_BYTES = 32
+"""The bytes that arithmetic takes for each row: values, and what decides their kinds."""
 LONG_TEXT = 1 << 16
 """Characters; after making one of more the clock is looked at."""
 _NUMERIC = ARITHMETIC | CHANGES.keys() | {"NEGATE"}
@@ -348,6 +350,7 @@ def _number_ids(expression: Call, frame: Frame) -> Int64Array:
     if numbers is None:
         return _scalar_ids(expression, frame)
     length = frame.table.length
+    current().hold(4 * 8 * length)  # ids, rows with a value and rows without, values
     values, kinds = np.broadcast_to(numbers.values, length), np.broadcast_to(np.uint8(numbers.kinds), length)
     is_open = (kinds != EXACT) & (kinds != DOUBLE)
     ids = np.empty(length, np.int64)
@@ -436,6 +439,7 @@ def _numbers(expression: Expression, frame: Frame) -> Numbers | None:
         return None
     if expression.op in CHANGES:
         return changed(expression.op, known[0]) if len(known) == 1 else None
+    current().hold(COMBINED_BYTES * frame.table.length)
     return negate(known[0]) if expression.op == "NEGATE" else combine(expression.op, *known)
 
 
@@ -456,6 +460,7 @@ def _scalar_values(
     columns = [frame.places(variable) if rows is None else frame.places(variable)[rows] for variable in used]
     moment = frame.terms.moment
     if calls_any(expression, PER_ROW):
+        current().hold(OBJECT_BYTES * length)
         places = np.arange(length, dtype=np.int64)
         draw, numbers = moment.next_draw(), (places if numbers_of_rows is None else numbers_of_rows).tolist()
         sources = [moment.row(draw, number) for number in numbers]
@@ -463,6 +468,7 @@ def _scalar_values(
         places, firsts = numbered(columns, length)
         columns = [column[firsts] for column in columns]
         sources = [moment.row(0, 0)] * len(firsts)
+    current().hold(8 * (len(used) + 1) * len(sources))
     arguments = [[frame.values[place] for place in column.tolist()] for column in columns]
     solutions = zip(*arguments, strict=True) if used else [()] * len(sources)
     limits = current()

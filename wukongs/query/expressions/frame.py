@@ -17,7 +17,8 @@ from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.expressions.number_columns import UNDECIDED, Numbers, numbers_of, numbers_of_ids
 from wukongs.query.expressions.text_column import Spread, TextColumn
 from wukongs.query.expressions.text_numbers import numbers_of_column
-from wukongs.query.rows import numbered
+from wukongs.query.limits import OBJECT_BYTES, current
+from wukongs.query.rows import numbered, put_together, taken
 from wukongs.query.terms.decoding import texts_of
 from wukongs.query.terms.values import Kind, Value, value_of
 from wukongs.store.dtypes import UNBOUND, Int64Array, UInt8Array
@@ -28,11 +29,15 @@ BY_VALUE, STRING_ID, ANY_ID = 0, 1, 2
 ROWS_MIN = 64
 """The numbers of fewer rows are sooner read one by one than by columns."""
 
+READ_BYTES = 32
+"""The bytes that a row takes while its number is read: values and kinds, those of texts beside those of ids."""
+
 _IDENTITY = {Kind.IRI: ANY_ID, Kind.BLANK: ANY_ID, Kind.LANG_STRING: ANY_ID, Kind.STRING: STRING_ID}
 
 
 def decoded(ids: Int64Array, terms: TermSpace) -> list[Value | None]:
     """Return the values of distinct ids, None for UNBOUND."""
+    current().hold(OBJECT_BYTES * len(ids))  # beside their texts
     return [None if text is None else value_of(text) for text in texts_of(ids, terms)]
 
 
@@ -67,7 +72,7 @@ class Frame:
     def _pool(self) -> _Pool:
         if self._known is None:
             columns = [self.table.column(variable) for variable in self.variables]
-            joined = np.concatenate([np.empty(0, np.int64), *columns])
+            joined = put_together([np.empty(0, np.int64), *columns])
             places, firsts = numbered([joined], len(joined))
             by_column = places.reshape(len(columns), self.table.length)
             self._known = _Pool(joined[firsts], dict(zip(self.variables, by_column, strict=True)))
@@ -98,6 +103,7 @@ class Frame:
         return found
 
     def _read(self, variable: Variable, with_texts: bool) -> Numbers:
+        current().hold(READ_BYTES * self.table.length)
         if self.terms.inlines:
             column = self.table.column(variable)
             numbers = numbers_of_ids(column)
@@ -124,7 +130,7 @@ class Frame:
             else:
                 column = self.table.column(variable)
                 places, firsts = numbered([column], len(column))
-                ids = column[firsts]
+                ids = taken(column, firsts)
             found = self._texts[variable] = Spread(TextColumn.of_ids(ids, self.terms), places)
         return found
 

@@ -27,9 +27,9 @@ from wukongs.query.expressions.exact_numbers import ExactNumbers
 from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.expressions.frame import decoded
 from wukongs.query.expressions.text_numbers import doubles_of_ids
-from wukongs.query.limits import CHARACTER_BYTES, current
+from wukongs.query.limits import CHARACTER_BYTES, OBJECT_BYTES, current
 from wukongs.query.operators.ordering import ranks_of, ranks_of_ids, sorted_places
-from wukongs.query.rows import group_members, numbered, pieces, stable_order, taken
+from wukongs.query.rows import group_members, numbered, pieces, places_of, stable_order, taken
 from wukongs.query.terms.decoding import CELL_BYTES, texts_of
 from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.value_operators import arithmetic, duration_sum, promoted
@@ -49,7 +49,7 @@ def group(
     """Return one row per group: its keys, then its aggregates under their variables; groups by first occurrence."""
     groups, firsts = numbered([table.column(key) for key in keys], table.length)
     group_count = len(firsts) if keys else 1
-    columns = [table.column(key)[firsts] for key in keys]
+    columns = [taken(table.column(key), firsts) for key in keys]
     columns += [_aggregate(aggregate, table, groups, group_count, terms) for _, aggregate in aggregates]
     return BindingTable((*keys, *(variable for variable, _ in aggregates)), tuple(columns), group_count)
 
@@ -63,15 +63,17 @@ def _aggregate(
     ids = evaluate(aggregate.argument, table, terms)
     if aggregate.distinct:
         _, firsts = numbered([groups, ids], table.length)
-        groups, ids = groups[firsts], ids[firsts]
+        groups, ids = taken(groups, firsts), taken(ids, firsts)
     if aggregate.name == "COUNT":
-        return _integer_ids(np.bincount(groups[ids != UNBOUND], minlength=group_count), terms)
+        known = taken(groups, places_of(ids != UNBOUND))
+        return _integer_ids(np.bincount(known, minlength=group_count), terms)
     if aggregate.name in ("MIN", "MAX"):
         return extremes(aggregate.name, ids, groups, group_count, terms)
+    current().hold(OBJECT_BYTES * group_count)  # the results
     offsets, members = group_members(groups, group_count)
     places, firsts = numbered([ids], len(ids))
     if aggregate.name in ("SUM", "AVG") and terms.inlines and (offsets[1:] > offsets[:-1]).all():
-        totals = _totals(ids[firsts], places[members], offsets, terms)
+        totals = _totals(ids[firsts], taken(places, members), offsets, terms)
         if totals is not None:
             counts = np.diff(offsets).tolist()
             return _value_ids(totals if aggregate.name == "SUM" else list(map(mean_of, totals, counts)), terms)
@@ -95,11 +97,11 @@ def extremes(name: str, ids: Int64Array, groups: Int64Array, group_count: int, t
     distinct = ids[firsts]
     ranks = _strict_ranks(distinct, terms)
     best = np.full(group_count, len(distinct) if name == "MIN" else -1, np.int64)
-    (np.minimum if name == "MIN" else np.maximum).at(best, groups, ranks[places])
+    (np.minimum if name == "MIN" else np.maximum).at(best, groups, taken(ranks, places))
     by_rank = np.full(len(distinct) + 1, UNBOUND, np.int64)
     by_rank[ranks] = distinct
     found = by_rank[best]  # of a group without a row: the last, UNBOUND
-    found[groups[ids == UNBOUND]] = UNBOUND
+    found[taken(groups, places_of(ids == UNBOUND))] = UNBOUND
     return found
 
 
@@ -121,7 +123,7 @@ def _count_rows(aggregate: Aggregate, table: BindingTable, groups: Int64Array, g
     if aggregate.distinct:
         named = [variable for variable in table.variables if not variable.is_blank]
         _, firsts = numbered([groups, *(table.column(variable) for variable in named)], table.length)
-        groups = groups[firsts]
+        groups = taken(groups, firsts)
     return np.bincount(groups, minlength=group_count)
 
 
@@ -158,6 +160,7 @@ def mean_of(total: Value | None, count: int) -> Value | None:
 
 def _value_ids(values: Sequence[Value | None], terms: TermSpace) -> Int64Array:
     ids = np.full(len(values), UNBOUND, np.int64)
+    current().hold(OBJECT_BYTES * len(values))
     known = [place for place, value in enumerate(values) if value is not None]
     if known:
         ids[known] = terms.ids([text_of(value) for value in values if value is not None])

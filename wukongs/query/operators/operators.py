@@ -30,6 +30,7 @@ from wukongs.query.rows import (
     key_matrix,
     number_rows,
     numbered,
+    places_of,
     put_together,
     stable_order,
     taken,
@@ -131,10 +132,11 @@ def left_join(
         mentioned = variables_of(condition)
         needed = [variable for variable in variables if variable in mentioned]
         chosen = holds(condition, _merged(left, right, left_rows, right_rows, needed), terms)
-        left_rows, right_rows = left_rows[chosen], right_rows[chosen]
+        pairs = places_of(chosen)
+        left_rows, right_rows = taken(left_rows, pairs), taken(right_rows, pairs)
     is_alone = np.ones(left.length, np.bool_)
     is_alone[left_rows] = False
-    alone = np.flatnonzero(is_alone)
+    alone = places_of(is_alone)
     rows = _concatenated(_merged(left, right, left_rows, right_rows, variables), left.take(alone))
     return rows.take(stable_order([put_together([left_rows, alone])]))
 
@@ -151,7 +153,7 @@ def union(left: BindingTable, right: BindingTable, rows_max: int = ROWS_MAX) -> 
 
 def filter_rows(expression: Expression, table: BindingTable, terms: TermSpace) -> BindingTable:
     """Keep the rows in which the expression holds, in order; an error does not hold."""
-    return table.take(np.flatnonzero(holds(expression, table, terms)))
+    return table.take(places_of(holds(expression, table, terms)))
 
 
 def minus(left: BindingTable, right: BindingTable, given: Set[Variable] = frozenset()) -> BindingTable:
@@ -166,8 +168,8 @@ def minus(left: BindingTable, right: BindingTable, given: Set[Variable] = frozen
             keys = other.keys(variables)
             _, firsts, slots = number_rows(keys)
             found = find_rows(keys, firsts, slots, one.keys(variables))
-            kept[one.numbers(np.flatnonzero(found >= 0))] = False
-    return left.take(np.flatnonzero(kept))
+            kept[one.numbers(places_of(found >= 0))] = False
+    return left.take(places_of(kept))
 
 
 def counted(variables: Sequence[Variable], given: Set[Variable]) -> list[Variable]:
@@ -184,7 +186,7 @@ def by_bound(table: BindingTable, variables: Sequence[Variable]) -> Iterator[Bin
         return
     classes, firsts = numbered([mask.astype(np.int64) for mask in unbound], table.length)
     for number, first in enumerate(firsts.tolist()):
-        rows = table.take(np.flatnonzero(classes == number))
+        rows = table.take(places_of(classes == number))
         dropped = {variable for variable, mask in zip(variables, unbound, strict=True) if mask[first]}
         yield project(rows, [variable for variable in rows.variables if variable not in dropped])
 
@@ -370,5 +372,6 @@ def _merged(
             columns.append(taken(other, right_rows))
             continue
         own = taken(mine, left_rows)
+        current().hold(8 * len(own))
         columns.append(np.where(own == UNBOUND, taken(other, right_rows), own))
     return BindingTable(tuple(variables), tuple(columns), len(left_rows))

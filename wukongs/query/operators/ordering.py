@@ -33,7 +33,7 @@ from wukongs.query.expressions.text_column import IRI, STRING, TextColumn
 from wukongs.query.expressions.text_numbers import doubles_of_ids
 from wukongs.query.limits import ITEMS_PER_CHECK, OBJECT_BYTES, current
 from wukongs.query.operators.text_order import ranks_of_texts
-from wukongs.query.rows import numbered, stable_order
+from wukongs.query.rows import numbered, places_of, stable_order, taken
 from wukongs.query.terms.temporal import EXACT
 from wukongs.query.terms.value_operators import compare
 from wukongs.query.terms.values import Kind, Value, to_float64, value_of
@@ -87,8 +87,9 @@ def order_by(
     for condition in conditions:
         ranks.append(_condition_ranks(condition, table, terms))
         if len(ranks) == 1 and rows_wanted is not None and 0 < rows_wanted < table.length:
-            kept = np.flatnonzero(ranks[0] <= np.partition(ranks[0], rows_wanted - 1)[rows_wanted - 1])
-            table, ranks = table.take(kept), [ranks[0][kept]]
+            current().hold(8 * table.length)
+            kept = places_of(ranks[0] <= np.partition(ranks[0], rows_wanted - 1)[rows_wanted - 1])
+            table, ranks = table.take(kept), [taken(ranks[0], kept)]
     return table.take(stable_order(ranks)) if ranks else table
 
 
@@ -111,7 +112,7 @@ def _condition_ranks(condition: Condition, table: BindingTable, terms: TermSpace
     column = evaluate(expression, table, terms)
     places, firsts = numbered([column], table.length)
     distinct_ranks = ranks_of_ids(column[firsts], terms)
-    return (-distinct_ranks if is_descending else distinct_ranks)[places]
+    return taken(-distinct_ranks if is_descending else distinct_ranks, places)
 
 
 def ranks_of_ids(ids: Int64Array, terms: TermSpace) -> Int64Array:

@@ -22,7 +22,7 @@ from wukongs.csparql.algebra import PathPattern, TermOrVariable
 from wukongs.csparql.automaton import Automaton, Link
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.binding_table import BindingTable, TermSpace
-from wukongs.query.limits import Limits
+from wukongs.query.limits import Limits, current
 from wukongs.query.mechanisms import Mechanism
 from wukongs.query.operators import operators
 from wukongs.query.paths import path_layout as layout
@@ -92,7 +92,8 @@ class PathExplorer:
         try:
             return self._explored(seeds, rows_wanted)
         except EdgesExceeded:
-            self.limits.back_to(mark, 0)
+            pass
+        self.limits.back_to(mark, 0)  # here, where the search that failed is freed
         nodes, graphs = returning_nodes(self.pattern, self._automata[0], self.dataset, self.limits)
         graphs = np.full(len(nodes), _NO_GRAPH, np.int64) if graphs is None else graphs
         return self._joined(seeds, np.stack((nodes, nodes, graphs), axis=1))
@@ -283,7 +284,9 @@ class PathExplorer:
             keys_of(source, step, excluded_ids(link, self.dataset), graph, self.limits)
             for step, link in enumerate(links)
         ]
+        self.limits.hold(2 * 16 * sum(map(len, lists)))  # put together, and those of the graphs that are asked for
         keys = np.concatenate(lists)
+        del lists
         if len(asked) > 1:
             keys = keys[np.isin(keys[:, 0], asked)]
         starts = distinct_rows(keys[:, 1], keys[:, 0])
@@ -391,13 +394,15 @@ class PathExplorer:
             if part in columns:
                 keep &= found[:, columns[part]] == found[:, at]
             columns.setdefault(part, at)
-        found = found[keep]
+        self.limits.hold((found.nbytes if not keep.all() else 0) + 8 * len(columns) * len(found))
+        found = found[keep] if not keep.all() else found
         table = BindingTable(tuple(columns), tuple(found[:, at].copy() for at in columns.values()), len(found))
         return table if pattern.length is None else self._with_lengths(table, found[:, 3])
 
 
 def _origins(nodes: Int64Array, graphs: Int64Array, targets: Int64Array | None = None) -> Origins:
     """Make an origin of each node and graph; targets: the one node that each looks for."""
+    current().hold(8 * (layout.ORIGIN_WIDTH + (0 if targets is None else 2)) * len(nodes))
     rows = np.empty((len(nodes), layout.ORIGIN_WIDTH), np.int64)
     rows[:, layout.ORIGIN_NODE], rows[:, layout.ORIGIN_GRAPH] = nodes, graphs
     if targets is None:

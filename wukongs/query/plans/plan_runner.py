@@ -262,10 +262,11 @@ def _columns(gathered: list[Int64Array], width: int, total: int, limits: Limits)
     """Put the columns of some chunks together, column by column."""
     if len(gathered) == 1:
         return tuple(gathered[0][:width])
-    columns = np.empty((width, total), np.int64)
+    columns = [np.empty(total, np.int64) for _ in range(width)]  # apart, so that one can be freed without others
     at = 0
     for number, chunk in enumerate(gathered):
-        columns[:, at : at + chunk.shape[1]] = chunk[:width]
+        for column, values in zip(columns, chunk, strict=False):
+            column[at : at + len(values)] = values
         at += chunk.shape[1]
         if number % 64 == 0:
             limits.check()

@@ -22,6 +22,7 @@ MANY = 16
 IDS_TRIED = 1 << 14
 """With 62 bits the first one is free; with fewer, which are for tests, perhaps none is."""
 SHOWN_MAX = 60
+FIRST_BYTES_AT_ONCE = 1 << 14
 LOOKED_UP_MAX = 1 << 13
 """Between two looks at the clock."""
 
@@ -153,9 +154,10 @@ class QueryTerms:
         literal, `(` of a triple term."""
         found = np.full(len(ids), ord('"'), np.uint8)
         hashed = np.flatnonzero(ids & INLINE_MARK == 0)
-        if len(hashed):
-            text, offsets = self.gather(ids[hashed])
-            found[hashed] = text[offsets[:-1]]
+        for start in range(0, len(hashed), FIRST_BYTES_AT_ONCE):  # so that few texts are there at once
+            some = hashed[start : start + FIRST_BYTES_AT_ONCE]
+            text, offsets = self.gather(ids[some])
+            found[some] = text[offsets[:-1]]
         return found
 
     @property
