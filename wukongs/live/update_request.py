@@ -110,7 +110,7 @@ class UpdateRequest:
         self._handle = handle
         self._limits = limits
         self.staged_bytes = 0
-        """What the changes so far take in memory, until they are stored. Held by the limits."""
+        """The memory that the changes so far take until they are stored; the limits hold it."""
         self._scope = f"update:{number}"
         self._created: set[int] = set()
         self._ids = ids_of(core)
