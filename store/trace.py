@@ -176,7 +176,7 @@ class Trace:
         """Fuel that the newest seal has still to pay to each merge under way."""
         self._newest: BatchSet | None = None
         self.watchers = set[Watcher]()
-        """As long as there are some, entries are kept as sealed."""
+        """Entries are kept as sealed while there are some."""
         self._sealed: deque[TraceEntry] = deque()
         self._sealed_rows = 0
         self._sealed_from = 0
