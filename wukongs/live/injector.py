@@ -281,19 +281,8 @@ class Injector:
     def _run(self) -> None:
         try:
             while self._wait_for_news():
-                while not self._core.is_closed:
-                    self._turns += 1
-                    with self._core.lock:
-                        firings, is_done = self._step()
-                    if firings:
-                        self._fire(firings, self._news_at_s)
-                        if len(self._ready.queries) <= len(firings):  # no other is due at this time
-                            self.callbacks.let_begin()
-                            self._renew()
-                        continue
-                    self._renew()  # all that was due has been reported
-                    if is_done:
-                        break
+                with scheduler().urgent():
+                    self._run_due()
         except BaseException as error:
             with self._core.lock:
                 self._core.failure = error
@@ -302,6 +291,22 @@ class Injector:
             log.exception("the injector has failed")
             for query in list(self._queries.values()):
                 query.fail(self._core.stopped())
+
+    def _run_due(self) -> None:
+        """Seal and fire until nothing is left to do."""
+        while not self._core.is_closed:
+            self._turns += 1
+            with self._core.lock:
+                firings, is_done = self._step()
+            if firings:
+                self._fire(firings, self._news_at_s)
+                if len(self._ready.queries) <= len(firings):  # no other is due at this time
+                    self.callbacks.let_begin()
+                    self._renew()
+                continue
+            self._renew()  # all that was due has been reported
+            if is_done:
+                return
 
     def _wait_for_news(self) -> bool:
         with self._core.lock:
@@ -330,18 +335,17 @@ class Injector:
             self._renew()
 
     def _fire(self, firings: Sequence[Firing], due_at_s: float) -> None:
-        """Run the firings of queries that are run together, at one time; one-shot queries wait for them."""
-        with scheduler().urgent():
-            if len(firings) > 1:
-                self._groups.explore(firings, self._stale)
-                firings = self._compiled.ran(firings)
-            for firing in firings:
-                query = firing.query
-                if query.is_closed:
-                    continue
-                query.run(firing, due_at_s)
-                if query.plans.is_stale:
-                    self._stale.append(query.plans)
+        """Run the firings of queries that are run together, at one time."""
+        if len(firings) > 1:
+            self._groups.explore(firings, self._stale)
+            firings = self._compiled.ran(firings)
+        for firing in firings:
+            query = firing.query
+            if query.is_closed:
+                continue
+            query.run(firing, due_at_s)
+            if query.plans.is_stale:
+                self._stale.append(query.plans)
 
     def _renew(self) -> None:
         while self._stale:

@@ -1,7 +1,7 @@
 """Rows of binding tables, however many: numbered by content, found, grouped, paired, ordered, taken, put together.
 
 DISTINCT, GROUP BY, joins, ORDER BY and the evaluation of expressions share these functions. They take long tables in
-pieces of PIECE_ROWS rows, look at the clock before each piece, and hold bytes before they allocate them
+pieces of STEP_ROWS rows, look at the clock before each piece, and hold bytes before they allocate them
 (wukongs/query/limits.py). Short tables take one call.
 """
 
@@ -18,6 +18,9 @@ from wukongs.query.limits import Limits, current
 from wukongs.store.dtypes import BoolArray, Int64Array
 
 PIECE_ROWS = 1 << 16
+"""Tables of more rows are taken in pieces."""
+STEP_ROWS = 1 << 14
+"""The rows of a piece: at most about 2 ms, so that a tick need not wait for long (decision 0123)."""
 DIGIT_BITS = 11
 """The bits of one pass of the radix sort that orders long tables."""
 
@@ -28,9 +31,9 @@ Keys = npt.NDArray[np.int64]
 
 def pieces(length: int, limits: Limits) -> Iterator[tuple[int, int]]:
     """Iterate over (start, stop) of pieces of rows, looking at the clock before each."""
-    for start in range(0, length, PIECE_ROWS):
+    for start in range(0, length, STEP_ROWS):
         limits.check()
-        yield start, min(length, start + PIECE_ROWS)
+        yield start, min(length, start + STEP_ROWS)
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

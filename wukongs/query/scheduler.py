@@ -11,7 +11,9 @@ every few milliseconds, and runs again once the scheduler picks it. The rules:
 * Of the tasks that wait, the scheduler picks one of the lowest level; among these one of the client with the fewest
   running tasks; among these the one that has been on that level longest. So of twenty equal tasks the first ones end
   early, and few are half done and hold memory.
-* Work that is urgent (`urgent`: firings of registered queries) counts as running, and never waits.
+* Work that is urgent (`urgent`: from a push to the delivery of its windows) never waits. While there is some, each
+  task that is not new is paused at its next check. At most PRECEDENCE of the time is spent so: URGENT_S at once. Beyond
+  that, urgent work counts as one running task.
 
 Every task runs again:
 
@@ -41,6 +43,8 @@ AGED_S, AGED_SLICE_S = 2.0, 0.05
 """How long a task waits at most before it runs again, if no other one has waited longer; and how long it then runs."""
 SILENT_S = 0.5
 """A task that has not checked for so long does not count as running."""
+PRECEDENCE, URGENT_S = 0.2, 0.05
+"""The share of time for which tasks are paused for urgent work at most, and for how long at once, in seconds."""
 POLL_S = 0.25
 """How often a waiting task checks whether its query was killed."""
 
@@ -80,6 +84,11 @@ class Scheduler:
         self._clients: Counter[object] = Counter()
         """The running tasks of each client."""
         self._urgent = 0
+        """Parts of urgent work that are under way."""
+        self._urgent_s = clock()
+        """When the first of them began, or, if there are none, when the last one ended."""
+        self._precedence_s = URGENT_S
+        """For how long from then on tasks may be paused for urgent work."""
         self.pauses = 0
         """How often a running task was paused."""
 
@@ -109,7 +118,7 @@ class Scheduler:
         now = self._clock()
         task.checked_s = now
         ran_s = now - task.began_s
-        if not self._waiting and len(self._running) + self._urgent <= self.processors:
+        if not self._waiting and not self._urgent and len(self._running) <= self.processors:
             return False
         return task.used_s + ran_s >= LEVELS_S[0]
 
@@ -125,14 +134,22 @@ class Scheduler:
 
     @contextmanager
     def urgent(self) -> Iterator[None]:
-        """Count the block as running work that never waits."""
+        """Run the block as urgent work: tasks make room for it."""
         with self._lock:
             self._urgent += 1
+            if self._urgent == 1:
+                now = self._clock()
+                self._precedence_s = min(URGENT_S, self._precedence_s + PRECEDENCE * (now - self._urgent_s))
+                self._urgent_s = now
         try:
             yield
         finally:
             with self._lock:
                 self._urgent -= 1
+                if not self._urgent:
+                    now = self._clock()
+                    self._precedence_s = max(0.0, self._precedence_s - (now - self._urgent_s))
+                    self._urgent_s = now
                 if self._waiting:
                     self._pick()
 
@@ -148,13 +165,17 @@ class Scheduler:
         if task.is_aged:
             return ran_s >= AGED_SLICE_S
         level = task.level(ran_s)
-        if self._busy(now) > self.processors and level > 0:
+        if level > 0 and (self._has_precedence(now) or self._busy(now) > self.processors):
             return True
         level_max = level if self._has_run_enough(task, ran_s) else level - 1
         return any(one.level() <= level_max for one in self._waiting)
 
     def _busy(self, now: float) -> int:
-        return self._urgent + sum(now - one.checked_s < SILENT_S for one in self._running)
+        return (self._urgent > 0) + sum(now - one.checked_s < SILENT_S for one in self._running)
+
+    def _has_precedence(self, now: float) -> bool:
+        """Tell whether there is urgent work for which tasks that are not new wait."""
+        return self._urgent > 0 and now - self._urgent_s < self._precedence_s
 
     def _leave(self, task: Task, *, is_paused: bool = False) -> None:
         now, level = self._clock(), task.level()
@@ -181,6 +202,8 @@ class Scheduler:
         self._pick()
 
     def _has_room(self, task: Task, now: float) -> bool:
+        if task.level() > 0 and self._has_precedence(now):
+            return False
         return self._busy(now) < self.processors * (2 if task.level() == 0 else 1)
 
     def _run(self, task: Task, now: float) -> None:
@@ -210,10 +233,10 @@ class Scheduler:
             return
         assert task.picked is not None
         try:
-            while not task.picked.wait(POLL_S):
+            while not task.picked.wait(URGENT_S if self._urgent else POLL_S):
                 check()
                 with self._lock:
-                    self._pick()  # those that run may have fallen silent
+                    self._pick()  # those that run may have fallen silent, or precedence has ended
         except BaseException:
             with self._lock:
                 if task in self._waiting:

@@ -27,6 +27,7 @@ from wukongs.live.backend import RegisteredQuery
 from wukongs.live.declarations import parse_continuous
 from wukongs.live.window_log import LAST_MS, Cursor
 from wukongs.live.windows import firing_step
+from wukongs.query.limits import scheduler
 from wukongs.query.output.results import Result, WindowResult
 from wukongs.query.output.row_formats import json_term
 from wukongs.query.output.serialize import serialize
@@ -198,7 +199,8 @@ class Feed:
             while True:
                 self._arrived.clear()
                 come_count = self._come_count
-                events = await loop.run_in_executor(self._threads, self._fetched)
+                with scheduler().urgent():
+                    events = await loop.run_in_executor(self._threads, self._fetched)
                 if events and not self._first and not self._events and not self._is_from_begin:
                     self._lost_to = _before(self.query, events[0])
                 for event in events:

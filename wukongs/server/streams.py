@@ -22,6 +22,7 @@ from wukongs.live.declarations import stream_options
 from wukongs.live.grants import Grant
 from wukongs.live.lateness import COUNT
 from wukongs.live.stream import EXTRA_COLUMNS, TABLE_COLUMNS, Stream
+from wukongs.query.limits import scheduler
 from wukongs.query.terms.names import plain_iri
 from wukongs.server.face import face_of, grant_of
 from wukongs.server.media import ARROW, base_type
@@ -161,7 +162,8 @@ async def _push(request: Request, iri: str) -> Response:
             found.advance(advance_ms, timeout_s=timeout_s)
         return {"pushed": count}
 
-    return JSONResponse(await face.workers.do(request, push))
+    with scheduler().urgent():
+        return JSONResponse(await face.workers.do(request, push))
 
 
 def _reader_of(kind: str, content_type: str) -> Callable[[bytes], Any]:

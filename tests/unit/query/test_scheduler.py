@@ -14,7 +14,17 @@ import wukongs
 from wukongs.errors import QueryKilled, QueryTimeout
 from wukongs.query import limits as limits_module
 from wukongs.query.limits import Canceller, Limits, scheduled, watched
-from wukongs.query.scheduler import AGED_S, AGED_SLICE_S, LEVELS_S, SILENT_S, SLICE_S, Scheduler, Task
+from wukongs.query.scheduler import (
+    AGED_S,
+    AGED_SLICE_S,
+    LEVELS_S,
+    PRECEDENCE,
+    SILENT_S,
+    SLICE_S,
+    URGENT_S,
+    Scheduler,
+    Task,
+)
 
 NEW_S = LEVELS_S[0]
 
@@ -206,13 +216,39 @@ def test_a_task_that_does_not_check_does_not_hold_up_others() -> None:
         assert world.is_running(silent)
 
 
-def test_long_tasks_make_room_for_urgent_work() -> None:
+def test_tasks_that_are_not_new_give_way_to_urgent_work() -> None:
+    with threads(2) as world:
+        long, new = [world.start(used_s=1.0) for _ in range(2)], world.start()
+        with world.scheduler.urgent():
+            with world.scheduler.urgent():
+                assert [world.check(one) for one in (*long, new)] == [False, False, True]
+            assert not any(map(world.is_running, long)), "some is under way still"
+            started = world.start(used_s=1.0)
+            assert not world.is_running(started)
+        world.stop(new)
+        assert all(map(world.is_running, long))
+
+
+def test_urgent_work_without_end_leaves_most_of_the_time_to_tasks() -> None:
     with threads(2) as world:
         long = [world.start(used_s=1.0) for _ in range(2)]
         with world.scheduler.urgent():
-            assert not world.check(long[0])
-            assert world.check(long[1])
-        assert world.is_running(long[0])
+            assert [world.check(one) for one in long] == [False, False]
+            world.now += 1.01 * URGENT_S
+            while not any(map(world.is_running, long)):  # they poll
+                time.sleep(0.001)
+            running = [one for one in long if world.is_running(one)]
+            assert len(running) == 1, "urgent work counts as one that runs"
+            world.threads[running[0]].join(20)
+            assert world.check(running[0])
+        assert all(map(world.is_running, long))
+        world.now += URGENT_S / 2
+        with world.scheduler.urgent():
+            assert [world.check(one) for one in long] == [False, False]
+            world.now += 1.01 * PRECEDENCE * URGENT_S / 2
+            while not any(map(world.is_running, long)):  # they poll
+                time.sleep(0.001)
+            assert sum(map(world.is_running, long)) == 1, "a fifth of the time since then is over"
 
 
 def test_a_wait_ends_with_the_error_of_its_check() -> None:
