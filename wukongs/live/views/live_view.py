@@ -112,7 +112,7 @@ class LiveView:
         output = self.source.output or (registration.output if registration.has_operator else None)
         self.output: Output | None = output
         self.is_anew = True
-        """What the operators keep is to be evaluated before the next change."""
+        """The operators have kept nothing yet: they are built before the next change."""
         self._make_view()
 
     def _make_view(self) -> None:

@@ -36,7 +36,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Round:
-    """What the thread does next, off the engine's lock.
+    """The next work of the thread, off the engine's lock.
 
     steps: one for each view that is behind.
     reader: the texts of the stored terms.

@@ -1,7 +1,8 @@
 """ViewLog: the reports of a view that some reader has not read yet, and the cursors of its readers.
 
 A report covers the snapshots (after, sn]. Unread reports are never dropped: where they take too much memory, neighbours
-are summed. What is too much even so goes, and the cursors that had not read it begin again with a reset."""
+are summed. Sums that take too much even so are forgotten, and the cursors that had not read them begin again with a
+reset."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.query_terms import QueryTerms
 
 REPORT_BYTES = 1024
-"""What a report takes beside its columns."""
+"""The size of a report beside its columns."""
 
 
 @dataclass(frozen=True, slots=True)
