@@ -426,6 +426,21 @@ def test_an_update_does_not_wait_for_views(engine: wukongs.Engine, monkeypatch: 
     assert "the newest" in view.why()
 
 
+def test_an_engine_whose_views_cannot_go_on_has_failed(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = register(engine, PAIRS)
+    engine.settle(30)
+
+    def fail(self: Any, sn: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(live_view.LiveView, "due", fail)
+    engine.update(EX + "INSERT DATA { :c :p :d }")
+    with pytest.raises(wukongs.WukongsError, match="the engine has stopped: MemoryError"):
+        engine.settle(30)
+    with pytest.raises(wukongs.WukongsError, match="the engine has stopped"):
+        list(view.results())
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 

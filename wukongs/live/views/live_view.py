@@ -182,9 +182,11 @@ class LiveView:
             self._periods.append((end_ms, snapshots.newest()))
         self.period_end_ms = end_ms + every_ms
 
-    def advance(self, to: Snapshot, change: Change | None, reader: TermReader, time_ms: int | None) -> None:
+    def advance(
+        self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
+    ) -> None:
         """Move to a snapshot, which is held for the view, and report what has changed. Called by the thread that moves
-        views, without the engine's lock. change: of the graph; None: it is not known."""
+        views, without the engine's lock. change: computes that of the graph; it returns None if that is not known."""
         began_s = time.monotonic()
         with self._turn:
             error, report, is_reset = None, None, self._failures > 0
@@ -234,7 +236,7 @@ class LiveView:
         log.warning("view %s: %s", self.name, error)
 
     def _moved(
-        self, to: Snapshot, change: Change | None, reader: TermReader, time_ms: int | None
+        self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
     ) -> LoggedReport | None:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
         view, after = self._view, self.snapshot.sn
@@ -245,7 +247,8 @@ class LiveView:
                 self.is_anew = False
                 return None
             self._renew(limits, reader)
-            found = view.advance_anew(to.sn, to.stored) if change is None else view.advance(to.sn, change)
+            known = change()
+            found = view.advance_anew(to.sn, to.stored) if known is None else view.advance(to.sn, known)
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
             report = LoggedReport(after, to.sn, shown, self._terms, time_ms, is_whole)
@@ -328,12 +331,11 @@ class LiveView:
     def _cursor(self, group: str | None) -> ViewCursor:
         if group is None:
             return self._own
-        with self.log.changed:
+        with self._core.lock:  # the log stands where the view does
             cursor = self._groups.get(group)
-        if cursor is None:
-            with self._core.lock, self.log.changed:
-                cursor = self._groups.setdefault(group, self.log.cursor(needs_reset=self._begins_whole))
-        return cursor
+            if cursor is None:
+                cursor = self._groups[group] = self.log.cursor(needs_reset=self._begins_whole)
+            return cursor
 
     def _read(
         self, cursor: ViewCursor, timeout_s: float | None, *, progress: bool, is_shared: bool

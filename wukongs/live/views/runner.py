@@ -5,6 +5,7 @@ and the change from there is computed once."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.query.limits import check_seconds
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
+
+log = logging.getLogger("wukongs")
 
 
 @dataclass(slots=True)
@@ -120,10 +123,18 @@ class Views:
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while (found := self._next_round()) is not None:
-            for step in found.steps:
-                change = found.changes[step.after, step.to.sn]
-                step.view.advance(step.to, change(), found.reader, step.time_ms)
+        try:
+            while (found := self._next_round()) is not None:
+                for step in found.steps:
+                    change = found.changes[step.after, step.to.sn]
+                    step.view.advance(step.to, change, found.reader, step.time_ms)
+        except BaseException as error:
+            with self._core.lock:
+                self._core.failure = error
+                self._core.changed.notify_all()
+            log.exception("the thread of the live views has failed")
+            for view in self.registered():
+                view.log.close()
 
     def _next_round(self) -> _Round | None:
         """Wait until a view is behind; return what there is to do, None once the engine is closed."""
@@ -187,12 +198,16 @@ class Views:
         with core.lock:
             core.finish_tick()
             sn = core.sn
-            while not core.is_closed and any(view.is_behind(sn) for view in self._views.values()):
+            while not core.is_closed and core.failure is None and self._is_behind(sn):
                 left = None if deadline_s is None else deadline_s - time.monotonic()
                 if left is not None and left <= 0:
                     behind = ", ".join(view.name for view in self._views.values() if view.is_behind(sn))
                     raise StreamError(f"settle: views {behind} are not at SN {sn} after {timeout_s} s")
                 core.changed.wait(left)
+            core.check_is_open()
+
+    def _is_behind(self, sn: int) -> bool:
+        return any(view.is_behind(sn) for view in self._views.values())
 
     def stop(self) -> None:
         """End the thread, then all views. Called without the lock."""
