@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -210,9 +211,13 @@ def test_a_one_shot_query_has_no_windows(engine: wukongs.Engine) -> None:
         engine.query(f"SELECT ?s FROM STREAM <{A}> [RANGE 1s STEP 1s] WHERE {{ ?s ?p ?o }}")
 
 
-def test_a_continuous_query_needs_a_window(engine: wukongs.Engine) -> None:
-    with pytest.raises(wukongs.WukongsError):
-        engine.register("REGISTER QUERY q AS SELECT ?s WHERE { ?s ?p ?o }")
+def test_a_query_without_a_window_is_a_live_view_in_memory_and_refused_elsewhere(face: Face, engine: Any) -> None:
+    text = "REGISTER QUERY q AS SELECT ?s WHERE { ?s ?p ?o }"
+    if face.name == "embedded":
+        assert isinstance(engine.register(text), wukongs.LiveView)
+    else:
+        with pytest.raises(wukongs.StreamError, match="query q has no FROM STREAM"):
+            engine.register(text)
 
 
 def test_an_error_in_one_query_leaves_the_others_alone(engine: wukongs.Engine) -> None:
