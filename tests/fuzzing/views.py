@@ -32,7 +32,7 @@ MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
 KINDS = (
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("template", "constant"),
+    *("template", "constant", "groups"),
 )
 RULE = f"PREFIX : <{EX}> RULE made: CONSTRUCT {{ ?x {EDGES[1]} ?z }} WHERE {{ ?x {EDGES[0]} ?y . ?y {EDGES[0]} ?z }}"
 STREAM = f"{EX}stream"

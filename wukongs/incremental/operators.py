@@ -12,7 +12,9 @@ The rules, with d for the change of a part, f for its content before and t for i
 * join: d(L) * t(R) + f(L) * d(R).
 * OPTIONAL, MINUS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with a row of d(R), extended
   by t(R) minus extended by f(R).
-* DISTINCT, groups (Reduce): the groups of the rows in d are evaluated anew, before and after.
+* groups (Grouped): counts, sums and terms of each group follow the rows in d.
+* DISTINCT, and groups whose aggregates cannot be kept exactly (Reduce): the groups of the rows in d are evaluated anew,
+  before and after.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
 
@@ -42,6 +44,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.scope import certain_variables, exists_patterns, is_ordered, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
@@ -249,8 +252,11 @@ class Reduce:
 
     @noted
     def change(self, change: Change) -> ZSet:
+        return self.difference(self.children[0].change(change), change)
+
+    def difference(self, changed: ZSet, change: Change) -> ZSet:
+        """Return the change after the rows below have changed."""
         (below,) = self.children
-        changed = below.change(change)
         if not len(changed):
             return ZSet.empty(names_of(self.node))
         touched = (below.at(side).with_keys(changed.table) for side in (Side.BEFORE, Side.AFTER))
@@ -344,9 +350,13 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Minus(left=left, right=right):
             return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
-        case Distinct() | Group() if not any(map(exists_patterns, node_expressions(node))):
-            keys = names_of(node.pattern) if isinstance(node, Distinct) else node.keys
-            return Reduce(node, (Kept(operator_of(node.pattern, evaluation), keys),), evaluation)
+        case Distinct(pattern=pattern):
+            return Reduce(node, (Kept(operator_of(pattern, evaluation), names_of(pattern)),), evaluation)
+        case Group() if not any(map(exists_patterns, node_expressions(node))):
+            grouped = Grouped.of(node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation))
+            if grouped is not None:
+                return grouped
+            return Reduce(node, (Kept(operator_of(node.pattern, evaluation), node.keys),), evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice():

@@ -13,7 +13,20 @@ from tests.unit.incremental.queries import GRAPHS, QueryMaker, quads_text, rando
 from wukongs.incremental.operators import operators_of
 
 VIEWS, STEPS = 25, 8
-NAMES = {"delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"}
+NAMES = {
+    "delta join",
+    "explored",
+    "kept",
+    "linear",
+    "union",
+    "join",
+    "flag",
+    "reduce",
+    "top-k",
+    "exists",
+    "refresh",
+    "groups",
+}
 """The operators that a run has to have moved, by a change that was not empty."""
 
 

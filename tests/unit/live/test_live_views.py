@@ -92,6 +92,38 @@ def test_a_view_counts_nothing_as_one_row(engine: wukongs.Engine) -> None:
     assert sorted(rows(report).values()) == [-1, 1]
 
 
+def test_a_count_keeps_no_rows(engine: wukongs.Engine) -> None:
+    triples = " ".join(f":n{number} :p :o{number % 7} ." for number in range(5000))
+    update(engine, f"INSERT DATA {{ {triples} }}")
+    count = register(engine, "SELECT (COUNT(*) AS ?n) (COUNT(DISTINCT ?y) AS ?m) WHERE { ?x :p ?y }", snapshot=False)
+    engine.settle(30)
+    update(engine, "INSERT DATA { :new :p :o1 }")
+    [report] = read(count)
+    assert sorted(rows(report).values()) == [-1, 1]
+    assert count.stats()["kept_bytes"] < 5000
+    assert [line.strip() for line in count.explain().splitlines()][-2:] == ["groups", "delta join"]
+
+
+def test_sums_that_cannot_be_kept_exactly_are_evaluated_anew(engine: wukongs.Engine) -> None:
+    view = register(engine, "SELECT ?x (SUM(?y) AS ?s) WHERE { ?x :value ?y } GROUP BY ?x", snapshot=False)
+    found = Counter[Row]()
+    for text in (
+        "INSERT DATA { :a :value 1, 2.5 . :b :value 4 }",
+        "INSERT DATA { :a :value 0.5e0 }",
+        "INSERT DATA { :a :value 'no number' . :b :value 5 }",
+        "DELETE DATA { :a :value 'no number' }",
+        "DELETE DATA { :a :value 0.5e0, 1 . :b :value 4, 5 }",
+    ):
+        update(engine, text)
+        for report in read(view):
+            found.update(rows(report))
+        content = Counter(
+            tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in view.content().texts()
+        )
+        assert +found == content, text
+    assert "kept" in view.explain()
+
+
 def test_an_emptied_group_is_deleted(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x", snapshot=False)
     update(engine, "DELETE DATA { :a :p :b }")

@@ -1,0 +1,133 @@
+"""Grouped: GROUP BY whose aggregates are kept, so that a change costs its own rows, however large its groups are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from wukongs.csparql.algebra import Extend, Group, Node
+from wukongs.csparql.scope import possible_variables
+from wukongs.csparql.terms import Variable
+from wukongs.incremental.arranged import Arranged
+from wukongs.incremental.leaves import names_of
+from wukongs.incremental.lookups import Kept, Operator, noted
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.zset import ZSet
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.operators.aggregates import group
+from wukongs.query.operators.held_groups import HeldGroups
+from wukongs.query.plans.deltas import Moves
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import Int64Array
+
+
+class Anew(Operator, Protocol):
+    """Evaluates the groups of a change anew from the rows below, which are kept."""
+
+    def difference(self, changed: ZSet, change: Change) -> ZSet:
+        """Return the change of the groups after the rows below have changed."""
+
+
+@dataclass(slots=True)
+class Grouped:
+    """Groups of kept aggregates (HeldGroups): counts, exact sums, and the terms for MIN, MAX, SAMPLE and DISTINCT.
+
+    rows: the variables of the rows below that keys and aggregates read, in the order of the columns of `groups`.
+    anew: makes the operator that evaluates the groups of a change from the rows below, which takes over where an
+    aggregate cannot be kept exactly (sums of doubles)."""
+
+    node: Group
+    children: tuple[Operator]
+    evaluation: Evaluation
+    rows: tuple[Variable, ...]
+    groups: HeldGroups
+    anew: Callable[[Kept], Anew]
+    touched: int = field(default=0, init=False)
+    _anew: Anew | None = field(default=None, init=False)
+    _moves: int = field(default=0, init=False)
+    kind = "groups"
+    keeps = True
+
+    @staticmethod
+    def of(
+        node: Group,
+        evaluation: Evaluation,
+        operator_of: Callable[[Node, Evaluation], Operator],
+        anew: Callable[[Kept], Anew],
+    ) -> Grouped | None:
+        """Return the operator of a group without EXISTS; None if its aggregates cannot be kept."""
+        aggregates, known = [aggregate for _, aggregate in node.aggregates], possible_variables(node.pattern)
+        if not aggregates or not HeldGroups.is_for(aggregates) or not known.issuperset(node.keys):
+            return None
+        below, arguments = node.pattern, list[Variable | None]()
+        for place, aggregate in enumerate(aggregates):
+            argument = aggregate.argument
+            if argument is None or (isinstance(argument, Variable) and argument in known):
+                arguments.append(argument)
+            else:
+                name = Variable(f".argument {place}")
+                below = Extend(below, name, argument)
+                arguments.append(name)
+        named = tuple(sorted((one for one in known if not one.is_blank), key=str))
+        rows = tuple(dict.fromkeys((*named, *node.keys, *(one for one in arguments if one is not None))))
+        columns = [
+            (rows.index(name),) if name is not None else tuple(map(rows.index, named)) if aggregate.distinct else ()
+            for name, aggregate in zip(arguments, aggregates, strict=True)
+        ]
+        groups = HeldGroups([rows.index(key) for key in node.keys], aggregates, columns)
+        return Grouped(node, (operator_of(below, evaluation),), evaluation, rows, groups, anew)
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0 if self._anew is not None else self.groups.size_bytes
+
+    def begin(self, stored: BatchSet) -> ZSet:
+        if self._anew is None:
+            rows = self.children[0].begin(stored).consolidated()
+            if self.groups.move(self._moved(rows, is_anew=True), self.evaluation.terms):
+                return self._table(self.groups.columns(self.evaluation.terms))
+            self._go_on_anew()
+        assert self._anew is not None
+        return self._anew.begin(stored)
+
+    @noted
+    def change(self, change: Change) -> ZSet:
+        if self._anew is not None:
+            return self._anew.change(change)
+        (below,) = self.children
+        changed, terms, groups = below.change(change), self.evaluation.terms, self.groups
+        if not len(changed):
+            return ZSet.empty(names_of(self.node))
+        if groups.move(self._moved(changed, is_anew=False), terms, notes_before=True):
+            assert groups.rows_before is not None
+            after, before = self._table(groups.rows_after(terms)), self._table(groups.rows_before)
+            return after.plus(before.negated()).consolidated()
+        kept = self._go_on_anew()
+        kept.after = Arranged(kept.keys).plus(below.begin(change.after).consolidated())
+        kept.before = kept.after.plus(changed.negated())
+        assert self._anew is not None
+        return self._anew.difference(changed, change)
+
+    def _go_on_anew(self) -> Kept:
+        """Have the rows below kept from now on, and groups evaluated from them."""
+        kept = Kept(self.children[0], self.node.keys)
+        self._anew, self.children = self.anew(kept), (kept,)
+        return kept
+
+    def _moved(self, rows: ZSet, *, is_anew: bool) -> Moves:
+        """Return rows as those that were inserted and deleted."""
+        self._moves += 1
+        columns = rows.project(self.rows).table.columns
+        matrix: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), np.int64)
+        inserted, deleted = (np.repeat(matrix, np.maximum(sign * rows.weights, 0), axis=0) for sign in (1, -1))
+        return Moves(inserted, deleted, is_anew, self._moves)
+
+    def _table(self, columns: tuple[Int64Array, ...]) -> ZSet:
+        """Return groups as rows. Without keys there is one, also of no row."""
+        variables = (*self.node.keys, *(variable for variable, _ in self.node.aggregates))
+        if not self.node.keys and not len(columns[0]):
+            return ZSet.of(group(BindingTable.empty(self.rows), (), self.node.aggregates, self.evaluation.terms))
+        return ZSet.of(BindingTable(variables, columns, len(columns[0])))
