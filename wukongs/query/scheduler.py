@@ -13,7 +13,7 @@ every few milliseconds, and runs again once the scheduler picks it. The rules:
   early, and few are half done and hold memory.
 * Work that is urgent (`urgent`: from a push to the delivery of its windows) never waits. While there is some, each
   task that is not new is paused at its next check. At most PRECEDENCE of the time is spent so: URGENT_S at once. Beyond
-  that, urgent work counts as one running task.
+  that, urgent work counts as one running task; one other runs beside it in any case.
 
 Every task runs again:
 
@@ -165,13 +165,17 @@ class Scheduler:
         if task.is_aged:
             return ran_s >= AGED_SLICE_S
         level = task.level(ran_s)
-        if level > 0 and (self._has_precedence(now) or self._busy(now) > self.processors):
+        if level > 0 and (self._has_precedence(now) or self._busy(now) > self._room()):
             return True
         level_max = level if self._has_run_enough(task, ran_s) else level - 1
         return any(one.level() <= level_max for one in self._waiting)
 
     def _busy(self, now: float) -> int:
-        return (self._urgent > 0) + sum(now - one.checked_s < SILENT_S for one in self._running)
+        return sum(now - one.checked_s < SILENT_S for one in self._running)
+
+    def _room(self, factor: int = 1) -> int:
+        """Return how many tasks may run, one at least: urgent work counts as one. factor: of the processors."""
+        return max(1, factor * self.processors - (self._urgent > 0))
 
     def _has_precedence(self, now: float) -> bool:
         """Tell whether there is urgent work for which tasks that are not new wait."""
@@ -204,7 +208,7 @@ class Scheduler:
     def _has_room(self, task: Task, now: float) -> bool:
         if task.level() > 0 and self._has_precedence(now):
             return False
-        return self._busy(now) < self.processors * (2 if task.level() == 0 else 1)
+        return self._busy(now) < self._room(2 if task.level() == 0 else 1)
 
     def _run(self, task: Task, now: float) -> None:
         task.began_s = task.checked_s = now

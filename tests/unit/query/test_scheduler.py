@@ -251,6 +251,20 @@ def test_urgent_work_without_end_leaves_most_of_the_time_to_tasks() -> None:
             assert sum(map(world.is_running, long)) == 1, "a fifth of the time since then is over"
 
 
+def test_urgent_work_without_end_leaves_a_processor_that_is_alone_to_a_task() -> None:
+    with threads(1) as world:
+        long = world.start(used_s=1.0)
+        with world.scheduler.urgent():
+            assert not world.check(long)
+            world.now += 1.01 * URGENT_S
+            while not world.is_running(long):  # it polls
+                time.sleep(0.001)
+            world.threads[long].join(20)
+            for _ in range(5):
+                world.now += URGENT_S
+                assert world.check(long), "it goes on"
+
+
 def test_a_wait_ends_with_the_error_of_its_check() -> None:
     with threads(1) as world:
         running = world.start(used_s=1.0)
