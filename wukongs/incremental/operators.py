@@ -42,8 +42,9 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.exploration_order import is_explorable
-from wukongs.csparql.scope import certain_variables, exists_patterns, is_ordered, node_expressions, possible_variables
+from wukongs.csparql.scope import certain_variables, exists_patterns, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
@@ -273,58 +274,6 @@ class Reduce:
         return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated())))
 
 
-@dataclass(slots=True)
-class Cut:
-    """LIMIT and OFFSET, in the order of ORDER BY and then in canonical order: evaluated anew from the rows below, which
-    are kept, when these change."""
-
-    node: Slice
-    children: tuple[Kept]
-    evaluation: Evaluation
-    content: ZSet = field(default_factory=ZSet.empty)
-    touched: int = field(default=0, init=False)
-    kind = "top-k"
-    keeps = True
-
-    @property
-    def kept_bytes(self) -> int:
-        return self.content.size_bytes
-
-    def begin(self, stored: BatchSet) -> ZSet:
-        self.content = self._cut(self.children[0].begin(stored), stored)
-        return self.content
-
-    def _cut(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        known = leaf(rows.variables)
-        part = _above(self.node, known)
-        return ZSet.of(self.evaluation.run_over(part, stored, (known, rows.repeated()))).consolidated()
-
-    @noted
-    def change(self, change: Change) -> ZSet:
-        (below,) = self.children
-        if not len(below.change(change)):
-            return ZSet.empty(names_of(self.node))
-        before, self.content = self.content, self._cut(below.after.rows(), change.after)
-        return self.content.plus(before.negated()).consolidated()
-
-
-def below_cut(node: Slice) -> Node:
-    """Return the part whose rows LIMIT cuts: below the ORDER BY that decides, if there is one."""
-    inner = node.pattern
-    while is_ordered(inner):
-        if isinstance(inner, OrderBy):
-            return inner.pattern
-        inner = inner.pattern  # type: ignore[union-attr]
-    return node.pattern
-
-
-def _above(node: Node, known: Node) -> Node:
-    """Return what is above below_cut, with another part in its place."""
-    if isinstance(node, OrderBy) or (isinstance(node, Slice) and not is_ordered(node.pattern)):
-        return replace(node, pattern=known)
-    return replace(node, pattern=_above(node.pattern, known))  # type: ignore[arg-type, union-attr]
-
-
 # --- the tree ---------------------------------------------------------------------------------------------------------
 
 
@@ -359,7 +308,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             return Reduce(node, (Kept(operator_of(node.pattern, evaluation), node.keys),), evaluation)
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
-        case Slice():
+        case Slice() if not has_exists(node):
             return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
     return Refresh(node, evaluation, reads_of(node, evaluation))
 

@@ -6,7 +6,7 @@ import random
 
 NODES = tuple(f"<http://ex/n{at}>" for at in range(4))
 PREDICATES = tuple(f"<http://ex/p{at}>" for at in range(2))
-NUMBERS = ("1", "2", "3", '"a"', '"b"@en')
+NUMBERS = ("1", "2", "5e-1", "2e0", '"a"', '"b"@en')
 GRAPHS = ("", "<http://ex/g0>", "<http://ex/g1>")
 """The default graph, and named ones."""
 VARIABLES = ("?a", "?b", "?c", "?d")
@@ -16,7 +16,7 @@ Graphs = dict[str, set[Triple]]
 
 def random_triples(rng: random.Random, count: int) -> list[Triple]:
     return [
-        (rng.choice(NODES), rng.choice(PREDICATES), rng.choice(NODES if rng.random() < 0.85 else NUMBERS))
+        (rng.choice(NODES), rng.choice(PREDICATES), rng.choice(NODES if rng.random() < 0.7 else NUMBERS))
         for _ in range(count)
     ]
 
