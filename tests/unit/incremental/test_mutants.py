@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.unit.incremental.test_views_follow import follow
-from wukongs.incremental import operators
+from wukongs.incremental import cuts, operators
 from wukongs.incremental.arranged import Arranged
+from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import DeltaJoin, Refresh
 from wukongs.incremental.lookups import Explored, Kept, Side
 from wukongs.incremental.versions import Change
@@ -93,7 +95,22 @@ def weights_are_dropped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ZSet, "joined", lambda self, other: ZSet.of(right(self, other).table))
 
 
+def groups_keep_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
+    right = Grouped._moved
+    patch.setattr(
+        Grouped,
+        "_moved",
+        lambda self, rows, is_anew: right(self, rows.take(np.flatnonzero(rows.weights > 0)), is_anew=is_anew),
+    )
+
+
+def rows_behind_the_last_one_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cuts, "_last_of", lambda first, rows: rows.length - 1)
+
+
 MUTANTS = (
+    groups_keep_what_was_deleted,
+    rows_behind_the_last_one_count,
     all_at(Side.AFTER),
     all_at(Side.BEFORE),
     patterns_all_after,
@@ -119,5 +136,5 @@ MUTANTS = (
 @pytest.mark.parametrize("mutate", MUTANTS)
 def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]) -> None:
     mutate(monkeypatch)
-    with pytest.raises(AssertionError, match="seed"):
+    with pytest.raises(AssertionError, match="seed|Counter"):
         sum(map(follow, SEEDS))
