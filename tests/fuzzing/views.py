@@ -26,6 +26,7 @@ from tests.fuzzing.queries import PREFIXES, random_query, text_of
 from tests.fuzzing.trees import Tree, operators
 from wukongs.incremental import cuts
 from wukongs.incremental.operators import operators_of
+from wukongs.store import trace
 
 VIEWS, CHANGES = 12, 6
 CONTENTS = VIEWS * (CHANGES * 4 // 5)
@@ -106,7 +107,8 @@ def fuzz_life(seed: str) -> Lives:
     data = random_data(rng, blank=False)
     pool = random_data(rng, blank=False)
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
-    with few, wukongs.Engine() as engine:
+    sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else each change would be known
+    with few, sealed, wukongs.Engine() as engine:
         engine.load(io.BytesIO(nquads(data)), format="nq")
         stream = engine.stream(STREAM, batch_ms=10)
         views = list[Followed]()

@@ -14,6 +14,7 @@ import pytest
 
 import wukongs
 from wukongs.live.views import live_view
+from wukongs.store import trace
 
 EX = "PREFIX : <http://ex/> "
 PAIRS = "SELECT ?x ?z WHERE { ?x :p ?y . ?y :p ?z }"
@@ -434,6 +435,44 @@ def test_computed_terms_that_nobody_needs_are_forgotten(
     assert view.stats()["rebuilt"] > 1
     assert +found == {tuple(row): 1 for row in view.content().texts()} or len(+found) == len(view.content())
     assert set((+found).values()) == {1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PAIRS,
+        "SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x",
+        "SELECT DISTINCT ?y WHERE { ?x :p ?y OPTIONAL { ?y :p ?z } } ORDER BY ?y LIMIT 3",
+        "SELECT ?x WHERE { ?x :p ?y FILTER NOT EXISTS { ?y :p ?z } }",
+        "SELECT ?y WHERE { :a :p+ ?y }",
+    ],
+)
+def test_a_change_of_more_triples_than_are_kept_compares_two_contents(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(trace, "SEALED_ROWS_MAX", 2)
+    view, anew = register(engine, text), list[int]()
+    right = live_view.View.advance_anew
+
+    def compare(self: Any, sn: int, stored: Any) -> Any:
+        anew.append(sn)
+        return right(self, sn, stored)
+
+    monkeypatch.setattr(live_view.View, "advance_anew", compare)
+    found = Counter[Row]()
+    for change in (
+        "INSERT DATA { :b :p :d . :d :p :e, :f . :g :p :a }",
+        "DELETE DATA { :d :p :e } ; INSERT DATA { :e :p :f, :g, :h }",
+        "INSERT DATA { :k :p :a }",
+    ):
+        update(engine, change)
+        for report in read(view):
+            if report.is_reset:
+                found.clear()
+            found.update(rows(report))
+        content = view.content().texts()
+        assert +found == Counter(tuple(cell and cell.replace("http://ex/", "") for cell in row) for row in content)
+    assert len(anew) == 2
 
 
 def test_an_update_does_not_wait_for_views(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:

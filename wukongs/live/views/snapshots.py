@@ -55,6 +55,7 @@ class Snapshots:
             return
         if self._held:
             self._watcher.sn = min(self._held)
+            self._trace.forget_sealed()
         else:
             self._trace.watchers.discard(self._watcher)
             self._watcher = None
