@@ -31,6 +31,7 @@ PARTS = (
     "http-heavy",
     "http-idle",
     "attacks",
+    "views",
 )
 
 
@@ -160,6 +161,10 @@ def run(
         from wukongs.bench.attacks.run import main as run_attacks
 
         return run_attacks(report, quick)
+    if name == "views":
+        from wukongs.bench.views.run import main as run_views
+
+        return run_views(report, quick)
     from wukongs.bench.store.run import main as run_store
 
     return run_store(report, quick, only)
