@@ -224,7 +224,7 @@ def test_a_signal_stops_the_pipeline_before_the_run_ends(folder: Path, number: i
     program = """
 import sys, time, wukongs.adapters.spark.pipeline, wukongs.adapters.spark.session, wukongs.cli
 from wukongs.adapters.replay import PipelineReport
-def wait(streams, addresses, config, *, starting, checkpoint, stop, on_progress, on_bad, say):
+def wait(streams, addresses, config, *, starting, checkpoint, token, keys, stop, on_progress, on_bad, say):
     print("waiting", flush=True)
     stop.wait()
     time.sleep(0.3)
