@@ -141,7 +141,7 @@ MUTANTS = (
         "membership",
         "Role.HOLDING if stay.is_safe and",
         "Role.HOLDING if",
-        first=3_000_130,
+        first=3_010_081,
     ),
     Mutant(
         "a drained node does not say that its disk is lost",
