@@ -148,8 +148,8 @@ def _measure(found: Report, size: Size, name: str, text: str) -> None:
                 times["store"].append(1e6 * (stored_s - began_s))
                 times["change"].append(view.stats()["last_change_us"])
                 for one in reports:
-                    for row, weight in zip(one.texts(), one.weights.tolist(), strict=True):
-                        content[row] += weight
+                    for cells, weight in zip(one.texts(), one.weights.tolist(), strict=True):
+                        content[cells] += weight
                 _apply_to(peer, inserts, deletes)
             row: dict[str, Any] = {"view": name, "changes": count}
             for what, values in times.items():
