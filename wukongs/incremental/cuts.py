@@ -8,6 +8,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import Distinct, Extend, Node, OrderBy, Project, Slice
 from wukongs.csparql.scope import exists_patterns, is_ordered, node_expressions
+from wukongs.csparql.terms import Variable
 from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Kept, noted
 from wukongs.incremental.versions import Change, Evaluation, leaf
@@ -54,6 +55,14 @@ class Cut:
             node = node.pattern
         return None if self.node.limit is None else self.node.offset + self.node.limit
 
+    @property
+    def _variables(self) -> tuple[Variable, ...]:
+        """The variables of the rows below, also where there is none, in the order that canonical order goes by."""
+        node = below_cut(self.node)
+        while isinstance(node, Distinct):
+            node = node.pattern
+        return tuple(dict.fromkeys(node.variables)) if isinstance(node, Project) else names_of(node)
+
     def begin(self, stored: BatchSet) -> ZSet:
         self._fill(self.children[0].begin(stored), stored)
         self.content = self._cut(stored)
@@ -61,7 +70,7 @@ class Cut:
 
     def _fill(self, rows: ZSet, stored: BatchSet) -> None:
         """Take the first ones of all rows."""
-        wanted, ordered = self._wanted, self._in_order(rows.repeated(), stored)
+        wanted, ordered = self._wanted, self._in_order(rows.project(self._variables).repeated(), stored)
         count = ordered.length if wanted is None else min(wanted + MARGIN, ordered.length)
         self._first, self._is_all = tables.slice_rows(ordered, 0, count), count == ordered.length
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import wukongs
+from wukongs.incremental import cuts
 from wukongs.live.views import live_view
 from wukongs.store import trace
 
@@ -123,6 +124,22 @@ def test_sums_that_cannot_be_kept_exactly_are_evaluated_anew(engine: wukongs.Eng
         )
         assert +found == content, text
     assert "kept" in view.explain()
+
+
+@pytest.mark.parametrize("order", ["", "ORDER BY ?y"])
+def test_a_limit_whose_rows_have_all_gone_gets_others(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    monkeypatch.setattr(cuts, "MARGIN", 0)
+    update(engine, "INSERT DATA { :d :q 4 . :e :q 5 . :f :q 6 }")
+    view = register(engine, f"SELECT ?x ?none WHERE {{ ?x :q ?y }} {order} LIMIT 2", snapshot=False)
+    update(engine, "DELETE WHERE { ?x :q ?y }")
+    read(view)
+    update(engine, "INSERT DATA { :c :q 3 . :a :q 1 . :b :q 2 }")
+    [report] = read(view)
+    assert len(rows(report)) == 2
+    assert Counter(tuple(row) for row in report.texts()) == Counter(view.content().texts())
+    assert all(row[0] is not None and row[1] is None for row in report.texts())
 
 
 def test_an_emptied_group_is_deleted(engine: wukongs.Engine) -> None:
