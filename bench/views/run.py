@@ -1,7 +1,7 @@
 """Live views beside the same text asked anew: after each batch of changes of a graph's edges, half of them deletions.
 
-A time goes from the call of `apply` until the columns of the view's report are there; `store` is what `apply` itself
-takes, `change` what the view takes. `anew` is the same query over the graph after the batch, asked of our engine and of
+A time is from the call of `apply` to the columns of the view's report; `store` is the time of `apply` itself, `change`
+that of the view. `anew` is the same query over the graph after the batch, asked of our engine and of
 pyoxigraph. Every view is checked against both: the sum of its reports, row by row, before a time is told.
 """
 

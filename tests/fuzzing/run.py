@@ -2,8 +2,7 @@
 
 Each dataset has its own seed, made of the run's and its number: `--seed S --only N` repeats one.
 
-With `--views N`, lives of live views (tests/fuzzing/views.py) in the place of these, until so many of their contents
-were compared.
+With `--views N`, lives of live views (tests/fuzzing/views.py) in the place of these, until N contents were compared.
 
 With `--windows N`, lives of continuous queries in the place of these (tests/fuzzing/continuous.py), until so many
 windows were compared. Then the status is 1 as well if a mechanism has found too few of them.

@@ -30,7 +30,7 @@ from wukongs.store import trace
 
 VIEWS, CHANGES = 12, 6
 CONTENTS = VIEWS * (CHANGES * 4 // 5)
-"""About so many are compared in one life."""
+"""The contents that one life compares, about."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
 KINDS = (

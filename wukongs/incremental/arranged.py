@@ -19,7 +19,7 @@ from wukongs.query.operators import operators
 from wukongs.store.dtypes import Int64Array
 
 MERGED_RATIO = 2
-"""A level is merged with the newer one unless it has more than so many times its rows."""
+"""A level is merged with the newer one if it has at most MERGED_RATIO times its rows."""
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 _Hashes = npt.NDArray[np.uint64]
@@ -92,10 +92,6 @@ class Arranged:
         hashes = np.unique(_hashes(asked.columns, asked.length))
         first, *others = (level.rows.take(level.places(hashes)) for level in self.levels)
         return first.plus(*others).with_keys(asked, self.keys).consolidated()
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        return self.levels[0].rows.variables if self.levels else ()
 
     @property
     def size_bytes(self) -> int:

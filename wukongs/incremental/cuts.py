@@ -19,8 +19,8 @@ from wukongs.query.rows import numbered
 from wukongs.store.batch_set import BatchSet
 
 MARGIN = 256
-"""The first rows are kept in order: those that are cut, and so many more. Until so many of them were deleted, no other
-row is looked at."""
+"""The first rows are kept in order: those that LIMIT leaves, and MARGIN more. No other row is read until MARGIN of them
+were deleted."""
 
 
 @dataclass(slots=True)

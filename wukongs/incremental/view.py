@@ -23,7 +23,7 @@ class View:
     query: parsed and rewritten; a SELECT, an ASK or a CONSTRUCT.
     evaluation: of the graph as it is when the view is made; whoever moves the view renews its ids, terms and limits
     before.
-    sn: the snapshot at which it stands.
+    sn: the snapshot of its content.
     stored: the graph there.
     scope: names the blank nodes of a template.
     keeps_content: the content is kept as a whole.
@@ -64,7 +64,7 @@ class View:
         install(self.top, self.stored)
 
     def begin(self) -> ZSet:
-        """Do the same as install; return the content."""
+        """Return the content, and keep what changes need."""
         return self._shown(self.top.begin(self.stored))
 
     def content(self) -> ZSet:
@@ -82,12 +82,12 @@ class View:
         return found
 
     def advance_anew(self, sn: int, stored: BatchSet) -> ZSet:
-        """Do the same as advance where the change is not known: both contents are evaluated.
+        """Move to a later SN where the change is not known; return the difference of both contents, evaluated.
 
         stored: the graph at the later SN."""
-        before = self._shown(self.top.begin(self.stored))
+        before = self.begin()
         self.sn, self.stored = sn, stored
-        return self._shown(self.top.begin(stored)).plus(before.negated()).consolidated()
+        return self.begin().plus(before.negated()).consolidated()
 
     def _shown(self, rows: ZSet) -> ZSet:
         return rows.project(self.variables).consolidated()

@@ -1,7 +1,7 @@
 """Views: moves the live views of an engine from snapshot to snapshot, by a thread of its own.
 
-An update or a load wakes it and does not wait for it; `settle` does. All views that stand at one SN share its handle,
-and the change from there is computed once."""
+An update or a load wakes it and does not wait for it; `settle` does. Views at the same SN share its handle, and the
+change from there is computed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wukongs.csparql.algebra import Query
 from wukongs.errors import StreamError
@@ -27,27 +27,18 @@ from wukongs.store.term_registry import TermReader
 log = logging.getLogger("wukongs")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Step:
-    """One view on its way from an SN to a snapshot. time_ms: the event time there."""
+    """The next move of one view.
+
+    to: the snapshot, held for the view.
+    change: computes the change of the graph up to there; it returns None if that is not kept.
+    time_ms: the event time there."""
 
     view: LiveView
-    after: int
     to: Snapshot
+    change: Callable[[], Change | None]
     time_ms: int | None
-
-
-@dataclass(slots=True)
-class _Round:
-    """The next work of the thread, off the engine's lock.
-
-    steps: one for each view that is behind.
-    reader: the texts of the stored terms.
-    changes: by (after, sn), what computes the change; it returns None if that is not kept."""
-
-    steps: list[_Step]
-    reader: TermReader
-    changes: dict[tuple[int, int], Callable[[], Change | None]] = field(default_factory=dict)
 
 
 class Views:
@@ -124,10 +115,10 @@ class Views:
 
     def _run(self) -> None:
         try:
-            while (found := self._next_round()) is not None:
-                for step in found.steps:
-                    change = found.changes[step.after, step.to.sn]
-                    step.view.advance(step.to, change, found.reader, step.time_ms)
+            while (found := self._next_steps()) is not None:
+                steps, reader = found
+                for step in steps:
+                    step.view.advance(step.to, step.change, reader, step.time_ms)
         except BaseException as error:
             with self._core.lock:
                 self._core.failure = error
@@ -136,13 +127,15 @@ class Views:
             for view in self.registered():
                 view.log.close()
 
-    def _next_round(self) -> _Round | None:
-        """Wait until a view is behind; return what there is to do, None once the engine is closed."""
+    def _next_steps(self) -> tuple[list[_Step], TermReader] | None:
+        """Wait until a view is behind. Return (a step for each that is, the texts of the stored terms).
+
+        None: the engine is closed."""
         core = self._core
         with core.lock:
             while not (self._is_stopped or core.is_closed or core.failure is not None):
-                if found := self._found():
-                    return found
+                if steps := self._steps():
+                    return steps, core.registry.snapshot_reader()
                 self._news.wait(self._wait_s())
             return None
 
@@ -153,27 +146,23 @@ class Views:
             waits.append((end_ms - self._core.wall_ms()) / 1000)
         return max(0.0, min(waits)) if waits else None
 
-    def _found(self) -> _Round | None:
+    def _steps(self) -> list[_Step]:
+        """Return a step for each view that is behind."""
         core = self._core
         core.finish_tick()
         if core.sealed_ms is None:
             self.pass_time(core.wall_ms())
-        steps = list[_Step]()
+        steps, changes = list[_Step](), dict[tuple[int, int], Callable[[], Change | None]]()
         for view in self._views.values():
             due = view.due(core.sn)
             if due is not None:
                 to = due.snapshot or self._snapshots.newest()
-                time_ms = tick_of(to.sn) if due.time_ms is None else due.time_ms
-                steps.append(_Step(view, view.sn, to, time_ms))
+                change = changes.get((view.sn, to.sn))
+                if change is None:
+                    change = changes[view.sn, to.sn] = self._change(view.snapshot, to)
+                steps.append(_Step(view, to, change, tick_of(to.sn) if due.time_ms is None else due.time_ms))
                 view.is_moving = True
-        if not steps:
-            return None
-        found = _Round(steps, core.registry.snapshot_reader())
-        for step in steps:
-            after, to = step.view.snapshot, step.to
-            if (after.sn, to.sn) not in found.changes:
-                found.changes[after.sn, to.sn] = self._change(after, to)
-        return found
+        return steps
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
         """Return what computes the change between two snapshots, once, when it is asked for."""
@@ -190,24 +179,24 @@ class Views:
     # --- waiting and ending -------------------------------------------------------------------------------------------
 
     def settle(self, timeout_s: float | None) -> None:
-        """Wait until all views stand at the SN that is the newest now, or have failed there. Those with a period stand
-        at the end of the last one. Called without the lock. Raises StreamError when timeout_s passes first."""
+        """Wait until all views are at the SN that is the newest now, or have failed there; views with a period at its
+        last end. Called without the lock. Raises StreamError when timeout_s passes first."""
         check_seconds(timeout_s)
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         core = self._core
         with core.lock:
             core.finish_tick()
             sn = core.sn
-            while not core.is_closed and core.failure is None and self._is_behind(sn):
+            while not core.is_closed and core.failure is None and (behind := self._behind(sn)):
                 left = None if deadline_s is None else deadline_s - time.monotonic()
                 if left is not None and left <= 0:
-                    behind = ", ".join(view.name for view in self._views.values() if view.is_behind(sn))
-                    raise StreamError(f"settle: views {behind} are not at SN {sn} after {timeout_s} s")
+                    raise StreamError(f"settle: views {', '.join(behind)} are not at SN {sn} after {timeout_s} s")
                 core.changed.wait(left)
             core.check_is_open()
 
-    def _is_behind(self, sn: int) -> bool:
-        return any(view.is_behind(sn) for view in self._views.values())
+    def _behind(self, sn: int) -> list[str]:
+        """Return the names of the views that have to move to be at an SN."""
+        return [view.name for view in self._views.values() if view.is_behind(sn)]
 
     def stop(self) -> None:
         """End the thread, then all views. Called without the lock."""

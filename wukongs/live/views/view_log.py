@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from wukongs.errors import WukongsError
 from wukongs.incremental.zset import ZSet
 from wukongs.live.window_log import UnreadBudget
-from wukongs.query.output.view_report import ViewReport
 from wukongs.query.terms.query_terms import QueryTerms
 
 REPORT_BYTES = 1024
@@ -50,10 +49,6 @@ class LoggedReport:
             earlier = self.rows.renumbered(self.terms, later.terms)
             rows = earlier.plus(later.rows).project(later.rows.variables).consolidated()
         return LoggedReport(self.after, later.sn, rows, later.terms, later.time_ms, later.is_whole)
-
-
-Rendered = Callable[[LoggedReport, int], ViewReport]
-"""Makes what readers get of a report, for a reader that stands at an SN."""
 
 
 @dataclass(slots=True, eq=False)
@@ -109,7 +104,7 @@ class ViewLog:
             self._wake()
 
     def begin_again(self, sn: int, error: WukongsError | None = None) -> None:
-        """Have all cursors begin with a reset, at a view that stands at an SN. error: what they are told before."""
+        """Have all cursors begin with a reset, at a view that is at an SN. error: raised to readers before that."""
         with self.changed:
             for cursor in self._cursors:
                 cursor.needs_reset, cursor.error = True, error or cursor.error
@@ -177,20 +172,14 @@ class ViewLog:
             self._cursors.add(cursor)
             return cursor
 
-    def remove(self, cursor: ViewCursor) -> None:
-        """Forget a cursor."""
-        with self.changed:
-            self._cursors.discard(cursor)
-            self._trim()
-
     def next_report(self, cursor: ViewCursor) -> LoggedReport | None:
-        """Return the next report that is there for a cursor, None if there is none. Raises the error that is in its
-        place, and ForkError in a child process. Called with the lock held; the cursor needs no reset."""
-        self.check(cursor)
+        """Return the next report for a cursor that needs no reset.
+
+        None: there is none. Called with the lock held."""
         return next((report for report in self._reports if report.sn > cursor.sn), None)
 
     def check(self, cursor: ViewCursor) -> None:
-        """Raise the error that waits for a cursor, once. Called with the lock held."""
+        """Raise the error that waits for a cursor, once; ForkError in a child process. Called with the lock held."""
         if self.budget.failure is not None:
             raise type(self.budget.failure)(str(self.budget.failure))
         error, cursor.error = cursor.error, None
@@ -230,11 +219,6 @@ class ViewLog:
     def unlisten(self, listener: Callable[[], None]) -> None:
         with self.changed:
             self._listeners.discard(listener)
-
-    def positions(self) -> Sequence[int]:
-        """Return the SNs of the cursors that need no reset."""
-        with self.changed:
-            return [cursor.sn for cursor in self._cursors if not cursor.needs_reset]
 
     def _wake(self) -> None:
         self.changed.notify_all()
