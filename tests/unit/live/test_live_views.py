@@ -283,7 +283,10 @@ def test_each_named_cursor_gets_every_change_and_has_one_reader(engine: wukongs.
     assert read(view, group="one") == [], "another one reads"
     first.close()
     assert [rows(report) for report in read(view, group="one")] == [{("<b>", "<d>"): 1}], "it was not done with"
-    assert [report.is_reset for report in read(view, group="other")] == [True]
+    unfinished = view.results(timeout_s=0, group="other")
+    assert next(unfinished).is_reset
+    unfinished.close()
+    assert [report.is_reset for report in read(view, group="other")] == [True], "it was not done with either"
     assert [report.is_reset for report in read(view)] == [True]
 
 
@@ -335,6 +338,21 @@ def test_a_reader_waits_in_the_event_loop(engine: wukongs.Engine) -> None:
     assert asyncio.run(read_two()) == [True, False]
 
 
+def test_a_cursor_has_one_reader_in_event_loops_too(engine: wukongs.Engine) -> None:
+    view = register(engine, PAIRS)
+
+    async def read_beside() -> tuple[list[bool], list[bool]]:
+        first = view.aresults(timeout_s=10, group="one")
+        found = [(await anext(first)).is_reset]
+        assert [report async for report in view.aresults(timeout_s=0.03, group="one")] == [], "the first one reads"
+        await asyncio.to_thread(update, engine, "INSERT DATA { :c :p :d }")
+        await first.aclose()
+        others = [report.is_reset async for report in view.aresults(timeout_s=0.1, group="one")]
+        return found, others
+
+    assert asyncio.run(read_beside()) == ([True], [True]), "the reset was not finished"
+
+
 def test_a_reader_waits_for_a_change_and_ends_with_the_view(engine: wukongs.Engine) -> None:
     view = register(engine, PAIRS)
     found: list[Any] = []
@@ -360,6 +378,38 @@ def test_the_content_is_a_multiset_at_the_snapshot_of_the_view(engine: wukongs.E
     assert (content.snapshot, sorted(content.texts())) == (sn, [("<http://ex/b>",)] * 2 + [("<http://ex/c>",)])
     assert len(view.content(at=sn - 1)) == 2
     assert (view.stats()["kept_bytes"] > 0) is keep
+
+
+def test_a_kept_content_is_not_evaluated_anew(engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = register(engine, "SELECT ?y (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?y", keep=True)
+    other = engine.register(f"{EX}REGISTER QUERY other AS SELECT ?x WHERE {{ ?x :p ?y }}")
+    update(engine, "INSERT DATA { :c :p :b }")
+
+    def fail(*given: Any, **options: Any) -> Any:
+        raise wukongs.QueryTimeout("evaluated")
+
+    monkeypatch.setattr(live_view, "answer", fail)
+    number = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+    expected = {("<b>", f'"2"{number}'): 1, ("<c>", f'"1"{number}'): 1}
+    [first] = read(view)
+    assert (first.is_reset, rows(first)) == (True, expected)
+    assert len(view.content()) == 2
+    with pytest.raises(wukongs.QueryTimeout, match="evaluated"):
+        read(other)
+    monkeypatch.undo()
+    assert [report.is_reset for report in read(other)] == [True]
+
+
+def test_a_content_has_a_timeout_of_its_own(engine: wukongs.Engine) -> None:
+    triples = " ".join(f":n{number} :p :o ." for number in range(3000))
+    update(engine, f"INSERT DATA {{ {triples} }}")
+    view = register(
+        engine, "SELECT (COUNT(*) AS ?n) WHERE { ?a :p ?x . ?b :p ?y FILTER (STR(?a) < STR(?b)) }", keep=False
+    )
+    view.pause()
+    view.resume()
+    with pytest.raises(wukongs.QueryTimeout):
+        view.content(timeout_s=0.001)
 
 
 def test_a_plain_pattern_keeps_nothing(engine: wukongs.Engine) -> None:

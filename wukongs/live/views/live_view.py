@@ -46,6 +46,8 @@ PERIODS_MAX = 64
 COMPUTED_MIN = 1 << 14
 """Computed terms that a view may have before it forgets those that it needs no more."""
 RETRY_MAX_S = 60.0
+TURN_POLL_S = 0.01
+"""Interval at which a reader in an event loop tries to become the active one of its cursor."""
 REPORTS_AT_ONCE = 64
 """Reports of one view for which on_result is called before another view has its turn."""
 
@@ -119,8 +121,7 @@ class LiveView:
         core, stood = self._core, self.snapshot
         self._terms = terms_of(core)
         evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits())
-        keeps = self._options.keep or self.output == "rstream"
-        self._view = View(self.query, evaluation, stood.sn, stood.stored, self.name, keeps)
+        self._view = View(self.query, evaluation, stood.sn, stood.stored, self.name, self._keeps)
         self._computed_max = COMPUTED_MIN
 
     def _ids(self) -> ConstantIds:
@@ -131,13 +132,18 @@ class LiveView:
         return self._options.snapshot and self.output != "dstream"
 
     @property
+    def _keeps(self) -> bool:
+        """Whether the content is kept."""
+        return self._options.keep or self.output == "rstream"
+
+    @property
     def operators(self) -> Operator:
         """The top one of its operators."""
         return self._view.top
 
     @property
     def sn(self) -> int:
-        """The SN at which it stands."""
+        """The SN of its content."""
         return self.snapshot.sn
 
     # --- where it goes ------------------------------------------------------------------------------------------------
@@ -156,7 +162,7 @@ class LiveView:
         return Due(None, None) if self.every_ms is None and self.sn < sn else None
 
     def is_behind(self, sn: int) -> bool:
-        """Tell whether it is to move before it stands at an SN."""
+        """Return whether it has to move to be at an SN."""
         if self.is_paused or self.is_closed:
             return False
         if self.is_moving:
@@ -171,7 +177,7 @@ class LiveView:
         return None if self._retry_at_s is None else self._retry_at_s - time.monotonic()
 
     def end_period(self, time_ms: int, snapshots: Snapshots | None) -> None:
-        """Note that event time has come to time_ms. snapshots: None where the first period begins."""
+        """End the period under way if event time has reached its end. snapshots: None where the first period begins."""
         every_ms = self.every_ms
         if every_ms is None or (snapshots is not None and time_ms < self.period_end_ms):
             return
@@ -293,7 +299,7 @@ class LiveView:
     async def aresults(
         self, timeout_s: float | None = None, *, group: str | None = None, progress: bool = False
     ) -> AsyncIterator[ViewReport]:
-        """Do the same as results, for `async for`. It waits in the event loop."""
+        """Return results() for `async for`: it waits in the event loop."""
         check_seconds(timeout_s)
         cursor, loop, arrived = self._cursor(group), asyncio.get_running_loop(), asyncio.Event()
 
@@ -302,15 +308,20 @@ class LiveView:
                 loop.call_soon_threadsafe(arrived.set)
 
         self.log.listen(listener)
+        is_reading = False
         try:
+            deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+            while not (is_reading := cursor.turn.acquire(blocking=False)):
+                if deadline_s is not None and time.monotonic() >= deadline_s:
+                    return
+                await asyncio.sleep(TURN_POLL_S)
             while True:
                 arrived.clear()
                 while (report := await self._anext(cursor, progress=progress)) is not None:
                     try:
                         yield report
                     except GeneratorExit:
-                        if group is None:
-                            self.log.move(cursor, report.snapshot)
+                        self._leave(cursor, report, is_shared=group is not None)
                         raise
                     self.log.move(cursor, report.snapshot)
                 if self.log.is_closed:
@@ -321,6 +332,8 @@ class LiveView:
                     return
         finally:
             self.log.unlisten(listener)
+            if is_reading:
+                cursor.turn.release()
 
     async def _anext(self, cursor: ViewCursor, *, progress: bool) -> ViewReport | None:
         """Return what next_report gives now; a reset is evaluated by another thread."""
@@ -348,13 +361,19 @@ class LiveView:
                 try:
                     yield report
                 except GeneratorExit:
-                    if not is_shared:
-                        self.log.move(cursor, report.snapshot)
+                    self._leave(cursor, report, is_shared=is_shared)
                     raise
                 self.log.move(cursor, report.snapshot)
                 deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         finally:
             cursor.turn.release()
+
+    def _leave(self, cursor: ViewCursor, report: ViewReport, *, is_shared: bool) -> None:
+        """End the reading of a cursor at a report. is_shared: the next reader gets this report again."""
+        if not is_shared:
+            self.log.move(cursor, report.snapshot)
+        elif report.is_reset:
+            cursor.needs_reset = True
 
     def next_report(self, cursor: ViewCursor, deadline_s: float | None, *, progress: bool = False) -> ViewReport | None:
         """Return the next report of a cursor, None if there is none in time. deadline_s: time.monotonic()."""
@@ -362,60 +381,66 @@ class LiveView:
             if not self.log.wait(cursor, deadline_s, progress=progress):
                 return None
             self.log.check(cursor)
-            needs_reset = cursor.needs_reset
-            if not needs_reset:
+            if not cursor.needs_reset:
                 logged = self.log.next_report(cursor)
-                if logged is not None:
-                    return self._rendered(logged, cursor.sn)
-                nothing = ZSet.empty(self._view.variables)
-                return self._rendered(
-                    LoggedReport(cursor.sn, self.log.sn, nothing, self._terms, tick_of(self.log.sn)), cursor.sn
-                )
-        return self._reset(cursor)
-
-    def _reset(self, cursor: ViewCursor) -> ViewReport | None:
-        """Return the whole content, where the view stands; the cursor goes on from there. None: it is closed."""
-        core = self._core
-        with core.lock:
+                if logged is None:
+                    nothing, sn = ZSet.empty(self._view.variables), self.log.sn
+                    logged = LoggedReport(cursor.sn, sn, nothing, self._terms, tick_of(sn))
+                return self._rendered(logged, cursor.sn)
+        try:
+            whole = self._whole(cursor)
+        except StreamError:
             if self.is_closed or self.is_paused:
                 return None
-            snapshot = self._held()
-            with self.log.changed:
-                after, cursor.sn, cursor.needs_reset = cursor.sn, snapshot.sn, False
-        try:
-            rows, terms = self._evaluated(snapshot)
-        except BaseException:
-            cursor.needs_reset = True
             raise
-        finally:
-            with core.lock:
-                self._snapshots.release(snapshot)
-        logged = LoggedReport(after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
-        return self._rendered(logged, min(after, snapshot.sn))
+        return self._rendered(whole, whole.after)
 
-    def _evaluated(self, snapshot: Snapshot) -> tuple[ZSet, QueryTerms]:
+    def _whole(self, cursor: ViewCursor | None = None, timeout_s: float | None = None) -> LoggedReport:
+        """Return the content at the SN of the view. cursor: its next report begins there. Raises QueryTimeout,
+        BudgetExceeded, StreamError (closed or paused)."""
+        core = self._core
+        with self._turn if self._keeps else contextlib.nullcontext():
+            with core.lock:
+                snapshot = self._held()
+                after = snapshot.sn if cursor is None else min(cursor.sn, snapshot.sn)
+                if cursor is not None:
+                    with self.log.changed:
+                        cursor.sn, cursor.needs_reset = snapshot.sn, False
+            try:
+                if self._keeps and not self.is_anew:
+                    rows, terms = self._view.content(), self._terms
+                else:
+                    rows, terms = self._evaluated(snapshot, timeout_s)
+            except BaseException:
+                if cursor is not None:
+                    cursor.needs_reset = True
+                raise
+            finally:
+                with core.lock:
+                    self._snapshots.release(snapshot)
+        return LoggedReport(after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
+
+    def _evaluated(self, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
         """Return the content at a snapshot, evaluated anew."""
         core = self._core
         with core.lock:
             terms = terms_of(core)
-        limits = scheduled(limits_of(core.settings, None))
+        limits = scheduled(limits_of(core.settings, timeout_s))
         dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
         found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
             return _rows_of(found, self._view.variables).consolidated(), terms
 
     def _rendered(self, logged: LoggedReport, after: int) -> ViewReport:
-        query, rows = self.query, logged.rows
-        is_select, is_ask = query.form == "select", query.form == "ask"
-        weights = rows.weights
-        boolean = bool((weights > 0).any()) if is_ask and (len(rows) or logged.is_whole) else None
+        query, weights = self.query, logged.rows.weights
+        is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
             query.form,
-            query.variables if is_select else (),
-            () if is_ask else tuple(rows.table.columns),
+            query.variables,
+            logged.rows.table.columns,
             logged.terms,
             logged.sn,
-            boolean,
+            bool((weights > 0).any()) if is_answered else None,
             weights=weights,
             query=self.name,
             after=after,
@@ -433,26 +458,20 @@ class LiveView:
 
         at: another SN, as Engine.query has it. Raises QueryTimeout, BudgetExceeded, CompactedError (at),
         StreamError (the view is closed)."""
-        core, query = self._core, self.query
+        query = self.query
         if at is not None:
-            limits = scheduled(limits_of(core.settings, timeout_s))
-            return ask(core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
-        with core.lock:
-            snapshot = self._held()
-        try:
-            rows, terms = self._evaluated(snapshot)
-        finally:
-            with core.lock:
-                self._snapshots.release(snapshot)
-        table = rows.repeated()
-        is_ask = query.form == "ask"
+            limits = scheduled(limits_of(self._core.settings, timeout_s))
+            return ask(self._core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+        whole = self._whole(timeout_s=timeout_s)
+        table = whole.rows.repeated()
+        boolean = table.length > 0 if query.form == "ask" else None
         return Result(
             query.form,
-            query.variables if query.form == "select" else (),
-            () if is_ask else tuple(table.columns),
-            terms,
-            snapshot.sn,
-            table.length > 0 if is_ask else None,
+            query.variables,
+            table.columns,
+            whole.terms,
+            whole.sn,
+            boolean,
             table.length,
             text=self.source.text,
         )
@@ -526,7 +545,7 @@ class LiveView:
             self._wake()
 
     def pause(self) -> None:
-        """Stand still, and hold no snapshot back: until resume(), which goes on with a reset."""
+        """Stop moving, and hold no snapshot back, until resume()."""
         with self._turn, self._core.lock:
             self._check_is_open()
             if not self.is_paused:
@@ -535,7 +554,7 @@ class LiveView:
                 self.is_paused = self.log.is_paused = True
 
     def resume(self) -> None:
-        """Go on after a pause: the next report is a reset."""
+        """Move again after a pause: the next report is a reset."""
         with self._turn, self._core.lock:
             self._check_is_open()
             if self.is_paused:
@@ -555,7 +574,7 @@ class LiveView:
             raise StreamError(f"view {self.name} is closed: register it again")
 
     def _held(self) -> Snapshot:
-        """Hold the snapshot at which it stands. Called with the engine's lock held."""
+        """Hold the snapshot of its content. Called with the engine's lock held."""
         self._check_is_open()
         if self.is_paused:
             raise StreamError(f"view {self.name} is paused, and holds no content: resume() it first")
