@@ -45,10 +45,11 @@ TOO_BIG = "too big for others, compared with the text asked anew"
 
 @dataclass
 class Followed:
-    """One view, and the sum of the reports that its reader has got."""
+    """One view, and the sum of the reports that a reader has got. group: the reader's cursor."""
 
     tree: Tree
     view: Any
+    group: str | None = None
     sum: Counter[tuple[str | None, ...]] = field(default_factory=Counter)
     reports: int = 0
     moved: int = 0
@@ -57,7 +58,7 @@ class Followed:
     def read(self) -> None:
         """Take what has come. Raises AssertionError for reports that do not follow each other."""
         sn = None
-        for report in self.view.results(timeout_s=0, progress=True):
+        for report in self.view.results(timeout_s=0, progress=True, group=self.group):
             assert sn is None or report.is_reset or report.after == sn, (report.after, sn)
             sn = report.snapshot
             if report.is_reset:
@@ -111,13 +112,16 @@ def fuzz_life(seed: str) -> Lives:
     with few, sealed, wukongs.Engine() as engine:
         engine.load(io.BytesIO(nquads(data)), format="nq")
         stream = engine.stream(STREAM, batch_ms=10)
-        views = list[Followed]()
+        views, late = list[Followed](), list[Followed]()
         while len(views) < VIEWS:
             tree = random_query(rng, data)
             if (view := _registered(engine, tree, len(views), rng)) is None:
                 lives.skipped += 1
             else:
                 views.append(Followed(tree, view))
+                late.append(Followed(tree, view, "late"))
+                if rng.random() < 0.8:  # it begins now, and is read again at the end
+                    late[-1].read()
         for step in range(CHANGES):
             for _ in range(rng.choice((1, 1, 1, 2, 3))):
                 rng.choice(CHANGE)(rng, engine, stream, pool)
@@ -128,7 +132,9 @@ def fuzz_life(seed: str) -> Lives:
             for one in views:
                 if step == CHANGES - 1 or rng.random() < 0.8:  # others are read later
                     _judge(one, stored, lives, rng, f"seed {seed}, change {step}")
-        for one in views:
+        for one, other in zip(views, late, strict=True):
+            other.read()
+            assert answers.same(other.answer(), one.answer()), f"seed {seed}: {text_of(one.tree)}"
             lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)} if one.moved else ())
     return lives
 

@@ -304,6 +304,41 @@ def test_unread_reports_are_summed_and_never_dropped(engine: wukongs.Engine) -> 
     assert view.stats()["unread_bytes"] == 0
 
 
+def test_a_report_that_is_being_read_is_not_summed_with_later_ones(engine: wukongs.Engine) -> None:
+    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", unread_bytes_max=8192, snapshot=False)
+    update(engine, "INSERT DATA { :first :p :o }")
+    reading = view.results(timeout_s=0)
+    found = rows(next(reading))
+    for number in range(40):
+        update(engine, f"INSERT DATA {{ :n{number} :p :o }}")
+    for report in reading:
+        assert not report.is_reset
+        found.update(rows(report))
+    assert found == {("<first>",): 1} | {(f"<n{number}>",): 1 for number in range(40)}
+    assert view.stats()["reports_summed"] > 20
+
+
+def test_reports_are_not_summed_over_the_position_of_a_reader(engine: wukongs.Engine) -> None:
+    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", unread_bytes_max=8192, snapshot=False)
+    read(view, group="ahead")
+    update(engine, "INSERT DATA { :first :p :o }")
+    [report] = read(view, group="ahead")
+    found = rows(report)
+    sn = update(engine, "INSERT DATA { :other :q :o }")
+    [report] = read(view, group="ahead", progress=True)
+    assert report.snapshot == sn
+    for number in range(40):
+        update(engine, f"INSERT DATA {{ :n{number} :p :o }}")
+    for report in read(view, group="ahead"):
+        found.update(rows(report))
+    assert found == {("<first>",): 1} | {(f"<n{number}>",): 1 for number in range(40)}
+    behind = Counter[Row]()
+    for report in read(view):
+        assert not report.is_reset
+        behind.update(rows(report))
+    assert behind == found
+
+
 def test_what_passes_the_budget_becomes_a_reset(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x ?y WHERE { ?x :p ?y }", unread_bytes_max=4096, snapshot=False)
     for number in range(400):

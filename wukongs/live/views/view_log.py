@@ -56,12 +56,14 @@ class ViewCursor:
     """The position of one reader.
 
     sn: all reports up to it were read.
+    fetched_sn: the SN of the report that its reader got last, and may not have finished.
     needs_reset: the next report is a reset, whatever was read.
     error: raised to the reader next, in the place of a report.
     turn: held by its one active reader."""
 
     sn: int
     needs_reset: bool
+    fetched_sn: int = -1
     error: WukongsError | None = None
     turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -134,10 +136,10 @@ class ViewLog:
         """Sum the reports between the positions of cursors; where that frees nothing, have the cursor that is furthest
         behind begin again. Called with the lock held."""
         before = self.size_bytes
-        stops = {cursor.sn for cursor in self._cursors if not cursor.needs_reset}
+        stops = {sn for one in self._cursors if not one.needs_reset for sn in (one.sn, one.fetched_sn)}
         summed = list[LoggedReport]()
         for report in self._reports:
-            if summed and summed[-1].sn not in stops:
+            if summed and not any(summed[-1].sn <= stop < report.sn for stop in stops):
                 last = summed.pop()
                 report, self.summed_count = last.and_then(report), self.summed_count + 1
             summed.append(report)
@@ -176,7 +178,10 @@ class ViewLog:
         """Return the next report for a cursor that needs no reset.
 
         None: there is none. Called with the lock held."""
-        return next((report for report in self._reports if report.sn > cursor.sn), None)
+        found = next((report for report in self._reports if report.sn > cursor.sn), None)
+        if found is not None:
+            cursor.fetched_sn = found.sn
+        return found
 
     def check(self, cursor: ViewCursor) -> None:
         """Raise the error that waits for a cursor, once; ForkError in a child process. Called with the lock held."""
