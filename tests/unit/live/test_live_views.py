@@ -142,6 +142,18 @@ def test_a_limit_whose_rows_have_all_gone_gets_others(
     assert all(row[0] is not None and row[1] is None for row in report.texts())
 
 
+def test_a_row_behind_the_first_ones_does_not_become_one_before_its_turn(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuts, "MARGIN", 1)
+    update(engine, "INSERT DATA { :a :q 1 . :b :q 5 . :c :q 7 }")
+    view = register(engine, "SELECT ?x WHERE { ?x :q ?y } ORDER BY ?y LIMIT 1", snapshot=False)
+    engine.settle(30)
+    for change in ("INSERT DATA { :d :q 9 }", "DELETE DATA { :a :q 1 }", "DELETE DATA { :b :q 5 }"):
+        update(engine, change)
+    assert [rows(report) for report in read(view)] == [{("<a>",): -1, ("<b>",): 1}, {("<b>",): -1, ("<c>",): 1}]
+
+
 def test_an_emptied_group_is_deleted(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x (COUNT(*) AS ?n) WHERE { ?x :p ?y } GROUP BY ?x", snapshot=False)
     update(engine, "DELETE DATA { :a :p :b }")
