@@ -57,6 +57,8 @@ class PipelineDriver(Generic[P]):
         self._planner, self._config = planner, config
         self._resumed: P | None = None
         self._is_released = threading.Event()
+        self._is_at_rest = threading.Event()
+        self._is_at_rest.set()
         self._news: SimpleQueue[News] = SimpleQueue()
         own, tasks = KeyPair(*new_key_pair()), KeyPair(*new_key_pair())
         handlers = {
@@ -86,6 +88,11 @@ class PipelineDriver(Generic[P]):
         """Let nobody wait for the replay's clock any more: the query is about to be stopped."""
         self._is_released.set()
 
+    def wait_for_tasks(self, timeout_s: float) -> bool:
+        """Wait until Spark has done with the epoch that was divided last; tell whether it has. No other one begins once
+        the driver is released."""
+        return self._is_at_rest.wait(timeout_s)
+
     def close(self) -> None:
         self.release()
         self._socket.close()
@@ -95,7 +102,10 @@ class PipelineDriver(Generic[P]):
         return Packet("pipeline.start", {"position": self._named(self._planner.start)})
 
     def _next(self, packet: Packet) -> Packet:
-        """Say where the next epoch ends."""
+        """Say where the next epoch ends; once released, that there is none."""
+        self._is_at_rest.set()
+        if self._is_released.is_set():
+            return Packet("pipeline.next", {"position": packet.fields["position"]})
         position = self._planner.position(packet.fields["position"])
         if self._is_old(packet.fields["position"]):
             position = self._planner.continued(position, self._resumed)
@@ -107,6 +117,8 @@ class PipelineDriver(Generic[P]):
         except WukongsError as error:  # of a source: Spark would name it less well
             self._news.put(error)
             raise
+        if following != position:
+            self._is_at_rest.clear()
         return Packet("pipeline.next", {"position": self._named(following)})
 
     def _named(self, position: P) -> dict[str, Any]:
@@ -120,6 +132,7 @@ class PipelineDriver(Generic[P]):
 
     def _tasks(self, packet: Packet) -> Packet:
         """Divide an epoch among tasks. The first epoch may be one of an earlier run: it goes on where the nodes are."""
+        self._is_at_rest.clear()
         first, last = (self._planner.position(packet.fields[name]) for name in ("first", "last"))
         if self._is_old(packet.fields["last"]):
             self._resumed = last

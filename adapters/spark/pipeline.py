@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,8 @@ AHEAD_S = 1.0
 epochs, which takes 100 ms and more, delays few stream batches."""
 LOOK_S = 0.1
 """How often is looked whether the pipeline is to stop, and whether Spark still runs the query."""
-
+TASKS_S = 5.0
+"""A pipeline that stops leaves the tasks under way so long to report what the nodes have taken."""
 
 MARK = "wukongs-sources.json"
 """The file in a checkpoint's folder that says which source partitions it is of."""
@@ -172,6 +174,9 @@ def _run(
         _follow(query, driver, tally, stop, on_progress, on_bad)
     finally:
         driver.release()
+        deadline_s = time.monotonic() + TASKS_S
+        while query.isActive and time.monotonic() < deadline_s and not driver.wait_for_tasks(LOOK_S):
+            pass
         query.stop()
     for one in driver.news(0):
         if isinstance(one, PushStats):

@@ -166,11 +166,13 @@ class Soak:
         self.found.check("queries are registered", len(self.readers), len(clients[0].stats()["queries"]))
 
     def _feed(self, seconds: float, sample_s: float) -> None:
-        """Push a stream batch each 100 ms, and write a row down now and then."""
+        """Push a stream batch each 100 ms, and write a row down now and then; go on until each query has had a window
+        that is compared."""
         began_s, sampled_s, number, late_s = time.perf_counter(), 0.0, 0, 0.0
         spent = {pid: cpu_s_of(pid) for pid in self.bench.pids}
         size = sum(len(stream) for stream in self.workload.batches[0].values())
-        while (passed_s := time.perf_counter() - began_s) < seconds:
+        least = max(min(reader.wanted) for reader in self.readers.values())
+        while (passed_s := time.perf_counter() - began_s) < seconds or number < least:
             number += 1
             tables = {IRI[name]: table for name, table in self.workload.tables(number).items()}
             self.due_s[number] = began_s + number * BATCH_MS / 1000

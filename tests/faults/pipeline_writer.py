@@ -15,7 +15,7 @@ if __name__ == "__main__":
         StreamConfig(iri=iri, sources=(TimestampedSource(paths=(path,)),))
         for iri, path in zip(pairs[::2], pairs[1::2], strict=True)
     ]
-    with wukongs.connect(address) as node:
+    with wukongs.connect(address, silence_s=60) as node:  # it is killed and started again meanwhile
         addresses = node.listen().split(",")
     print("ready", flush=True)
     with IngestLink(addresses, timeout_s=30) as link:
