@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from wukongs.csparql.algebra import Extend, Group, Node
+from wukongs.csparql.algebra import Expression, Extend, Group, Node
 from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.arranged import Arranged
@@ -16,7 +16,7 @@ from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Kept, Operator, noted
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
-from wukongs.query.binding_table import BindingTable
+from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.operators.aggregates import group
 from wukongs.query.operators.held_groups import HeldGroups
 from wukongs.query.plans.deltas import Moves
@@ -31,18 +31,69 @@ class Anew(Operator, Protocol):
         """Return the change of the groups after the rows below have changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRows:
+    """The rows that kept groups are made of.
+
+    node: of which all aggregates can be kept.
+    arguments: the variable of each aggregate's argument, None for COUNT(*).
+    computed: the variables that are made for arguments that are expressions, with these.
+    named: the variables that COUNT(DISTINCT *) tells rows apart by.
+    variables: all that keys and aggregates read."""
+
+    node: Group
+    arguments: tuple[Variable | None, ...]
+    computed: tuple[tuple[Variable, Expression], ...]
+    named: tuple[Variable, ...]
+    variables: tuple[Variable, ...]
+
+    @staticmethod
+    def of(node: Group) -> GroupRows | None:
+        """None if the aggregates cannot be kept."""
+        aggregates, known = [aggregate for _, aggregate in node.aggregates], possible_variables(node.pattern)
+        if not aggregates or not HeldGroups.is_for(aggregates) or not known.issuperset(node.keys):
+            return None
+        arguments, computed = list[Variable | None](), list[tuple[Variable, Expression]]()
+        for place, aggregate in enumerate(aggregates):
+            argument = aggregate.argument
+            if argument is not None and not (isinstance(argument, Variable) and argument in known):
+                computed.append((Variable(f".argument {place}"), argument))
+                argument = computed[-1][0]
+            arguments.append(argument)
+        named = tuple(sorted((one for one in known if not one.is_blank), key=str))
+        counts_rows = any(aggregate.argument is None and aggregate.distinct for aggregate in aggregates)
+        read = (*node.keys, *(one for one in arguments if one is not None), *(named if counts_rows else ()))
+        return GroupRows(node, tuple(arguments), tuple(computed), named, tuple(dict.fromkeys(read)))
+
+    def groups(self, variables: Sequence[Variable]) -> HeldGroups:
+        """Return groups of no row yet. variables: the columns of their rows, all that are read among them."""
+        aggregates, place = [aggregate for _, aggregate in self.node.aggregates], list(variables).index
+        columns = [
+            (place(name),) if name is not None else tuple(map(place, self.named)) if aggregate.distinct else ()
+            for name, aggregate in zip(self.arguments, aggregates, strict=True)
+        ]
+        return HeldGroups(list(map(place, self.node.keys)), aggregates, columns)
+
+    def table(self, columns: tuple[Int64Array, ...], terms: TermSpace) -> BindingTable:
+        """Return groups, as HeldGroups has them, as solutions. Without keys there is one, also of no row."""
+        if not self.node.keys and not len(columns[0]):
+            return group(BindingTable.empty(self.variables), (), self.node.aggregates, terms)
+        variables = (*self.node.keys, *(variable for variable, _ in self.node.aggregates))
+        return BindingTable(variables, columns, len(columns[0]))
+
+
 @dataclass(slots=True)
 class Grouped:
     """Groups of kept aggregates (HeldGroups): counts, exact sums, and the terms for MIN, MAX, SAMPLE and DISTINCT.
 
-    rows: the variables of the rows below that keys and aggregates read, in the order of the columns of `groups`.
+    rows: those below; `groups` has the columns of their variables.
     anew: makes the operator that evaluates the groups of a change from the rows below, which takes over where an
     aggregate cannot be kept exactly (sums of doubles)."""
 
     node: Group
     children: tuple[Operator]
     evaluation: Evaluation
-    rows: tuple[Variable, ...]
+    rows: GroupRows
     groups: HeldGroups
     anew: Callable[[Kept], Anew]
     touched: int = field(default=0, init=False)
@@ -59,26 +110,13 @@ class Grouped:
         anew: Callable[[Kept], Anew],
     ) -> Grouped | None:
         """Return the operator of a group without EXISTS; None if its aggregates cannot be kept."""
-        aggregates, known = [aggregate for _, aggregate in node.aggregates], possible_variables(node.pattern)
-        if not aggregates or not HeldGroups.is_for(aggregates) or not known.issuperset(node.keys):
+        rows = GroupRows.of(node)
+        if rows is None:
             return None
-        below, arguments = node.pattern, list[Variable | None]()
-        for place, aggregate in enumerate(aggregates):
-            argument = aggregate.argument
-            if argument is None or (isinstance(argument, Variable) and argument in known):
-                arguments.append(argument)
-            else:
-                name = Variable(f".argument {place}")
-                below = Extend(below, name, argument)
-                arguments.append(name)
-        named = tuple(sorted((one for one in known if not one.is_blank), key=str))
-        rows = tuple(dict.fromkeys((*named, *node.keys, *(one for one in arguments if one is not None))))
-        columns = [
-            (rows.index(name),) if name is not None else tuple(map(rows.index, named)) if aggregate.distinct else ()
-            for name, aggregate in zip(arguments, aggregates, strict=True)
-        ]
-        groups = HeldGroups([rows.index(key) for key in node.keys], aggregates, columns)
-        return Grouped(node, (operator_of(below, evaluation),), evaluation, rows, groups, anew)
+        below = node.pattern
+        for name, expression in rows.computed:
+            below = Extend(below, name, expression)
+        return Grouped(node, (operator_of(below, evaluation),), evaluation, rows, rows.groups(rows.variables), anew)
 
     @property
     def kept_bytes(self) -> int:
@@ -120,14 +158,10 @@ class Grouped:
     def _moved(self, rows: ZSet, *, is_anew: bool) -> Moves:
         """Return rows as those that were inserted and deleted."""
         self._moves += 1
-        columns = rows.project(self.rows).table.columns
+        columns = rows.project(self.rows.variables).table.columns
         matrix: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), np.int64)
         inserted, deleted = (np.repeat(matrix, np.maximum(sign * rows.weights, 0), axis=0) for sign in (1, -1))
         return Moves(inserted, deleted, is_anew, self._moves)
 
     def _table(self, columns: tuple[Int64Array, ...]) -> ZSet:
-        """Return groups as rows. Without keys there is one, also of no row."""
-        variables = (*self.node.keys, *(variable for variable, _ in self.node.aggregates))
-        if not self.node.keys and not len(columns[0]):
-            return ZSet.of(group(BindingTable.empty(self.rows), (), self.node.aggregates, self.evaluation.terms))
-        return ZSet.of(BindingTable(variables, columns, len(columns[0])))
+        return ZSet.of(self.rows.table(columns, self.evaluation.terms))

@@ -14,8 +14,10 @@ import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.functions import depends_on_moment
+from wukongs.csparql.terms import Variable
 from wukongs.csparql.warnings import UnseenNames
 from wukongs.errors import BudgetExceeded, StreamError, WukongsError
+from wukongs.incremental.maintained import Kept, Maintained
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
@@ -47,7 +49,7 @@ from wukongs.live.windows import (
     without_names,
 )
 from wukongs.query.binding_table import BindingTable
-from wukongs.query.execution.answer import Answer, answer, modified
+from wukongs.query.execution.answer import Answer, answer, modified, within
 from wukongs.query.execution.argument_rows import ArgumentRows
 from wukongs.query.execution.executor import Explored
 from wukongs.query.limits import Limits, limits_of
@@ -59,8 +61,6 @@ from wukongs.query.paths.kept_paths import KeptPaths, PathChanges
 from wukongs.query.plans.compiled import Columns, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.deltas import Deltas
-from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.decoding import Utf8Reader
 from wukongs.query.terms.moment import Moment
@@ -268,6 +268,8 @@ class ContinuousQuery:
         has no row."""
         self.compiled: CompiledPlans | None = None
         """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
+        self.maintained: Maintained | None = None
+        """Its rows that are changed from firing to firing."""
         self._company: Hashable = None
         self._twins: Hashable = None
         """It is equal for all queries that have the same answer when they read the same; None if there may be none."""
@@ -619,7 +621,7 @@ class ContinuousQuery:
             "unread_bytes": self.log.size_bytes,
             "plans_made": self.plans.planned_count,
             **({} if self.group is None else {"queries": self.group.rows.length}),
-            **({} if self.compiled is None else self.compiled.stats()),
+            **({} if self.maintained is None else self.maintained.stats()),
             **({} if self._paths is None else self._paths.stats()),
         }
 
@@ -955,6 +957,7 @@ class ContinuousQuery:
         if not self._is_looked_at:
             self._is_looked_at = True
             self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
+            self.maintained = None if self.compiled is None else Maintained(self.query, self.compiled)
             if self.group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths()
             if self.template is not None and (self.compiled is None or self.compiled.whole is None):
@@ -999,16 +1002,16 @@ class ContinuousQuery:
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing, self._picked_ms = True, at_ms
         plans = self.compiled if reading.dataset is None and reading.error is None else None
-        deltas = None
         twin = None if plans is None else picked.twins.get(self._twins)
-        if twin is not None and plans is not None:
-            self.windows.keep_nothing(plans)
-        elif plans is not None:
-            deltas = self.windows.stand(at_ms, plans, is_partial=reading.partial, is_before=picked.is_before)
+        maintained = None if plans is None or twin is not None else self.maintained
+        if maintained is not None:
+            self.windows.stand(at_ms, maintained, is_partial=reading.partial, is_before=picked.is_before)
+        elif twin is not None and self.maintained is not None:
+            self.windows.keep_nothing(self.maintained)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))
-        firing = Firing(self, at_ms, reading, picked.reader, plans, deltas, stretch, twin)
+        firing = Firing(self, at_ms, reading, picked.reader, plans, maintained, stretch, twin)
         if self._paths is not None:
             is_whole = reading.error is None and not reading.partial
             firing.path_changes = self.windows.path_changes(at_ms, is_whole and self._paths.is_wanted)
@@ -1148,12 +1151,14 @@ class ContinuousQuery:
         if windows and self.reporter.is_compared and self.made is None:
             self.skip_to(windows[-1][0])
 
-    def _explored(self, firing: Firing) -> Explored | None:
+    def _explored(self, firing: Firing, kept: Sequence[Kept]) -> list[Explored]:
+        """Return the nodes of the query whose solutions are known. kept: those that are maintained."""
         if firing.explored is None or self.template is None:
-            return None
+            self._used |= set[Mechanism]().union(*(one.used for one in kept))
+            return [(one.node, one.table) for one in kept if one.node is not None]
         self._counts.explored_together += 1
         self._used.add(Mechanism.TEMPLATE)
-        return self.template.core, firing.explored
+        return [(self.template.core, firing.explored)]
 
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
@@ -1184,7 +1189,6 @@ class ContinuousQuery:
     def _begin_use(self) -> list[Used]:
         """Return the sets of mechanisms to which an answer adds those that take part in it: empty."""
         used = [self._used]
-        used += [] if self.compiled is None else [self.compiled.used]
         used += [] if self._paths is None else [self._paths.used]
         for one in used:
             one.clear()
@@ -1196,67 +1200,54 @@ class ContinuousQuery:
             self._counts.explored_together += 1
             self._used.add(Mechanism.TWIN)
             return firing.twin.answered
-        if (found := self._moved(firing)) is not None:
-            return found, firing.reader
-        found, reporter, extents = self._ran(firing), self.reporter, firing.reading.extents
+        reporter, extents, goes_on = self.reporter, firing.reading.extents, self._goes_on(firing)
+        needs_terms = reporter.is_compared or firing.whole is None
+        terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
+        kept = list[Kept]()
+        if firing.maintained is not None and firing.explored is None and firing.columns is None:
+            kept = firing.maintained.advance(terms, self._limits, wants_change=goes_on)
+            if goes_on and terms is not None and (found := self._changed(firing, firing.maintained, kept, terms)):
+                return found, terms
+        found = self._ran(firing, kept)
         if found is not None and not reporter.is_compared:
-            return found, firing.reader
-        terms = terms_of(self._core, firing.reader, firing.moment())
-        found = found or self._evaluated(firing, terms)
+            return found, firing.reader if terms is None else terms
+        terms = terms or terms_of(self._core, firing.reader, firing.moment())
+        found = found or self._evaluated(firing, terms, kept)
         with self._limits():
-            if found.moves is not None:
-                self._used.add(Mechanism.CHANGES)
-                return reporter.go_on(firing.last_ms, extents, *found.moves, terms), terms
             return reporter.compare(firing.last_ms, extents, found, terms), terms
 
     def _goes_on(self, firing: Firing) -> bool:
-        """Tell whether rows that came and went since the firing before are all that ISTREAM or DSTREAM needs."""
+        """Tell whether the change since the firing before is all that ISTREAM or DSTREAM needs."""
         return self.step_ms is not None and self.reporter.follows(firing.at_ms - self.step_ms)
 
-    def _moved(self, firing: Firing) -> Answer | None:
-        """Return what ISTREAM or DSTREAM reports by the rows that came and went; None if the whole answer is needed."""
-        deltas = firing.deltas
-        if deltas is None or not self._goes_on(firing):
-            return None
-        assert self.compiled is not None, self.name
-        if self.compiled.modifiers and not (self.compiled.is_distinct and len(self.compiled.modifiers) == 1):
-            return None
-        try:
-            moves = deltas.moved(self._limits)
-            if moves is None or moves.is_anew:
+    def _changed(
+        self, firing: Firing, maintained: Maintained, kept: Sequence[Kept], terms: QueryTerms
+    ) -> Answer | None:
+        """Return what ISTREAM or DSTREAM reports by the change alone; None if the whole answer is needed."""
+        with within(self._limits()):
+            change = maintained.change(kept, terms)
+            if change is None:
                 return None
-            if self.compiled.modifiers:
-                distinct = self._distinct(firing, deltas)
-                if distinct is None or distinct.came is None or distinct.went is None:
-                    return None
-                came, went = (Answer(tuple(rows.T.copy()), len(rows)) for rows in (distinct.came, distinct.went))
-            else:
-                came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
-        except MemoryError:
-            return None
-        self._used |= {moves.mechanism, Mechanism.CHANGES}
-        with self._limits():
-            terms = terms_of(self._core, firing.reader, firing.moment())
-            return self.reporter.go_on(firing.last_ms, firing.reading.extents, came, went, terms)
+            names = tuple(map(Variable, self.query.variables))
+            inserted, deleted = (Answer(rows.columns_of(names), rows.length) for rows in change)
+            self._used |= {*kept[0].used, Mechanism.CHANGES}
+            return self.reporter.go_on(firing.last_ms, firing.reading.extents, inserted, deleted, terms)
 
-    def _ran(self, firing: Firing) -> Answer | None:
+    def _ran(self, firing: Firing, kept: Sequence[Kept]) -> Answer | None:
         """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
-        it."""
-        columns, modifiers = firing.columns, () if self.compiled is None else self.compiled.modifiers
+        it. kept: the rows, if they are maintained."""
+        plans, columns = self.compiled, firing.columns
+        modifiers = () if plans is None else plans.modifiers
         if columns is not None:
             self._counts.explored_together += 1
             self._used.add(Mechanism.TOGETHER)
-        elif (whole := firing.whole) is not None:
+        elif (whole := firing.whole) is not None and plans is not None and kept:
+            columns, modifiers = kept[0].table.columns_of(whole.variables), modifiers[plans.is_distinct :]
+            self._used |= kept[0].used
+        elif whole is not None:
             try:
-                if firing.deltas is not None and (distinct := self._distinct(firing, firing.deltas)) is not None:
-                    columns, modifiers = distinct.columns(), modifiers[1:]
-                elif firing.deltas is not None:
-                    columns = firing.deltas.run(self._limits)
-                if columns is None:
-                    columns = whole.run(self._limits)
-                    self._used |= set() if columns is None else {Mechanism.COMPILED}
-                elif firing.deltas is not None and firing.deltas.moves is not None:
-                    self._used.add(firing.deltas.moves.mechanism)
+                columns = whole.run(self._limits)
+                self._used |= set() if columns is None else {Mechanism.COMPILED}
             except MemoryError:  # the executor says it by name, if it meets it again
                 return None
         if columns is None:
@@ -1265,26 +1256,14 @@ class ContinuousQuery:
             return modified(columns, modifiers, self._limits())
         return Answer(columns, len(columns[0]))
 
-    def _distinct(self, firing: Firing, deltas: Deltas) -> HeldDistinct | None:
-        """Return the distinct rows of a query that kernels run alone, if they are asked for, and kept."""
-        if firing.plans is None or not firing.plans.is_distinct or deltas.moved(self._limits) is None:
-            return None
-        with self._limits():
-            distinct = deltas.distinct()
-        if distinct is not None and distinct.came is not None:
-            self._used.add(Mechanism.DISTINCT)
-        return distinct
-
     def _limits(self) -> Limits:
         return limits_of(self._core.settings, None, kind=Kind.FIRING)
 
-    def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
-        """Evaluate the query by the executor."""
+    def _evaluated(self, firing: Firing, terms: QueryTerms, kept: Sequence[Kept]) -> Answer:
+        """Evaluate the query by the executor. kept: the rows of parts that are maintained."""
         dataset = firing.dataset
         is_empty = firing.is_over_nothing()
         rows = None if self.group is None else self.group.rows
-        if firing.plans is not None and firing.explored is None:
-            firing.plans.has_run = True
         if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
             self._used.add(Mechanism.NOTHING)
             return self._answer_to_nothing[1]
@@ -1304,14 +1283,15 @@ class ContinuousQuery:
                 scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
                 in_order=True,
                 by_solution=self.reporter.is_compared,
-                explored=self._explored(firing),
+                explored=self._explored(firing, kept),
                 compiled=firing.plans,
-                by_moves=self._goes_on(firing),
                 paths=self._paths,
             )
+            if self.maintained is not None and firing.plans is not None:
+                self.maintained.estimate()
         if is_empty and not (found.length or firing.depends_on_moment()):
             # Without a row there is nothing in it that could be of another time.
-            self._answer_to_nothing = rows, replace(found, moves=None)
+            self._answer_to_nothing = rows, found
         return found
 
 
@@ -1335,16 +1315,16 @@ class Firing:
     """The batches and terms that one firing reads, picked at one moment. stretch: the firings that have its answer,
     None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
     other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
-    of windows, None if the firing has a dataset of its own; deltas: what finds the matches of the query by those of the
-    firing before, None: it is evaluated anew; path_changes: what has changed since then, if paths may be kept; twin: a
-    firing before it with the same answer; answered: the answer, and what reads its terms, once it has run."""
+    of windows, None if the firing has a dataset of its own; maintained: what finds rows of the query by those of the
+    firing before; path_changes: what has changed since then, if paths may be kept; twin: a firing before it with the
+    same answer; answered: the answer, and what reads its terms, once it has run."""
 
     query: ContinuousQuery
     at_ms: int
     reading: Reading
     reader: TermReader
     plans: CompiledPlans | None
-    deltas: Deltas | None = None
+    maintained: Maintained | None = None
     stretch: Stretch | None = None
     twin: Firing | None = None
     path_changes: PathChanges | None = None
@@ -1365,6 +1345,11 @@ class Firing:
     def count_after(self, time_ms: int) -> int:
         """Return how many firings it stands for that come after a time, of which there is at least one."""
         return 1 if self.stretch is None else self.stretch.after(time_ms).count
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether rows of the query can be had from those of the firing before."""
+        return self.maintained is not None and self.maintained.is_ready
 
     @property
     def whole(self) -> CompiledQuery | None:

@@ -282,11 +282,11 @@ class HeldGroups:
         self._taken, self.rows_before = None, None
         if moves.is_anew:
             self._clear()
-        rows = np.concatenate((moves.came, moves.went))
+        rows = np.concatenate((moves.inserted, moves.deleted))
         if len(rows):
             weights = np.ones(len(rows), np.int64)
-            weights[len(moves.came) :] = -1
-            if self._groups.is_roomy(len(moves.came)):
+            weights[len(moves.inserted) :] = -1
+            if self._groups.is_roomy(len(moves.inserted)):
                 self._compact()
             touched = self._groups.move(rows[:, self._keys], weights)
             self._make_room()
