@@ -23,10 +23,10 @@ SEED_TEXT = "tests" if SEED is None else str(SEED)
 S = "http://e/s"
 KEPT: dict[str, tuple[str, ...]] = {
     "bindings": ("deltas.py", "plans/compiled.py", "plan_memo.py", "plan_versions.py"),
-    "changes": ("deltas.py", "held_groups.py", "distinct_rows.py", "maintained.py", "reporting.py"),
-    "distinct": ("deltas.py", "distinct_rows.py", "maintained.py", "counted_rows.py"),
-    "groups": ("held_groups.py", "counted_rows.py", "row_wise.py", "maintained.py"),
-    "executor": ("row_wise.py", "maintained.py", "compiled_plans.py", "deltas.py"),
+    "changes": ("deltas.py", "held_groups.py", "counted.py", "maintained.py", "reporting.py"),
+    "distinct": ("deltas.py", "incremental/counted.py", "maintained.py", "counted_rows.py"),
+    "groups": ("held_groups.py", "counted_rows.py", "window_join.py", "maintained.py"),
+    "executor": ("window_join.py", "maintained.py", "compiled_plans.py", "deltas.py"),
     "paths": ("kept_paths.py", "forest.py"),
     "together": ("plans/compiled.py", "plan_memo.py", "plan_versions.py", "store/window_table.py"),
     "compiled": ("plans/compiled.py", "store/window_table.py"),

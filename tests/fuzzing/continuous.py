@@ -24,7 +24,7 @@ from unittest import mock
 import pyoxigraph as ox
 
 import wukongs
-from wukongs.incremental import distinct_rows
+from wukongs.incremental import maintained
 from wukongs.live import joined_queries
 from wukongs.query.mechanisms import Mechanism as M
 from wukongs.query.paths import kept_paths
@@ -332,7 +332,7 @@ def forced(rng: random.Random, is_on: float = 0.7, is_off: float = 0.1) -> list[
         found: list[tuple[Any, str, Any]] = [
             (deltas, "ROWS_MIN", 0.0),
             (kept_paths, "ROWS_MIN", 0),
-            (distinct_rows, "STAY_MIN", rng.choice([0, 0, 1, 3])),
+            (maintained, "STAY_MIN", rng.choice([0, 0, 1, 3])),
         ]
     elif drawn < is_on + is_off:
         found = [(deltas, "ROWS_MIN", 1e18), (kept_paths, "ROWS_MIN", 1 << 60)]

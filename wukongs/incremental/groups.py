@@ -31,6 +31,14 @@ class Anew(Operator, Protocol):
         """Return the change of the groups after the rows below have changed."""
 
 
+_ARGUMENT = ".argument "
+
+
+def is_argument(variable: Variable) -> bool:
+    """Tell whether a variable was made for an argument of an aggregate."""
+    return variable.name.startswith(_ARGUMENT)
+
+
 @dataclass(frozen=True, slots=True)
 class GroupRows:
     """The rows that kept groups are made of.
@@ -57,7 +65,7 @@ class GroupRows:
         for place, aggregate in enumerate(aggregates):
             argument = aggregate.argument
             if argument is not None and not (isinstance(argument, Variable) and argument in known):
-                computed.append((Variable(f".argument {place}"), argument))
+                computed.append((Variable(f"{_ARGUMENT}{place}"), argument))
                 argument = computed[-1][0]
             arguments.append(argument)
         named = tuple(sorted((one for one in known if not one.is_blank), key=str))
@@ -122,11 +130,15 @@ class Grouped:
     def kept_bytes(self) -> int:
         return 0 if self._anew is not None else self.groups.size_bytes
 
+    def forget(self) -> None:
+        """Keep nothing until `begin`."""
+        self.groups.clear()
+
     def begin(self, stored: BatchSet) -> ZSet:
         if self._anew is None:
             rows = self.children[0].begin(stored).consolidated()
             if self.groups.move(self._moved(rows, is_anew=True), self.evaluation.terms):
-                return self._table(self.groups.columns(self.evaluation.terms))
+                return self.content()
             self._go_on_anew()
         assert self._anew is not None
         return self._anew.begin(stored)
@@ -136,18 +148,31 @@ class Grouped:
         if self._anew is not None:
             return self._anew.change(change)
         (below,) = self.children
-        changed, terms, groups = below.change(change), self.evaluation.terms, self.groups
+        changed = below.change(change)
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        if groups.move(self._moved(changed, is_anew=False), terms, notes_before=True):
-            assert groups.rows_before is not None
-            after, before = self._table(groups.rows_after(terms)), self._table(groups.rows_before)
-            return after.plus(before.negated()).consolidated()
+        if self.follow(changed):
+            return self.last_change()
         kept = self._go_on_anew()
         kept.after = Arranged(kept.keys).plus(below.begin(change.after).consolidated())
         kept.before = kept.after.plus(changed.negated())
         assert self._anew is not None
         return self._anew.difference(changed, change)
+
+    def follow(self, changed: ZSet, *, notes_before: bool = True) -> bool:
+        """Change the groups by a change of the rows below; tell whether that can be done exactly, else they are of no
+        use any more. notes_before: `last_change` is asked for."""
+        return self.groups.move(self._moved(changed, is_anew=False), self.evaluation.terms, notes_before)
+
+    def last_change(self) -> ZSet:
+        """Return the change of the groups, after `follow`."""
+        assert self.groups.rows_before is not None, self.node
+        after = self._table(self.groups.rows_after(self.evaluation.terms))
+        return after.plus(self._table(self.groups.rows_before).negated()).consolidated()
+
+    def content(self) -> ZSet:
+        """Return the groups, as long as they are kept exactly."""
+        return self._table(self.groups.columns(self.evaluation.terms))
 
     def _go_on_anew(self) -> Kept:
         """Have the rows below kept from now on, and groups evaluated from them."""

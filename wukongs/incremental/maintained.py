@@ -1,28 +1,25 @@
 """Maintained: the rows of a registered query's windows, changed from firing to firing instead of evaluated anew.
 
-A window that moves on by a step keeps most of what it holds. A part of the query keeps the matches of its triple
-patterns with the time at which each ends (Deltas), so a change costs what has arrived and what has expired:
+A window that moves on by a step keeps most of what it holds. Matches of triple patterns are kept with the time at which
+each ends (window_join.py), so a change costs what has arrived and what has expired. The operators of live views follow
+it: groups, DISTINCT, and where few rows change, joins, OPTIONAL, MINUS and UNION (operators.py). What stands above is
+evaluated by the executor from their content. ISTREAM and DSTREAM need no more than the change, if all that is above is
+linear: filters, BIND, projections.
 
-* filters and BIND right above the patterns are evaluated for new matches alone (row_wise.py);
-* groups and DISTINCT above them follow the rows that were inserted and deleted (groups.py, distinct_rows.py);
-* what stands above the parts is evaluated by the executor from their rows. ISTREAM and DSTREAM need no more than the
-  change, if all of it is linear: filters, BIND, projections.
-
-An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them is made
-anew of all rows. A part that cannot be kept as a whole (sums of doubles, computed texts) is kept as far as it can be.
+An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them begins
+anew with all rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeAlias
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
 from wukongs.csparql.algebra import (
-    Bgp,
     Distinct,
     Extend,
     Filter,
@@ -39,57 +36,73 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.exploration_order import explorable_operands, is_explorable
 from wukongs.csparql.functions import depends_on_moment
-from wukongs.csparql.scope import exists_patterns, possible_variables
-from wukongs.csparql.terms import Variable
+from wukongs.csparql.scope import exists_patterns, node_expressions, possible_variables
 from wukongs.csparql.walk import join_operands
 from wukongs.errors import BudgetExceeded
-from wukongs.incremental.distinct_rows import DistinctRows, is_worth_counting
-from wukongs.incremental.groups import GroupRows
-from wukongs.incremental.row_wise import RowWise, TermsNotKept
+from wukongs.incremental.counted import Counted
+from wukongs.incremental.groups import Anew, Grouped, is_argument
+from wukongs.incremental.leaves import names_of
+from wukongs.incremental.lookups import Kept, Operator
+from wukongs.incremental.operators import operator_of, operators_of
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.window_join import RowWise, WindowJoin
+from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution.answer import within
 from wukongs.query.expressions.expressions import evaluate, holds
-from wukongs.query.limits import Limits
+from wukongs.query.limits import Limits, current
 from wukongs.query.mechanisms import Mechanism, Used
-from wukongs.query.operators import operators
-from wukongs.query.operators.held_groups import HeldGroups
+from wukongs.query.operators import operators as tables
 from wukongs.query.plans.compiled import CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
-from wukongs.query.plans.deltas import Deltas, Moves, is_worth_it
+from wukongs.query.plans.deltas import DeltaClause, is_worth_it
 from wukongs.query.rows import places_of
-from wukongs.store.dtypes import Int64Array
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.store.batch_set import EMPTY
 
 REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
-"""After so many firings it is tried again to keep rows that could not be kept."""
+"""After so many firings it is tried again to keep what could not be kept."""
 PARTS_MAX = 8
 """Rows are kept of so many parts of a query."""
+STAY_MIN = 20
+"""Rows are followed by DISTINCT and by joins once there are so many for each that was inserted or deleted, while there
+are half as many: a row that is followed costs more than one that is evaluated with all others."""
+COMPUTED_MIN = 1 << 14
+"""When so many terms were computed, and twice as many as all rows needed the last time, all begins anew."""
+WIDE = 8
+"""A part is wide if its leaves have so many times the rows that the executor begins with."""
 
 Linear: TypeAlias = Filter | Extend | Project
 Difference: TypeAlias = tuple[BindingTable, BindingTable]
 """Rows that were inserted and deleted since the firing before. A row may be among both."""
+_NOTHING = Change(EMPTY, EMPTY, EMPTY, EMPTY)
+_FOLLOWED = frozenset(
+    ("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept", "constant")
+)
+"""The kinds of operators that read nothing but the rows below them."""
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """How long nothing is kept after it could not be: each time twice as long as before."""
+
+    left: int = 0
+    count: int = 0
+
+    def passed(self) -> bool:
+        """Note a firing; tell whether it is refused no more."""
+        self.left -= self.left > 0
+        return not self.left
+
+    def add(self) -> None:
+        self.left = min(REFUSED_FIRINGS << self.count, REFUSED_FIRINGS_MAX)
+        self.count += 1
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A node of the algebra whose rows can be kept.
-
-    node: None for a query that kernels answer alone.
-    rows: the rows that are kept.
-    groups: that are made of them, if the node is a group.
-    projected: the variables of the node's rows; None: all that the rows bind.
-    is_distinct: whether each of these is there once."""
-
-    node: Node | None
-    rows: RowWise
-    groups: GroupRows | None = None
-    projected: tuple[Variable, ...] | None = None
-    is_distinct: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The rows of a level at a firing. change: None if all may have changed; used: the mechanisms that have found
-    them."""
+class Known:
+    """The solutions of a node at a firing. node: None for a query that kernels answer alone; change: None if all may
+    have changed; used: the mechanisms that have found them."""
 
     node: Node | None
     table: BindingTable
@@ -97,198 +110,176 @@ class Kept:
     used: Used
 
 
+class NotKept(Exception):
+    """Groups cannot be kept exactly. Only this module sees this error."""
+
+
+def _not_kept(_: Kept) -> Anew:
+    raise NotKept
+
+
+_MECHANISMS = {"groups": Mechanism.GROUPS, "distinct": Mechanism.DISTINCT, "content": Mechanism.JOINS}
+
+
 @dataclass(slots=True, eq=False)
 class Part:
-    """A part of a query, kept at one of its levels.
+    """A part of a query whose rows are kept.
 
-    levels: the first is what is kept at best.
-    compile: compiles the patterns of a level.
-    deltas: keeps the matches of these, from the firing on at which that is worth it.
-    estimated_rows: of all steps of the plan that evaluates them anew."""
+    node: of the algebra; None for a query that kernels answer alone.
+    top: the operator that has its rows.
+    joins: the leaves below it.
+    alone: those of them whose rows the executor would find without other rows."""
 
-    levels: tuple[Level, ...]
-    compile: Callable[[RowWise], CompiledQuery]
-    join: CompiledQuery = field(init=False)
-    """The patterns, evaluated anew."""
-    deltas: Deltas | None = None
+    node: Node | None
+    top: WindowJoin | Grouped | Counted
+    joins: tuple[WindowJoin, ...]
+    alone: tuple[WindowJoin, ...]
     estimated_rows: float = 0.0
-    _groups: HeldGroups | None = None
-    _distinct: DistinctRows | None = None
+    """Of all steps of the plans that evaluate the patterns of `alone` anew."""
+    is_wide: bool = False
+    """Whether the leaves have many more rows than the executor would look at: then only those of `alone` are kept."""
     _is_in_step: bool = False
-    """Whether what is made of the rows has followed their last change."""
-    _refused_for: int = 0
-    _refusals: int = 0
-
-    def __post_init__(self) -> None:
-        self.join = self.compile(self.level.rows)
+    """Whether what is above the leaves has followed their last change."""
+    _refusals: _Refusals = field(default_factory=_Refusals)
+    _refusals_above: _Refusals = field(default_factory=_Refusals)
 
     @property
-    def level(self) -> Level:
-        return self.levels[0]
+    def kept(self) -> tuple[WindowJoin, ...]:
+        """The leaves whose rows are kept."""
+        return self.alone if self.is_wide else self.joins
 
     @property
     def is_ready(self) -> bool:
         """Whether its rows can be had at this firing."""
-        return self.deltas is not None and self.deltas.is_ready
+        return all(join.is_ready for join in self.kept)
 
     @property
-    def size_bytes(self) -> int:
-        return sum(one.size_bytes for one in (self._groups, self._distinct) if one is not None)
+    def kept_bytes(self) -> int:
+        return sum(one.kept_bytes for _, one in operators_of(self.top))
 
     def begin_firing(self) -> bool:
         """Be about to fire; tell whether rows are to be kept at this firing, if they can be."""
-        if self.deltas is not None:  # it may have been ready at a firing that has failed, or had no need
-            self.deltas.skip()
-        if self._refused_for:
-            self._refused_for -= 1
+        for join in self.joins:
+            join.skip()
+        self._refusals_above.passed()
+        if not self._refusals.passed():
             return False
-        return is_worth_it(self.estimated_rows if self.level.node is not None else self.join.estimated_rows)
+        return is_worth_it(self.estimated_rows if self.node is not None else self.joins[0].join.estimated_rows)
 
     def forget(self) -> None:
         """Keep nothing."""
-        self.deltas, self._groups, self._distinct = None, None, None
+        self._is_in_step = False
+        for _, operator in operators_of(self.top):
+            if isinstance(operator, WindowJoin | Counted | Grouped | Kept):
+                operator.forget()
 
-    def refuse(self) -> None:
-        """Keep nothing for some firings, each time for twice as many as before."""
-        self._refused_for = min(REFUSED_FIRINGS << self._refusals, REFUSED_FIRINGS_MAX)
-        self._refusals += 1
-        if self.deltas is not None:
-            self.deltas.forget()
-        self._groups, self._distinct = None, None
-
-    def _lower(self) -> None:
-        """Keep less from the next firing on: rows of the next level."""
-        if len(self.levels) == 1:
-            self.refuse()
-            return
-        self.levels = self.levels[1:]
-        self.join = self.compile(self.level.rows)
-        self.forget()
-
-    def advance(self, terms: TermSpace | None, limits: Callable[[], Limits], *, wants_change: bool) -> Kept | None:
-        """Change the rows by what has arrived and expired; return them. None: they are to be evaluated anew.
-
-        terms: those of the firing, if expressions are evaluated. Raises QueryTimeout."""
-        deltas = self.deltas
-        if deltas is None or not deltas.is_ready:
-            return None
+    def advance(self, terms: TermSpace | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
+        """Change the rows by what has arrived and expired; return them, or those of the patterns below. None of them:
+        they are to be evaluated anew. terms: None if nothing is evaluated. Raises QueryTimeout."""
         is_in_step, self._is_in_step = self._is_in_step, False
+        if not self.is_ready:
+            return []
         try:
-            moves = deltas.move(limits, self._derive(deltas, terms))
-            if moves is None:
-                return None
-            kept = self._made(deltas, moves, terms, is_in_step=is_in_step, wants_change=wants_change)
+            for join in self.kept:
+                if join.advance(terms, limits) is None:
+                    self.forget()
+                    return []
+            found = None if self.is_wide else self._followed(is_in_step=is_in_step, wants_change=wants_change)
         except (BudgetExceeded, MemoryError):  # evaluating it anew may need less
-            self.refuse()
-            return None
-        except TermsNotKept:
-            self._lower()
-            return None
-        if kept is None:
-            self._lower()
-            return None
-        self._is_in_step = True
-        kept.used.add(Mechanism.BINDINGS_ANEW if moves.is_anew else Mechanism.BINDINGS)
-        return kept
+            self._refusals.add()
+            self.forget()
+            return []
+        if found is not None:
+            self._is_in_step = True
+            return [found]
+        rows = [_of_join(join, wants_change=wants_change) for join in self.alone]
+        if self.node is None:  # DISTINCT
+            rows = [replace(one, table=tables.distinct(one.table), change=None) for one in rows]
+        return rows
 
-    def _derive(self, deltas: Deltas, terms: TermSpace | None) -> Callable[[Int64Array], Int64Array] | None:
-        if not self.level.rows.links:
+    def _followed(self, *, is_in_step: bool, wants_change: bool) -> Known | None:
+        """Return the rows of the part; None if they are not worth following, or cannot be."""
+        top = self.top
+        if isinstance(top, WindowJoin):
+            return _of_join(top, wants_change=wants_change)
+        moves = [join.moves for join in self.joins if join.moves is not None]
+        goes_on = is_in_step and not any(one.is_anew for one in moves)
+        if isinstance(top, Counted):
+            changed = sum(len(one.inserted) + len(one.deleted) for one in moves)
+            if STAY_MIN * changed > (2 if goes_on else 1) * sum(join.count for join in self.joins):
+                return None
+        if self._refusals_above.left:
             return None
-        assert terms is not None, self.level
-        return partial(self.level.rows.applied, deltas.variables, terms=terms)
-
-    def _made(
-        self, deltas: Deltas, moves: Moves, terms: TermSpace | None, *, is_in_step: bool, wants_change: bool
-    ) -> Kept | None:
-        """Return the level's rows; None if they cannot be made of the rows that are kept."""
-        level, bound = self.level, (*deltas.variables, *self.level.rows.derived)
-        goes_on = is_in_step and not moves.is_anew
-        if level.groups is not None:
-            assert terms is not None, level
-            return self._grouped(level, level.groups, deltas, moves, bound, terms, goes_on, wants_change)
-        shown = bound if level.projected is None else tuple(dict.fromkeys(level.projected))
-        places = list(map(bound.index, shown))
-        if level.is_distinct and (kept := self._counted(level, deltas, moves, shown, places, goes_on=goes_on)):
-            return kept
-        table = BindingTable(shown, deltas.columns(places), deltas.count)
-        if level.is_distinct:
-            return Kept(level.node, operators.distinct(table), None, set())
         change = None
-        if wants_change and not moves.is_anew:
-            change = _table(shown, moves.inserted[:, places].T), _table(shown, moves.deleted[:, places].T)
-        return Kept(level.node, table, change, set())
-
-    def _grouped(
-        self,
-        level: Level,
-        rows: GroupRows,
-        deltas: Deltas,
-        moves: Moves,
-        bound: Sequence[Variable],
-        terms: TermSpace,
-        goes_on: bool,
-        wants_change: bool,
-    ) -> Kept | None:
-        groups = self._groups
-        if groups is None or not goes_on:
-            groups, moves = rows.groups(bound), deltas.all_rows()
-        self._groups = groups
-        if not groups.move(moves, terms, wants_change):
+        try:
+            if not goes_on:
+                top.begin(EMPTY)
+            elif isinstance(top, Counted):
+                change = top.change(_NOTHING)
+            elif not top.follow(top.children[0].change(_NOTHING), notes_before=wants_change):
+                raise NotKept
+            elif wants_change and top.node.keys:
+                change = top.last_change()
+        except NotKept:
+            self._refusals_above.add()
             return None
-        table = rows.table(groups.columns(terms), terms)
-        change = None
-        if wants_change and groups.rows_before is not None and rows.node.keys:
-            change = (
-                rows.table(groups.rows_after(terms), terms),
-                rows.table(groups.rows_before, terms),
-            )
-        return Kept(level.node, table, change, set() if moves.is_anew else {Mechanism.GROUPS})
+        current().hold(top.kept_bytes)
+        used = _ways(self.joins) | ({_MECHANISMS[top.kind]} if goes_on else set())
+        difference = None if change is None or not wants_change else _difference(change)
+        return Known(self.node, _bag(top.content()), difference, used)
 
-    def _counted(
-        self,
-        level: Level,
-        deltas: Deltas,
-        moves: Moves,
-        shown: tuple[Variable, ...],
-        places: list[int],
-        *,
-        goes_on: bool,
-    ) -> Kept | None:
-        """Return the distinct rows, if they are worth counting."""
-        distinct, self._distinct = self._distinct, None
-        goes_on &= distinct is not None
-        if not is_worth_counting(len(moves.inserted) + len(moves.deleted), deltas.count, are_counted=goes_on):
-            return None
-        if distinct is None or not goes_on:
-            distinct, moves = DistinctRows(len(places)), deltas.all_rows()
-        weights: Int64Array = np.ones(len(moves.inserted) + len(moves.deleted), np.int64)
-        weights[len(moves.inserted) :] = -1
-        changed = distinct.move(np.concatenate((moves.inserted[:, places], moves.deleted[:, places])), weights)
-        self._distinct = distinct
-        inserted, deleted = (_table(shown, rows.T) for rows in changed)
-        change, used = ((inserted, deleted), {Mechanism.DISTINCT}) if goes_on else (None, set[Mechanism]())
-        columns = distinct.columns()
-        return Kept(level.node, BindingTable(shown, columns, len(columns[0])), change, used)
+
+def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:
+    """Return the rows of patterns."""
+    assert join.moves is not None, join.rows
+    shown = join.variables
+    change = None
+    if wants_change and not join.moves.is_anew:
+        change = _difference(join.change(_NOTHING).project(shown))
+    return Known(join.node, join.table(shown), change, _ways((join,)))
+
+
+def _ways(joins: Sequence[WindowJoin]) -> Used:
+    moves = [join.moves for join in joins if join.moves is not None]
+    return {Mechanism.BINDINGS_ANEW if one.is_anew else Mechanism.BINDINGS for one in moves}
+
+
+def _bag(content: ZSet) -> BindingTable:
+    return content.table if (content.weights == 1).all() else content.repeated()
+
+
+def _difference(change: ZSet) -> Difference:
+    """Return the rows of a change that were inserted and deleted, each as often as its weight says."""
+    inserted, deleted = (one.take(np.flatnonzero(one.weights > 0)).repeated() for one in (change, change.negated()))
+    return inserted, deleted
 
 
 class Maintained:
-    """The parts of one query. Used by the thread that fires, while the table of windows is unchanged."""
+    """The parts of one query. Used by the thread that fires, while the table of windows is unchanged.
 
-    def __init__(self, query: Query, plans: CompiledPlans) -> None:
-        self._query, self._plans = query, plans
+    evaluation: of what is above the patterns.
+    clause_of: returns how the matches of patterns are kept, None if they cannot be."""
+
+    def __init__(
+        self,
+        query: Query,
+        plans: CompiledPlans,
+        evaluation: Evaluation,
+        clause_of: Callable[[CompiledQuery], DeltaClause | None],
+    ) -> None:
+        self._query, self._plans, self._evaluation, self._clause_of = query, plans, evaluation, clause_of
+        self._terms: QueryTerms | None = None
+        self._computed_max = COMPUTED_MIN
+        self._is_new = True
+        """Whether the terms have those of one firing only."""
+        self.parts: list[Part] = []
         self.is_estimated = plans.whole is not None
         """Whether it is known what evaluating the parts anew takes."""
-        whole = plans.whole
-        if whole is not None:
-            self.parts = [
-                Part((Level(None, RowWise(whole.wanted), None, whole.variables, plans.is_distinct),), lambda _: whole)
-            ]
-            return
-        found = [] if query.form == "ask" or depends_on_moment(query.pattern) else list(_parts_in(query.pattern))
-        self.parts = [Part(levels, self._compiled) for levels in found[:PARTS_MAX]]
-
-    def _compiled(self, rows: RowWise) -> CompiledQuery:
-        return self._plans.matches_of(rows.wanted.bgp)
+        if plans.whole is not None:
+            variables = tuple(dict.fromkeys(plans.whole.variables))
+            join = WindowJoin(None, RowWise(plans.whole.wanted), plans.whole, variables)
+            top = Counted(variables, (join,)) if plans.is_distinct else join
+            self.parts = [Part(None, top, (join,), (join,))]
 
     @property
     def is_ready(self) -> bool:
@@ -296,141 +287,197 @@ class Maintained:
         return any(part.is_ready for part in self.parts)
 
     def estimate(self) -> None:
-        """Estimate what evaluating the parts anew takes, over what the windows have now."""
+        """Find the parts, and estimate what evaluating them anew takes, over what the windows have now."""
+        if self._plans.whole is not None:
+            return
+        if not (self.is_estimated or self._query.form == "ask" or depends_on_moment(self._query.pattern)):
+            self.parts = list(islice(self._parts_in(self._query.pattern), PARTS_MAX))
         self.is_estimated = True
-        if self._plans.whole is None:
-            for part in self.parts:
-                route = self._plans.route(part.level.rows.wanted, (), 1)
-                part.estimated_rows = sum(step.estimated_rows for step in route.plan.steps)
+        for part in self.parts:
+            rows = {}
+            for join in part.joins:
+                route = self._plans.route(join.rows.wanted, (), 1)
+                rows[join] = sum(step.estimated_rows for step in route.plan.steps)
+            part.estimated_rows = sum(rows[join] for join in part.alone)
+            is_wide = sum(rows.values()) > WIDE * part.estimated_rows
+            if is_wide != part.is_wide:
+                part.forget()
+                part.is_wide = is_wide
 
-    def advance(self, terms: TermSpace | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Kept]:
-        """Change the rows of all parts whose rows can be had; return them. Raises QueryTimeout."""
+    def advance(self, terms: QueryTerms | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
+        """Change the rows of all parts whose rows can be had; return them. terms: as `renewed` returns them, None for
+        a query that kernels answer alone. Raises QueryTimeout."""
+        found = list[Known]()
         if terms is None and not self._plans.is_distinct:
-            found = [part.advance(None, limits, wants_change=wants_change) for part in self.parts]
-        else:
-            own = limits()
-            with within(own):
-                found = [part.advance(terms, lambda: own, wants_change=wants_change) for part in self.parts]
-        return [kept for kept in found if kept is not None]
+            for part in self.parts:
+                found += part.advance(None, limits, wants_change=wants_change)
+            return found
+        own = limits()
+        with within(own):
+            if terms is not None:
+                self._evaluation.terms, self._evaluation.limits = terms, own
+            for part in self.parts:
+                found += part.advance(terms, lambda: own, wants_change=wants_change)
+        return found
 
-    def change(self, kept: Sequence[Kept], terms: TermSpace) -> Difference | None:
+    def renewed(self, terms: QueryTerms) -> QueryTerms:
+        """Return the terms of a firing, which have what was computed at firings before under the same ids."""
+        known = self._terms
+        if known is None:
+            self._terms = terms
+            return terms
+        if self._is_new:
+            self._computed_max, self._is_new = max(COMPUTED_MIN, 2 * known.computed_count), False
+        if known.computed_count > self._computed_max:
+            for part in self.parts:
+                part.forget()
+            self._terms, self._is_new = terms, True
+            return terms
+        self._terms = known.renewed(terms.reader)
+        self._terms.moment = terms.moment
+        return self._terms
+
+    def change(self, known: Sequence[Known], terms: TermSpace) -> Difference | None:
         """Return the change of the whole query by those of its parts; None if it needs more than these."""
-        if len(kept) != 1 or len(self.parts) != 1 or kept[0].change is None or self._query.form != "select":
+        if len(known) != 1 or len(self.parts) != 1 or known[0].change is None or self._query.form != "select":
             return None
-        inserted, deleted = kept[0].change
-        for node in self._linear_above(kept[0].node):
-            if node is None:
-                return None
+        nodes = self._linear_above(known[0].node)
+        if nodes is None:
+            return None
+        inserted, deleted = known[0].change
+        for node in nodes:
             inserted, deleted = _applied(node, inserted, terms), _applied(node, deleted, terms)
         return inserted, deleted
 
-    def _linear_above(self, below: Node | None) -> Iterator[Linear | None]:
-        """Iterate over the nodes above a part, from the inside out; None for what is not linear."""
-        node, found = self._query.pattern, list[Linear | None]()
+    def _linear_above(self, below: Node | None) -> Sequence[Linear] | None:
+        """Return the nodes above a part, from the inside out; None if one of them is not linear."""
         if below is None:
-            modifiers = self._plans.modifiers
-            yield from [None] if len(modifiers) > self._plans.is_distinct else []
-            return
+            return () if len(self._plans.modifiers) == self._plans.is_distinct else None
+        node, found = self._query.pattern, list[Linear]()
         while node is not below:
-            match node:
-                case Project(pattern=pattern):
-                    found.append(node)
-                case Filter(condition=expression, pattern=pattern) | Extend(expression=expression, pattern=pattern):
-                    found.append(None if exists_patterns(expression) else node)
-                case _:
-                    yield None
-                    return
-            node = pattern
-        yield from reversed(found)
+            if not _is_linear(node):
+                return None
+            found.insert(0, node)
+            node = node.pattern
+        return found
 
     def forget(self) -> None:
         """Keep nothing."""
         for part in self.parts:
             part.forget()
+            for join in part.joins:
+                join.deltas = None
 
     def stats(self) -> dict[str, int]:
-        """Return the sums of Deltas.stats, nothing if no rows are kept. From any thread."""
-        sums = dict[str, int]()
-        for part in list(self.parts):
-            deltas = part.deltas
-            if deltas is not None:
-                found = deltas.stats()
-                found["matches_bytes"] += part.size_bytes
-                sums = {name: sums.get(name, 0) + count for name, count in found.items()}
-        return sums
+        """Return counts and sizes (bytes), nothing if no rows are kept. From any thread."""
+        deltas = [join.deltas for part in self.parts for join in part.joins if join.deltas is not None]
+        if not deltas:
+            return {}
+        return {
+            "firings_by_deltas": sum(one.ran for one in deltas),
+            "matches_kept": sum(one.count for one in deltas),
+            "matches_bytes": sum(part.kept_bytes for part in self.parts),
+        }
+
+    # --- the parts of a query -----------------------------------------------------------------------------------------
+
+    def _parts_in(self, node: Node) -> Iterator[Part]:
+        part = self._part_of(node)
+        if part is not None:
+            yield part
+            return
+        for below in _evaluated_alone(node):
+            yield from self._parts_in(below)
+
+    def _part_of(self, node: Node) -> Part | None:
+        """Return what keeps the rows of a node; None if that cannot be, or only those of a part below it."""
+        if RowWise.of(node) is not None:
+            join = self._join_of(node)
+            return None if join is None else Part(node, join, (join,), (join,))
+        if not _may_be_followed(node):
+            return None
+        joins = list[WindowJoin]()
+
+        def leaf(part: Node) -> WindowJoin | None:
+            join = self._join_of(part)
+            joins.extend([] if join is None else [join])
+            return join
+
+        self._evaluation.leaf = leaf
+        top: Operator | None
+        if isinstance(node, Group):
+            top = Grouped.of(node, self._evaluation, operator_of, _not_kept)
+        elif isinstance(node, Distinct) and isinstance(node.pattern, Project) and RowWise.of(node.pattern.pattern):
+            below = leaf(node.pattern.pattern)
+            top = None if below is None else Counted(names_of(node), (below,))
+        else:
+            top = operator_of(node, self._evaluation)
+        if top is None or any(one.kind not in _FOLLOWED for _, one in operators_of(top)):
+            return None
+        if not isinstance(top, Grouped | Counted):
+            top = Counted(names_of(node), (top,), is_distinct=False)
+        alone = set(map(id, _found_alone(node)))
+        return Part(node, top, tuple(joins), tuple(join for join in joins if id(join.node) in alone))
+
+    def _join_of(self, node: Node) -> WindowJoin | None:
+        """Return what keeps the matches of patterns; None if it is another node, or they cannot be kept."""
+        rows = RowWise.of(node)
+        if rows is None:
+            return None
+        join = self._plans.matches_of(rows.wanted.bgp)
+        clause = self._clause_of(join)
+        while isinstance(node, Extend) and is_argument(node.variable):
+            node = node.pattern
+        return None if clause is None else WindowJoin(node, rows, join, names_of(node), clause)
+
+
+def _is_linear(node: Node) -> TypeGuard[Linear]:
+    return isinstance(node, Filter | Extend | Project) and not any(map(exists_patterns, node_expressions(node)))
+
+
+def _may_be_followed(node: Node) -> bool:
+    """Tell whether all that the executor would do with the rows below a node may be worth following."""
+    below = node
+    while _is_linear(below):
+        below = below.pattern
+    joins = Join | LeftJoin | Minus | Union
+    return isinstance(below, joins | Group | Distinct if below is node else joins)
+
+
+def _evaluated_alone(node: Node) -> Iterator[Node]:
+    """Iterate over the nodes right below one that the executor evaluates without the rows of others."""
+    match node:
+        case Filter(pattern=pattern) | Extend(pattern=pattern) | Project(pattern=pattern) | Distinct(pattern=pattern):
+            yield pattern
+        case Group(pattern=pattern) | OrderBy(pattern=pattern) | Slice(pattern=pattern):
+            yield pattern
+        case Union(left=left, right=right):
+            yield from (left, right)
+        case LeftJoin(left=left, right=right):
+            yield from (left,) if is_explorable(right, possible_variables(left)) else (left, right)
+        case Minus(left=left):
+            yield left
+        case Join():
+            operands = join_operands(node)
+            explored = explorable_operands(operands)
+            others = [operand for operand in operands if not any(operand is one for one in explored)]
+            yield from others or [operand for operand in operands if RowWise.of(operand) is not None][:1]
+
+
+def _found_alone(node: Node) -> Iterator[Node]:
+    """Iterate over the patterns, with what is right above them, whose rows the executor finds without other rows."""
+    if RowWise.of(node) is not None:
+        yield node
+        return
+    for below in _evaluated_alone(node):
+        yield from _found_alone(below)
 
 
 def _applied(node: Linear, table: BindingTable, terms: TermSpace) -> BindingTable:
     match node:
         case Project(variables=variables):
-            return operators.project(table, tuple(dict.fromkeys(variables)))
+            return tables.project(table, tuple(dict.fromkeys(variables)))
         case Filter(condition=condition):
             return table.take(places_of(holds(condition, table, terms)))
         case Extend(variable=variable, expression=expression):
-            return operators.with_column(table, variable, evaluate(expression, table, terms))
-
-
-def _table(variables: tuple[Variable, ...], columns: Int64Array) -> BindingTable:
-    return BindingTable(variables, tuple(map(np.ascontiguousarray, columns)), columns.shape[1])
-
-
-# --- the parts of a query ---------------------------------------------------------------------------------------------
-
-
-def _parts_in(node: Node) -> Iterator[tuple[Level, ...]]:
-    """Find the parts of a query that the executor evaluates from nothing, each with its levels."""
-    if levels := tuple(_levels_of(node)):
-        yield levels
-        return
-    match node:
-        case Filter(pattern=pattern) | Extend(pattern=pattern) | Project(pattern=pattern) | Distinct(pattern=pattern):
-            yield from _parts_in(pattern)
-        case Group(pattern=pattern) | OrderBy(pattern=pattern) | Slice(pattern=pattern):
-            yield from _parts_in(pattern)
-        case Union(left=left, right=right):
-            yield from _parts_in(left)
-            yield from _parts_in(right)
-        case LeftJoin(left=left, right=right):
-            yield from _parts_in(left)
-            if not is_explorable(right, possible_variables(left)):
-                yield from _parts_in(right)
-        case Minus(left=left):
-            yield from _parts_in(left)
-        case Join():
-            yield from _parts_of_join(node)
-
-
-def _parts_of_join(node: Join) -> Iterator[tuple[Level, ...]]:
-    operands = join_operands(node)
-    explored = explorable_operands(operands)
-    for operand in operands:
-        if not any(operand is one for one in explored):
-            yield from _parts_in(operand)
-    if len(explored) == len(operands):  # the executor begins with one of them
-        for operand in operands:
-            if levels := tuple(level for level in _levels_of(operand) if level.node is operand):
-                yield levels
-                return
-
-
-def _levels_of(node: Node) -> Iterator[Level]:
-    """Find the levels at which a node can be kept, the whole of it first."""
-    below = node
-    if isinstance(node, Group) and (groups := GroupRows.of(node)) is not None:
-        below = node.pattern
-        if (rows := RowWise.of(below, groups.computed)) is not None:
-            yield Level(node, rows, groups)
-    elif isinstance(node, Distinct) and isinstance(node.pattern, Project):
-        variables, below = node.pattern.variables, node.pattern.pattern
-        rows = RowWise.of(below)
-        if rows is not None and variables and possible_variables(below).issuperset(variables):
-            yield Level(node, rows, None, tuple(variables), is_distinct=True)
-    while isinstance(below, Filter | Extend | Bgp):
-        rows = RowWise.of(below)
-        if rows is not None:
-            yield Level(below, rows)
-            if all(variable is None for variable, _ in rows.links):
-                return  # filters can always be kept
-        if isinstance(below, Bgp):
-            return
-        below = below.pattern
+            return tables.with_column(table, variable, evaluate(expression, table, terms))

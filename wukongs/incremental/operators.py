@@ -12,9 +12,10 @@ The rules, with d for the change of a part, f for its content before and t for i
 * join: d(L) * t(R) + f(L) * d(R).
 * OPTIONAL, MINUS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with a row of d(R), extended
   by t(R) minus extended by f(R).
+* DISTINCT (Counted): how often each row is there follows d; rows whose count leaves or becomes 0 are the change.
 * groups (Grouped): counts, sums and terms of each group follow the rows in d.
-* DISTINCT, and groups whose aggregates cannot be kept exactly (Reduce): the groups of the rows in d are evaluated anew,
-  before and after.
+* groups whose aggregates cannot be kept exactly (Reduce): those of the rows in d are evaluated anew, before and after.
+* triple patterns over windows (WindowJoin): matches end with the first of their tuples.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
 
@@ -44,6 +45,7 @@ from wukongs.csparql.algebra import (
 from wukongs.csparql.exploration_order import is_explorable
 from wukongs.csparql.scope import certain_variables, exists_patterns, node_expressions, possible_variables
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, below_cut, has_exists
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
@@ -237,10 +239,10 @@ class Existing:
 
 @dataclass(slots=True)
 class Reduce:
-    """DISTINCT or groups: those of the rows that have changed are evaluated anew from the rows below, which are kept.
-    Without keys there is one group, always."""
+    """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
+    there is one group, always."""
 
-    node: Distinct | Group
+    node: Group
     children: tuple[Kept]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -265,8 +267,6 @@ class Reduce:
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Distinct):
-            return ZSet.of(rows.table)
         if self.node.keys and not len(rows):
             return ZSet.empty(names_of(self.node))
         known = leaf(rows.variables)
@@ -279,7 +279,7 @@ class Reduce:
 
 def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     """Return the operators of a part of a query, the top one of them."""
-    joined = DeltaJoin.of(node, evaluation)
+    joined = DeltaJoin.of(node, evaluation) if evaluation.leaf is None else evaluation.leaf(node)
     if joined is not None:
         return joined
     match node:
@@ -300,7 +300,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Minus(left=left, right=right):
             return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Distinct(pattern=pattern):
-            return Reduce(node, (Kept(operator_of(pattern, evaluation), names_of(pattern)),), evaluation)
+            return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
         case Group() if not any(map(exists_patterns, node_expressions(node))):
             grouped = Grouped.of(node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation))
             if grouped is not None:
@@ -318,7 +318,7 @@ def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
     found = operator_of(node, evaluation)
     if isinstance(found, Refresh | Constant):
         return found
-    if is_explorable(node, possible_variables(other)):
+    if evaluation.leaf is None and is_explorable(node, possible_variables(other)):
         return Explored(node, found, evaluation)
     shared = certain_variables(node) & possible_variables(other)
     return Kept(found, tuple(sorted(shared, key=str)))

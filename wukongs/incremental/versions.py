@@ -3,8 +3,9 @@ query are evaluated over them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -74,13 +75,20 @@ def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
 
 @dataclass(slots=True)
 class Evaluation:
-    """Evaluates parts of one view. clause: the dataset that the query names; resolve: term -> id; terms: of the view;
-    limits: of the execution under way."""
+    """Evaluates parts of one view.
+
+    clause: the dataset that the query names.
+    resolve: term -> id.
+    terms: of the view.
+    limits: of the execution under way.
+    leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
+    (DeltaJoin), and parts are looked up there."""
 
     clause: DatasetClause
     resolve: Resolve
     terms: QueryTerms
     limits: Limits
+    leaf: Callable[[Node], Any] | None = None
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
     def dataset(self, stored: BatchSet) -> Dataset:

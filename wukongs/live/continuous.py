@@ -17,7 +17,7 @@ from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.warnings import UnseenNames
 from wukongs.errors import BudgetExceeded, StreamError, WukongsError
-from wukongs.incremental.maintained import Kept, Maintained
+from wukongs.incremental.maintained import Known, Maintained
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
@@ -957,7 +957,7 @@ class ContinuousQuery:
         if not self._is_looked_at:
             self._is_looked_at = True
             self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
-            self.maintained = None if self.compiled is None else Maintained(self.query, self.compiled)
+            self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
             if self.group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
                 self._paths = KeptPaths()
             if self.template is not None and (self.compiled is None or self.compiled.whole is None):
@@ -1151,7 +1151,7 @@ class ContinuousQuery:
         if windows and self.reporter.is_compared and self.made is None:
             self.skip_to(windows[-1][0])
 
-    def _explored(self, firing: Firing, kept: Sequence[Kept]) -> list[Explored]:
+    def _explored(self, firing: Firing, kept: Sequence[Known]) -> list[Explored]:
         """Return the nodes of the query whose solutions are known. kept: those that are maintained."""
         if firing.explored is None or self.template is None:
             self._used |= set[Mechanism]().union(*(one.used for one in kept))
@@ -1203,9 +1203,12 @@ class ContinuousQuery:
         reporter, extents, goes_on = self.reporter, firing.reading.extents, self._goes_on(firing)
         needs_terms = reporter.is_compared or firing.whole is None
         terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
-        kept = list[Kept]()
+        kept = list[Known]()
         if firing.maintained is not None and firing.explored is None and firing.columns is None:
-            kept = firing.maintained.advance(terms, self._limits, wants_change=goes_on)
+            if terms is not None and firing.whole is None:
+                terms = firing.maintained.renewed(terms)
+            known_terms = None if firing.whole is not None else terms
+            kept = firing.maintained.advance(known_terms, self._limits, wants_change=goes_on)
             if goes_on and terms is not None and (found := self._changed(firing, firing.maintained, kept, terms)):
                 return found, terms
         found = self._ran(firing, kept)
@@ -1221,7 +1224,7 @@ class ContinuousQuery:
         return self.step_ms is not None and self.reporter.follows(firing.at_ms - self.step_ms)
 
     def _changed(
-        self, firing: Firing, maintained: Maintained, kept: Sequence[Kept], terms: QueryTerms
+        self, firing: Firing, maintained: Maintained, kept: Sequence[Known], terms: QueryTerms
     ) -> Answer | None:
         """Return what ISTREAM or DSTREAM reports by the change alone; None if the whole answer is needed."""
         with within(self._limits()):
@@ -1233,7 +1236,7 @@ class ContinuousQuery:
             self._used |= {*kept[0].used, Mechanism.CHANGES}
             return self.reporter.go_on(firing.last_ms, firing.reading.extents, inserted, deleted, terms)
 
-    def _ran(self, firing: Firing, kept: Sequence[Kept]) -> Answer | None:
+    def _ran(self, firing: Firing, kept: Sequence[Known]) -> Answer | None:
         """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
         it. kept: the rows, if they are maintained."""
         plans, columns = self.compiled, firing.columns
@@ -1259,7 +1262,7 @@ class ContinuousQuery:
     def _limits(self) -> Limits:
         return limits_of(self._core.settings, None, kind=Kind.FIRING)
 
-    def _evaluated(self, firing: Firing, terms: QueryTerms, kept: Sequence[Kept]) -> Answer:
+    def _evaluated(self, firing: Firing, terms: QueryTerms, kept: Sequence[Known]) -> Answer:
         """Evaluate the query by the executor. kept: the rows of parts that are maintained."""
         dataset = firing.dataset
         is_empty = firing.is_over_nothing()

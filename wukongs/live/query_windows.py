@@ -6,23 +6,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from wukongs.csparql.algebra import Query, StreamWindow, TriplePattern
+from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow, TriplePattern
 from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
-from wukongs.incremental.maintained import Maintained, Part
+from wukongs.incremental.maintained import Maintained
+from wukongs.incremental.versions import Evaluation
+from wukongs.incremental.window_join import WindowJoin
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow, StoredSince
 from wukongs.live.path_changes import PathWatch
-from wukongs.live.reading import dataset_of
+from wukongs.live.reading import dataset_of, terms_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
+from wukongs.query.limits import Limits
 from wukongs.query.paths.kept_paths import PathChanges, may_be_kept
-from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS
+from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.deltas import DeltaClause, Deltas, Kind
@@ -93,10 +96,8 @@ class QueryWindows:
         if not self._counted:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
-        self._changes: dict[Part, Changes] = {}
-        """The parts of the query whose rows are kept."""
-        self._unchanged = set[Part]()
-        """Those that cannot be kept, whatever the data."""
+        self._changes: dict[WindowJoin, Changes] = {}
+        """The patterns whose matches are kept."""
         self._step_ms = firing_step(query)
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
@@ -176,17 +177,23 @@ class QueryWindows:
         is_partial: a window lacks some of its tuples; is_before: as `is_apart_from` has told, tuples that are about to
         join the stored graph at that time match nothing."""
         for part in maintained.parts:
-            if part.begin_firing() and self._may_change and part not in self._unchanged:
-                changes = self._changes.get(part)
-                if changes is not None and changes.deltas is not part.deltas:  # it keeps other rows now
-                    self._leave([self._changes.pop(part)])
-                    changes = None
-                changes = changes or self._compile_deltas(part)
-                if changes is None:
-                    self._unchanged.add(part)
-                else:
-                    self._changes[part], part.deltas = changes, changes.deltas
-                    self._stand(at_ms, changes, is_partial, is_before)
+            if part.begin_firing() and self._may_change:
+                for join in part.kept:
+                    changes = self._changes.get(join) or self._compile_deltas(join)
+                    if changes is None:
+                        self._may_change = False
+                    else:
+                        self._changes[join], join.deltas = changes, changes.deltas
+                        self._stand(at_ms, changes, is_partial, is_before)
+
+    def maintained(self, query: Query, plans: CompiledPlans) -> Maintained:
+        """Return what keeps rows of a query from firing to firing."""
+        evaluation = Evaluation(DatasetClause(), self._constants, terms_of(self._core), Limits())
+        return Maintained(query, plans, evaluation, self._delta_clause)
+
+    def _delta_clause(self, join: CompiledQuery) -> DeltaClause | None:
+        step_ms = self._step_ms
+        return None if step_ms is None else DeltaClause.of(join.clause, join.wanted, step_ms, self._constants)
 
     def keep_nothing(self, maintained: Maintained) -> None:
         """Keep no rows: another query keeps the same."""
@@ -242,10 +249,10 @@ class QueryWindows:
         goes_on = not is_any and since.has_come_after(before, changes.stored) and not since.takes(touched)
         return goes_on, goes_on  # else what has come may have gone again
 
-    def _compile_deltas(self, part: Part) -> Changes | None:
-        """Return what finds the rows of a part by those of the firing before; None if its windows do not allow it."""
-        core, states, step_ms, whole = self._core, self.states, self._step_ms, part.join
-        found = None if step_ms is None else DeltaClause.of(whole.clause, whole.wanted, step_ms, self._constants)
+    def _compile_deltas(self, join: WindowJoin) -> Changes | None:
+        """Return what finds matches by those of the firing before; None if the windows do not allow it."""
+        core, states, step_ms = self._core, self.states, self._step_ms
+        found = join.clause or self._delta_clause(join.join)
         if found is None or step_ms is None:
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
@@ -262,8 +269,8 @@ class QueryWindows:
             numbers = {**windows.numbers, **dict.fromkeys(found.since, since.number)}
             windows = replace(windows, numbers=numbers, graphs=found.since)
         batch_ms = {stream: state.batch_ms for stream, state in states.items()}
-        derived = len(part.level.rows.derived)
-        deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
+        derived = len(join.rows.derived)
+        deltas = Deltas(found, join.join, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
         return Changes(deltas, list(new.values()), read, found.stored, since)
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 import wukongs
 from tests.engine_helpers import A, node, rows
-from tests.fuzz import SEED
-from wukongs.incremental import distinct_rows
-from wukongs.incremental.distinct_rows import DistinctRows, is_worth_counting
+from wukongs.incremental import maintained
 from wukongs.query.counted_rows import CountedRows
 from wukongs.store.dtypes import Int64Array
 
@@ -62,35 +59,10 @@ def test_only_rows_that_come_and_go_are_counted(
     ends = range(100, 6001, 100)
     anew = windows_of(SHAPES[shape], ends)
     monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 0.0)
-    monkeypatch.setattr(distinct_rows, "STAY_MIN", 10)
+    monkeypatch.setattr(maintained, "STAY_MIN", 10)
     (moves,) = counted
     found = windows_of(SHAPES[shape], ends)
     assert found == anew
     assert len(found) == len(ends)
     assert len(moves) >= 30
     assert max(moves[1:]) <= 6, "what came, what went"
-
-
-@pytest.mark.nojit
-def test_distinct_rows_are_those_of_all_rows() -> None:
-    rng = np.random.default_rng(SEED or 0)
-    held: Int64Array = np.empty((0, 2), np.int64)
-    distinct, before = DistinctRows(2), set[tuple[int, ...]]()
-    for _ in range(200):
-        inserted = rng.integers(0, rng.choice([3, 9]), (rng.integers(0, 9), 2))
-        goes = rng.random(len(held)) < rng.choice([0.0, 0.1, 0.9], p=[0.4, 0.5, 0.1])
-        deleted, held = held[goes], np.concatenate((held[~goes], inserted))
-        now = set(map(tuple, held.tolist()))
-        weights = np.repeat(np.array([1, -1]), [len(inserted), len(deleted)])
-        more, fewer = distinct.move(np.concatenate((inserted, deleted)), weights)
-        assert sorted(zip(*(column.tolist() for column in distinct.columns()), strict=True)) == sorted(now)
-        assert sorted(map(tuple, more.tolist())) == sorted(now - before)
-        assert sorted(map(tuple, fewer.tolist())) == sorted(before - now)
-        before = now
-
-
-def test_rows_are_counted_while_few_of_them_change() -> None:
-    assert is_worth_counting(1, 20, are_counted=False)
-    assert not is_worth_counting(1, 19, are_counted=False)
-    assert is_worth_counting(1, 10, are_counted=True)
-    assert not is_worth_counting(1, 9, are_counted=True)

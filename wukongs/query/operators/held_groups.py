@@ -227,14 +227,16 @@ class HeldGroups:
         self.rows_before: tuple[Int64Array, ...] | None = None
         """The rows that the groups of the last move had before, if they are noted."""
         self._slots_after: Int64Array = np.empty(0, np.int64)
-        self._clear()
+        self.clear()
 
     @staticmethod
     def is_for(aggregates: Sequence[Aggregate]) -> bool:
         """Tell whether these aggregates can be kept."""
         return all(map(_is_kept, aggregates))
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Have no row."""
+        self._taken, self.rows_before = None, None
         self._groups = CountedRows(len(self._keys))
         self._room = 0
         """Slots that the arrays have."""
@@ -281,7 +283,7 @@ class HeldGroups:
         assert self.follows(moves), (self._taken, moves.number)
         self._taken, self.rows_before = None, None
         if moves.is_anew:
-            self._clear()
+            self.clear()
         rows = np.concatenate((moves.inserted, moves.deleted))
         if len(rows):
             weights = np.ones(len(rows), np.int64)
