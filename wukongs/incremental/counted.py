@@ -70,13 +70,20 @@ class Counted:
         counts = np.ones(len(slots), np.int64) if self.is_distinct else self.rows.counts[slots]
         return ZSet(self._table(slots), counts)
 
+    def solutions(self) -> BindingTable:
+        """Return the content as a bag."""
+        return self._table(self.rows.slots()) if self.is_distinct else self.content().repeated()
+
     def _add(self, changed: ZSet) -> Touched:
-        order = np.argsort(changed.weights < 0, kind="stable")  # inserted rows first
-        columns = changed.project(self.variables).table.columns
+        columns, weights = changed.table.columns_of(self.variables), changed.weights
         rows: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(changed), 0), np.int64)
-        if self.rows.is_roomy(int(np.count_nonzero(changed.weights > 0))):
+        inserted = int(np.count_nonzero(weights > 0))
+        if (weights[:inserted] < 0).any():  # inserted rows have to be first
+            order = np.argsort(weights < 0, kind="stable")
+            rows, weights = rows[order], weights[order]
+        if self.rows.is_roomy(inserted):
             self.rows.compact()
-        return self.rows.move(rows[order], changed.weights[order])
+        return self.rows.move(rows, weights)
 
     def _table(self, slots: Int64Array) -> BindingTable:
         columns = tuple(np.ascontiguousarray(self.rows.keys[slots].T))

@@ -138,7 +138,7 @@ class Grouped:
         if self._anew is None:
             rows = self.children[0].begin(stored).consolidated()
             if self.groups.move(self._moved(rows, is_anew=True), self.evaluation.terms):
-                return self.content()
+                return ZSet.of(self.solutions())
             self._go_on_anew()
         assert self._anew is not None
         return self._anew.begin(stored)
@@ -170,9 +170,9 @@ class Grouped:
         after = self._table(self.groups.rows_after(self.evaluation.terms))
         return after.plus(self._table(self.groups.rows_before).negated()).consolidated()
 
-    def content(self) -> ZSet:
+    def solutions(self) -> BindingTable:
         """Return the groups, as long as they are kept exactly."""
-        return self._table(self.groups.columns(self.evaluation.terms))
+        return self.rows.table(self.groups.columns(self.evaluation.terms), self.evaluation.terms)
 
     def _go_on_anew(self) -> Kept:
         """Have the rows below kept from now on, and groups evaluated from them."""
@@ -183,10 +183,11 @@ class Grouped:
     def _moved(self, rows: ZSet, *, is_anew: bool) -> Moves:
         """Return rows as those that were inserted and deleted."""
         self._moves += 1
-        columns = rows.project(self.rows.variables).table.columns
+        columns, weights = rows.table.columns_of(self.rows.variables), rows.weights
         matrix: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), np.int64)
-        inserted, deleted = (np.repeat(matrix, np.maximum(sign * rows.weights, 0), axis=0) for sign in (1, -1))
-        return Moves(inserted, deleted, is_anew, self._moves)
+        if len(weights) and np.abs(weights).max() > 1:
+            matrix, weights = np.repeat(matrix, np.abs(weights), axis=0), np.repeat(weights, np.abs(weights))
+        return Moves(matrix[weights > 0], matrix[weights < 0], is_anew, self._moves)
 
     def _table(self, columns: tuple[Int64Array, ...]) -> ZSet:
         return ZSet.of(self.rows.table(columns, self.evaluation.terms))

@@ -55,7 +55,7 @@ from wukongs.query.mechanisms import Mechanism, Used
 from wukongs.query.operators import operators as tables
 from wukongs.query.plans.compiled import CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
-from wukongs.query.plans.deltas import DeltaClause, is_worth_it
+from wukongs.query.plans.deltas import DeltaClause, Moves, is_worth_it
 from wukongs.query.rows import places_of
 from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch_set import EMPTY
@@ -67,6 +67,9 @@ PARTS_MAX = 8
 STAY_MIN = 20
 """Rows are followed by DISTINCT and by joins once there are so many for each that was inserted or deleted, while there
 are half as many: a row that is followed costs more than one that is evaluated with all others."""
+JOINED_MIN, COMPARED_MIN = 20_000, 2_000
+"""Joins, OPTIONAL and MINUS follow the change of so many rows, while there are half as many; for ISTREAM and DSTREAM,
+which else compare the texts of all rows, of fewer."""
 COMPUTED_MIN = 1 << 14
 """When so many terms were computed, and twice as many as all rows needed the last time, all begins anew."""
 WIDE = 8
@@ -80,6 +83,7 @@ _FOLLOWED = frozenset(
     ("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept", "constant")
 )
 """The kinds of operators that read nothing but the rows below them."""
+_JOINS = frozenset(("join", "flag", "reduce"))
 
 
 @dataclass(slots=True)
@@ -204,11 +208,7 @@ class Part:
             return _of_join(top, wants_change=wants_change)
         moves = [join.moves for join in self.joins if join.moves is not None]
         goes_on = is_in_step and not any(one.is_anew for one in moves)
-        if isinstance(top, Counted):
-            changed = sum(len(one.inserted) + len(one.deleted) for one in moves)
-            if STAY_MIN * changed > (2 if goes_on else 1) * sum(join.count for join in self.joins):
-                return None
-        if self._refusals_above.left:
+        if self._refusals_above.left or not self._is_worth_following(moves, goes_on=goes_on, wants_change=wants_change):
             return None
         change = None
         try:
@@ -226,7 +226,20 @@ class Part:
         current().hold(top.kept_bytes)
         used = _ways(self.joins) | ({_MECHANISMS[top.kind]} if goes_on else set())
         difference = None if change is None or not wants_change else _difference(change)
-        return Known(self.node, _bag(top.content()), difference, used)
+        return Known(self.node, top.solutions(), difference, used)
+
+    def _is_worth_following(self, moves: Sequence[Moves], *, goes_on: bool, wants_change: bool) -> bool:
+        """Tell whether what is above the leaves follows their change."""
+        rows = (2 if goes_on else 1) * sum(join.count for join in self.alone)
+        kinds = {operator.kind for _, operator in operators_of(self.top)}
+        if kinds & _JOINS:
+            if rows < (COMPARED_MIN if wants_change else JOINED_MIN):
+                return False
+        elif "groups" in kinds:
+            return True
+        elif "content" in kinds and not wants_change:
+            return False  # all is linear
+        return STAY_MIN * sum(len(one.inserted) + len(one.deleted) for one in moves) <= rows
 
 
 def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:
@@ -242,10 +255,6 @@ def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:
 def _ways(joins: Sequence[WindowJoin]) -> Used:
     moves = [join.moves for join in joins if join.moves is not None]
     return {Mechanism.BINDINGS_ANEW if one.is_anew else Mechanism.BINDINGS for one in moves}
-
-
-def _bag(content: ZSet) -> BindingTable:
-    return content.table if (content.weights == 1).all() else content.repeated()
 
 
 def _difference(change: ZSet) -> Difference:
