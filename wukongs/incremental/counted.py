@@ -9,9 +9,11 @@ import numpy as np
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.lookups import Operator, noted
 from wukongs.incremental.versions import Change
+from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.counted_rows import CountedRows, Touched
+from wukongs.query.plans.deltas import Moves
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import Int64Array
 
@@ -47,18 +49,25 @@ class Counted:
 
     def begin(self, stored: BatchSet) -> ZSet:
         self.forget()
-        self._add(self.children[0].begin(stored))
+        (below,) = self.children
+        if isinstance(below, WindowJoin):
+            self._add_moves(below, below.all_rows())
+        else:
+            self._add(below.begin(stored))
         return self.content()
 
     @noted
     def change(self, change: Change) -> ZSet:
-        changed = self.children[0].change(change)
-        if not self.is_distinct:
-            self._add(changed)
-            return changed
-        if not len(changed):
-            return ZSet.empty(self.variables)
-        moved = self._add(changed)
+        (below,) = self.children
+        if isinstance(below, WindowJoin):
+            assert self.is_distinct, self.variables
+            assert below.moves is not None, self.variables
+            moved = self._add_moves(below, below.moves)
+        else:
+            changed = below.change(change)
+            moved = self._add(changed)
+            if not self.is_distinct:
+                return changed
         inserted = moved.slots[(moved.before == 0) & (moved.after > 0)]
         deleted = moved.slots[(moved.before > 0) & (moved.after == 0)]
         weights: Int64Array = np.repeat(np.array([1, -1]), [len(inserted), len(deleted)])
@@ -74,6 +83,13 @@ class Counted:
         """Return the content as a bag."""
         return self._table(self.rows.slots()) if self.is_distinct else self.content().repeated()
 
+    def _add_moves(self, below: WindowJoin, moves: Moves) -> Touched:
+        places = list(map(below.layout.index, self.variables))
+        weights: Int64Array = np.ones(len(moves.inserted) + len(moves.deleted), np.int64)
+        weights[len(moves.inserted) :] = -1
+        rows = np.concatenate((moves.inserted[:, places], moves.deleted[:, places]))
+        return self._move(rows, weights, len(moves.inserted))
+
     def _add(self, changed: ZSet) -> Touched:
         columns, weights = changed.table.columns_of(self.variables), changed.weights
         rows: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(changed), 0), np.int64)
@@ -81,6 +97,10 @@ class Counted:
         if (weights[:inserted] < 0).any():  # inserted rows have to be first
             order = np.argsort(weights < 0, kind="stable")
             rows, weights = rows[order], weights[order]
+        return self._move(rows, weights, inserted)
+
+    def _move(self, rows: Int64Array, weights: Int64Array, inserted: int) -> Touched:
+        """Count rows, of which the first `inserted` ones are inserted."""
         if self.rows.is_roomy(inserted):
             self.rows.compact()
         return self.rows.move(rows, weights)

@@ -15,6 +15,7 @@ from wukongs.incremental.arranged import Arranged
 from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Kept, Operator, noted
 from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.operators.aggregates import group
@@ -94,7 +95,8 @@ class GroupRows:
 class Grouped:
     """Groups of kept aggregates (HeldGroups): counts, exact sums, and the terms for MIN, MAX, SAMPLE and DISTINCT.
 
-    rows: those below; `groups` has the columns of their variables.
+    rows: those below.
+    layout: the variables of the columns of which `groups` are made.
     anew: makes the operator that evaluates the groups of a change from the rows below, which takes over where an
     aggregate cannot be kept exactly (sums of doubles)."""
 
@@ -102,6 +104,7 @@ class Grouped:
     children: tuple[Operator]
     evaluation: Evaluation
     rows: GroupRows
+    layout: tuple[Variable, ...]
     groups: HeldGroups
     anew: Callable[[Kept], Anew]
     touched: int = field(default=0, init=False)
@@ -124,7 +127,9 @@ class Grouped:
         below = node.pattern
         for name, expression in rows.computed:
             below = Extend(below, name, expression)
-        return Grouped(node, (operator_of(below, evaluation),), evaluation, rows, rows.groups(rows.variables), anew)
+        child = operator_of(below, evaluation)
+        layout = child.layout if isinstance(child, WindowJoin) else rows.variables
+        return Grouped(node, (child,), evaluation, rows, layout, rows.groups(layout), anew)
 
     @property
     def kept_bytes(self) -> int:
@@ -136,8 +141,12 @@ class Grouped:
 
     def begin(self, stored: BatchSet) -> ZSet:
         if self._anew is None:
-            rows = self.children[0].begin(stored).consolidated()
-            if self.groups.move(self._moved(rows, is_anew=True), self.evaluation.terms):
+            (below,) = self.children
+            if isinstance(below, WindowJoin):
+                moves = below.all_rows()
+            else:
+                moves = self._moved(below.begin(stored).consolidated(), is_anew=True)
+            if self.groups.move(moves, self.evaluation.terms):
                 return ZSet.of(self.solutions())
             self._go_on_anew()
         assert self._anew is not None
@@ -151,24 +160,28 @@ class Grouped:
         changed = below.change(change)
         if not len(changed):
             return ZSet.empty(names_of(self.node))
-        if self.follow(changed):
-            return self.last_change()
+        if self.groups.move(self._moved(changed, is_anew=False), self.evaluation.terms, notes_before=True):
+            after, before = map(ZSet.of, self.last_rows())
+            return after.plus(before.negated()).consolidated()
         kept = self._go_on_anew()
         kept.after = Arranged(kept.keys).plus(below.begin(change.after).consolidated())
         kept.before = kept.after.plus(changed.negated())
         assert self._anew is not None
         return self._anew.difference(changed, change)
 
-    def follow(self, changed: ZSet, *, notes_before: bool = True) -> bool:
-        """Change the groups by a change of the rows below; tell whether that can be done exactly, else they are of no
-        use any more. notes_before: `last_change` is asked for."""
-        return self.groups.move(self._moved(changed, is_anew=False), self.evaluation.terms, notes_before)
+    def follow(self, change: Change, *, notes_before: bool) -> bool:
+        """Change the groups; tell whether that can be done exactly, else they are of no use any more. notes_before:
+        `last_rows` is asked for."""
+        (below,) = self.children
+        moves = below.moves if isinstance(below, WindowJoin) else self._moved(below.change(change), is_anew=False)
+        assert moves is not None, self.node
+        return self.groups.move(moves, self.evaluation.terms, notes_before)
 
-    def last_change(self) -> ZSet:
-        """Return the change of the groups, after `follow`."""
+    def last_rows(self) -> tuple[BindingTable, BindingTable]:
+        """Return the groups that the last change has touched, as they are after it and as they were before it."""
         assert self.groups.rows_before is not None, self.node
-        after = self._table(self.groups.rows_after(self.evaluation.terms))
-        return after.plus(self._table(self.groups.rows_before).negated()).consolidated()
+        terms = self.evaluation.terms
+        return self.rows.table(self.groups.rows_after(terms), terms), self.rows.table(self.groups.rows_before, terms)
 
     def solutions(self) -> BindingTable:
         """Return the groups, as long as they are kept exactly."""
@@ -183,11 +196,8 @@ class Grouped:
     def _moved(self, rows: ZSet, *, is_anew: bool) -> Moves:
         """Return rows as those that were inserted and deleted."""
         self._moves += 1
-        columns, weights = rows.table.columns_of(self.rows.variables), rows.weights
+        columns, weights = rows.table.columns_of(self.layout), rows.weights
         matrix: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), np.int64)
         if len(weights) and np.abs(weights).max() > 1:
             matrix, weights = np.repeat(matrix, np.abs(weights), axis=0), np.repeat(weights, np.abs(weights))
         return Moves(matrix[weights > 0], matrix[weights < 0], is_anew, self._moves)
-
-    def _table(self, columns: tuple[Int64Array, ...]) -> ZSet:
-        return ZSet.of(self.rows.table(columns, self.evaluation.terms))

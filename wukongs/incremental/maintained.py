@@ -210,22 +210,22 @@ class Part:
         goes_on = is_in_step and not any(one.is_anew for one in moves)
         if self._refusals_above.left or not self._is_worth_following(moves, goes_on=goes_on, wants_change=wants_change):
             return None
-        change = None
+        difference = None
         try:
             if not goes_on:
                 top.begin(EMPTY)
             elif isinstance(top, Counted):
                 change = top.change(_NOTHING)
-            elif not top.follow(top.children[0].change(_NOTHING), notes_before=wants_change):
+                difference = _difference(change) if wants_change else None
+            elif not top.follow(_NOTHING, notes_before=wants_change):
                 raise NotKept
             elif wants_change and top.node.keys:
-                change = top.last_change()
+                difference = top.last_rows()
         except NotKept:
             self._refusals_above.add()
             return None
         current().hold(top.kept_bytes)
         used = _ways(self.joins) | ({_MECHANISMS[top.kind]} if goes_on else set())
-        difference = None if change is None or not wants_change else _difference(change)
         return Known(self.node, top.solutions(), difference, used)
 
     def _is_worth_following(self, moves: Sequence[Moves], *, goes_on: bool, wants_change: bool) -> bool:

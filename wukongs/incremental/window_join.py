@@ -137,19 +137,29 @@ class WindowJoin:
     def table(self, variables: Sequence[Variable] | None = None) -> BindingTable:
         """Return the rows that are kept, or some of their columns."""
         assert self.deltas is not None, self.rows
-        bound = (*self.deltas.variables, *self.rows.derived)
+        bound = self.layout
         shown = bound if variables is None else tuple(variables)
         return BindingTable(shown, self.deltas.columns([bound.index(one) for one in shown]), self.deltas.count)
+
+    @property
+    def layout(self) -> tuple[Variable, ...]:
+        """The variables of the columns that are kept."""
+        patterns = self.rows.wanted.bgp.patterns
+        return tuple(dict.fromkeys((*(one for pattern in patterns for one in pattern.variables()), *self.rows.derived)))
+
+    def all_rows(self) -> Moves:
+        """Return the rows that are kept, as inserted ones. Their columns are those of `layout`."""
+        assert self.deltas is not None, self.rows
+        return self.deltas.all_rows()
 
     def begin(self, stored: BatchSet) -> ZSet:
         return ZSet.of(self.table())
 
     def change(self, change: Change) -> ZSet:
         assert self.moves is not None, self.rows
-        assert self.deltas is not None, self.rows
         inserted, deleted = self.moves.inserted, self.moves.deleted
         self.touched = len(inserted) + len(deleted)
         weights: Int64Array = np.ones(self.touched, np.int64)
         weights[len(inserted) :] = -1
         columns = tuple(np.ascontiguousarray(np.concatenate((inserted, deleted)).T))
-        return ZSet(BindingTable((*self.deltas.variables, *self.rows.derived), columns, self.touched), weights)
+        return ZSet(BindingTable(self.layout, columns, self.touched), weights)
