@@ -143,7 +143,8 @@ class Grouped:
         if self._anew is None:
             (below,) = self.children
             if isinstance(below, WindowJoin):
-                moves = below.all_rows()
+                rows = below.all_rows()
+                moves = self._numbered(rows.inserted, rows.deleted, is_anew=True)
             else:
                 moves = self._moved(below.begin(stored).consolidated(), is_anew=True)
             if self.groups.move(moves, self.evaluation.terms):
@@ -173,8 +174,11 @@ class Grouped:
         """Change the groups; tell whether that can be done exactly, else they are of no use any more. notes_before:
         `last_rows` is asked for."""
         (below,) = self.children
-        moves = below.moves if isinstance(below, WindowJoin) else self._moved(below.change(change), is_anew=False)
-        assert moves is not None, self.node
+        if isinstance(below, WindowJoin):
+            assert below.moves is not None, self.node
+            moves = self._numbered(below.moves.inserted, below.moves.deleted, is_anew=False)
+        else:
+            moves = self._moved(below.change(change), is_anew=False)
         return self.groups.move(moves, self.evaluation.terms, notes_before)
 
     def last_rows(self) -> tuple[BindingTable, BindingTable]:
@@ -195,9 +199,12 @@ class Grouped:
 
     def _moved(self, rows: ZSet, *, is_anew: bool) -> Moves:
         """Return rows as those that were inserted and deleted."""
-        self._moves += 1
         columns, weights = rows.table.columns_of(self.layout), rows.weights
         matrix: Int64Array = np.stack(columns, axis=1) if columns else np.empty((len(rows), 0), np.int64)
         if len(weights) and np.abs(weights).max() > 1:
             matrix, weights = np.repeat(matrix, np.abs(weights), axis=0), np.repeat(weights, np.abs(weights))
-        return Moves(matrix[weights > 0], matrix[weights < 0], is_anew, self._moves)
+        return self._numbered(matrix[weights > 0], matrix[weights < 0], is_anew=is_anew)
+
+    def _numbered(self, inserted: Int64Array, deleted: Int64Array, *, is_anew: bool) -> Moves:
+        self._moves += 1
+        return Moves(inserted, deleted, is_anew, self._moves)
