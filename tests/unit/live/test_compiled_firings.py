@@ -292,7 +292,7 @@ def test_those_that_are_answered_together_wait_for_no_other(monkeypatch: pytest.
     run = ContinuousQuery.run
 
     def noted(query: ContinuousQuery, firing: Any, due_at_s: float) -> None:
-        ran.append((query.name, firing.deltas is not None))
+        ran.append((query.name, firing.is_maintained))
         run(query, firing, due_at_s)
 
     monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
