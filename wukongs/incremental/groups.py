@@ -179,7 +179,9 @@ class Grouped:
             moves = self._numbered(below.moves.inserted, below.moves.deleted, is_anew=False)
         else:
             moves = self._moved(below.change(change), is_anew=False)
-        return self.groups.move(moves, self.evaluation.terms, notes_before)
+        is_kept = self.groups.move(moves, self.evaluation.terms, notes_before)
+        self.touched = self.groups.touched
+        return is_kept
 
     def last_rows(self) -> tuple[BindingTable, BindingTable]:
         """Return the groups that the last change has touched, as they are after it and as they were before it."""

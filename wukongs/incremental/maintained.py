@@ -43,7 +43,7 @@ from wukongs.incremental.counted import Counted
 from wukongs.incremental.groups import Anew, Grouped, is_argument
 from wukongs.incremental.leaves import names_of
 from wukongs.incremental.lookups import Kept, Operator
-from wukongs.incremental.operators import operator_of, operators_of
+from wukongs.incremental.operators import operator_lines, operator_of, operators_of
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.window_join import RowWise, WindowJoin
 from wukongs.incremental.zset import ZSet
@@ -369,6 +369,11 @@ class Maintained:
             found.insert(0, node)
             node = node.pattern
         return found
+
+    def lines(self) -> list[str]:
+        """Return the operators of the parts whose rows are kept, a line each. From any thread."""
+        kept = [part for part in self.parts if any(join.count for join in part.joins)]
+        return [f"kept: {line}" for part in kept for line in operator_lines(part.top)]
 
     def forget(self) -> None:
         """Keep nothing."""

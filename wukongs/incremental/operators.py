@@ -333,3 +333,13 @@ def operators_of(top: Operator) -> Iterator[tuple[int, Operator]]:
             yield from below(child, depth + 1)
 
     return below(top, 0)
+
+
+def operator_lines(top: Operator, *, analyze: bool = True) -> list[str]:
+    """Return the operators as text, a line each. analyze: with the bytes that each keeps, and the rows of its last
+    change."""
+    lines = list[str]()
+    for depth, operator in operators_of(top):
+        figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
+        lines.append(f"{'  ' * depth}{operator.kind}{figures}")
+    return lines

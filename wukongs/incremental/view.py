@@ -10,7 +10,7 @@ from wukongs.csparql.terms import Variable
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.leaves import names_of, reads_of
 from wukongs.incremental.lookups import Kept, Operator, install
-from wukongs.incremental.operators import operator_of, operators_of
+from wukongs.incremental.operators import operator_lines, operator_of, operators_of
 from wukongs.incremental.templates import TRIPLE, Template
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
@@ -108,8 +108,4 @@ class View:
     def explain(self, *, analyze: bool = False) -> str:
         """Return its operators as text, a line each. analyze: with the bytes that each keeps, and the rows of its last
         change."""
-        lines = list[str]()
-        for depth, operator in operators_of(self.top):
-            figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
-            lines.append(f"{'  ' * depth}{operator.kind}{figures}")
-        return "\n".join(lines)
+        return "\n".join(operator_lines(self.top, analyze=analyze))

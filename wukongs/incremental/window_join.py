@@ -131,8 +131,9 @@ class WindowJoin:
         if self.rows.links:
             assert terms is not None, self.rows
             derive = partial(self.rows.applied, deltas.variables, terms=terms)
-        self.moves = deltas.move(limits, derive)
-        return self.moves
+        moves = self.moves = deltas.move(limits, derive)
+        self.touched = 0 if moves is None else len(moves.inserted) + len(moves.deleted)
+        return moves
 
     def table(self, variables: Sequence[Variable] | None = None) -> BindingTable:
         """Return the rows that are kept, or some of their columns."""
@@ -158,8 +159,8 @@ class WindowJoin:
     def change(self, change: Change) -> ZSet:
         assert self.moves is not None, self.rows
         inserted, deleted = self.moves.inserted, self.moves.deleted
-        self.touched = len(inserted) + len(deleted)
-        weights: Int64Array = np.ones(self.touched, np.int64)
+        count = len(inserted) + len(deleted)
+        weights: Int64Array = np.ones(count, np.int64)
         weights[len(inserted) :] = -1
         columns = tuple(np.ascontiguousarray(np.concatenate((inserted, deleted)).T))
-        return ZSet(BindingTable(self.layout, columns, self.touched), weights)
+        return ZSet(BindingTable(self.layout, columns, count), weights)

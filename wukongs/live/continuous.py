@@ -647,6 +647,8 @@ class ContinuousQuery:
         told = [f"warning: {warning}\n" for warning in self.warnings()]
         if self.group is not None:
             told.append(f"{self.group.told()}\n")
+        if self.maintained is not None:
+            told += [f"{line}\n" for line in self.maintained.lines()]
         if self._paths is not None:
             told += [f"{line}\n" for line in self._paths.told()]
         if others := self._schedule.company_of(self):

@@ -47,6 +47,22 @@ def test_groups_are_kept_again_when_the_reason_has_gone(monkeypatch: pytest.Monk
     assert found_by[-1]["maintained_bindings"] >= COUNT - 3, "the matches below stay"
 
 
+def test_explain_names_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 0.0)
+    with wukongs.Engine() as engine:
+        stream = engine.stream(A, batch_ms=100, timing=True)
+        query = engine.register(TEXT % GROUPS)
+        assert "kept:" not in query.explain()
+        for number in range(1, 5):
+            at_ms, s = 100 * number, node(f"s{number % 2}")
+            stream.push([(s, node("p"), f'"{number}"^^<{XSD}integer>', at_ms), (s, node("q"), node("w"), at_ms)])
+            stream.advance(at_ms)
+            engine.settle(60)
+        kept = [line for line in query.explain().splitlines() if line.startswith("kept: ")]
+    assert [line.split(":")[1].strip() for line in kept] == ["groups", "window join"]
+    assert kept[1].startswith("kept:   window join: 2 rows changed last, ")
+
+
 def test_computed_terms_are_kept_with_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     anew, _ = run(COMPUTED, f'"4000"^^<{XSD}integer>')
     monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 0.0)

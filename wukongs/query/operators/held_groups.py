@@ -265,6 +265,11 @@ class HeldGroups:
         return self._groups.count
 
     @property
+    def touched(self) -> int:
+        """Groups that the last move has touched, and that have a row."""
+        return len(self._slots_after)
+
+    @property
     def size_bytes(self) -> int:
         """About what it holds."""
         arrays = 8 * self._room * (len(self._aggregates) + len(self._bound))
