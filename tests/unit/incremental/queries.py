@@ -98,6 +98,8 @@ class QueryMaker:
         return f"SELECT {keys} ({aggregate} AS ?n) {clause} WHERE {body}{by}{having}"
 
     def group(self, depth: int) -> str:
+        if self._of_graphs and depth > 0 and self.rng.random() < 0.4:
+            return f"{{ {' '.join(self._graph_part(0) for _ in range(self.rng.choice((1, 1, 2))))} }}"
         parts = [self._triples()] if self.rng.random() < 0.9 else []
         parts.extend(self._part(depth) for _ in range(self.rng.randint(0, 2) if depth else 0))
         return f"{{ {' '.join(parts)} }}"
@@ -159,7 +161,7 @@ class QueryMaker:
         one, other = rng.sample(VARIABLES, 2)
         self._made += 1
         match rng.randrange(7):
-            case 0 | 6:
+            case 0:
                 return f"GRAPH {rng.choice((name, *GRAPHS[1:], _EXPLICIT, _INFERRED, _DEFAULT))} {{ }}"
             case 1:
                 return f"GRAPH {name} {{ SELECT (COUNT(*) AS ?x{self._made}) WHERE {self.group(0)} }}"
@@ -169,5 +171,7 @@ class QueryMaker:
                 return f"FILTER {rng.choice(('', 'NOT '))}EXISTS {{ GRAPH {name} {self.group(0)} }}"
             case 4:
                 return f"GRAPH {name} {self.group(max(depth, 0))}"
+            case 5:  # the names are joined with triples that are inserted with the graph
+                return f"GRAPH {name} {{ }} GRAPH {name} {self.group(0)}"
             case _:
                 return f"OPTIONAL {{ GRAPH {name} {{ {one} {rng.choice((*PREDICATES, '?p'))} {other} }} }}"
