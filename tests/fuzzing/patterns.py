@@ -48,6 +48,13 @@ class PatternMaker:
         return [*self.bound[-6:], *self.bound[-6:], *VARIABLES[:2], "?x", "?x", "?y"]
 
     def group(self, depth: int) -> Tree:
+        if (
+            self.of_graphs and depth > 1 and self.rng.random() < 0.4
+        ):  # few parts, so that there is something to be found
+            blocks = [
+                tree("element", "GRAPH ?g", "GRAPH ?g", self._graph_block(0)) for _ in range(self.rng.choice((1, 1, 2)))
+            ]
+            return tree("group", "", "{", [self._triples()] if self.rng.random() < 0.6 else [], blocks, "}")
         elements = [self._triples()] if self.rng.random() < 0.8 else []
         elements += [self.element(depth) for _ in range(self.rng.choice((0, 0, 1, 1, 1, 2, 2, 3)))]
         return tree("group", "", "{", elements, "}")
@@ -74,7 +81,8 @@ class PatternMaker:
             more = [tree("more", "UNION", "UNION", self.group(inner)) for _ in range(self.rng.choice((1, 1, 2)))]
             return tree("element", "UNION", self.group(inner), more)
         if kind == "graph":
-            name = self.rng.choice((*NAMES, "?g", "?g", "?g", self.rng.choice(VARIABLES)))
+            fixed = NAMES[:2] if self.of_graphs else NAMES
+            name = self.rng.choice((*fixed, "?g", "?g", "?g", self.rng.choice(VARIABLES)))
             word = "GRAPH ?g" if name.startswith("?") else "GRAPH"
             outer, named = self.triples, [each for each in self.data if each]
             self.triples = self.data.get(self.rng.choice(named) if named and word != "GRAPH" else name, outer)

@@ -38,7 +38,7 @@ def _dataset(rng: random.Random, of_graphs: bool) -> list[Tree]:
     more = [list(GRAPHS[1:]), list(GRAPHS), list(GRAPHS)] if of_graphs else []
     chosen = rng.choice(([GRAPHS[0]], [GRAPHS[1]], list(GRAPHS[:2]), [], *more))
     clauses = [tree("dataset", "FROM", f"FROM {name}") for name in chosen]
-    named = rng.choice(([], [GRAPHS[0]], list(GRAPHS[1:]), [GRAPHS[0], f"<{EX}none>"]))
+    named = rng.choice(([], [GRAPHS[0]], list(GRAPHS[1:]), [GRAPHS[0], f"<{EX}none>"], *more[:2]))
     return clauses + [tree("dataset", "FROM NAMED", f"FROM NAMED {name}") for name in named]
 
 
