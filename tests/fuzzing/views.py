@@ -20,7 +20,7 @@ from unittest.mock import patch
 import wukongs
 from tests.fuzzing import answers
 from tests.fuzzing.faults import Case
-from tests.fuzzing.graphs import EDGES, EX, NODES, Data, nquads, random_data
+from tests.fuzzing.graphs import EDGES, EX, GRAPHS, NODES, Data, nquads, random_data
 from tests.fuzzing.judge import EVERYTHING, ROWS_MAX, Open, Tally, World
 from tests.fuzzing.queries import PREFIXES, random_query, text_of
 from tests.fuzzing.trees import Tree, operators
@@ -31,11 +31,14 @@ from wukongs.store import trace
 VIEWS, CHANGES = 12, 6
 CONTENTS = VIEWS * (CHANGES * 4 // 5)
 """The contents that one life compares, about."""
+GRAPHS_SHARE = 0.4
+"""The share of the lives that have views of GRAPH ?g, of merged default graphs and their like."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
 KINDS = (
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("template", "constant", "groups"),
+    *("template", "constant", "groups", "graph names", "per graph"),
+    *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )
 RULE = f"PREFIX : <{EX}> RULE made: CONSTRUCT {{ ?x {EDGES[1]} ?z }} WHERE {{ ?x {EDGES[0]} ?y . ?y {EDGES[0]} ?z }}"
 STREAM = f"{EX}stream"
@@ -107,6 +110,9 @@ def fuzz_life(seed: str) -> Lives:
     rng, lives = random.Random(f"views {seed}"), Lives()
     data = random_data(rng, blank=False)
     pool = random_data(rng, blank=False)
+    of_graphs = rng.random() < GRAPHS_SHARE
+    if of_graphs:
+        data, pool = _shared(rng, data), _shared(rng, pool)
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
     sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else each change would be known
     with few, sealed, wukongs.Engine() as engine:
@@ -114,7 +120,7 @@ def fuzz_life(seed: str) -> Lives:
         stream = engine.stream(STREAM, batch_ms=10)
         views, late = list[Followed](), list[Followed]()
         while len(views) < VIEWS:
-            tree = random_query(rng, data)
+            tree = random_query(rng, data, of_graphs=of_graphs)
             if (view := _registered(engine, tree, len(views), rng)) is None:
                 lives.skipped += 1
             else:
@@ -137,6 +143,13 @@ def fuzz_life(seed: str) -> Lives:
             assert answers.same(other.answer(), one.answer()), f"seed {seed}: {text_of(one.tree)}"
             lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)} if one.moved else ())
     return lives
+
+
+def _shared(rng: random.Random, data: Data) -> Data:
+    """Return data in which each graph has some triples of each other one, and many graphs have few triples."""
+    every = [triple for triples in data.values() for triple in triples]
+    found = {name: [*data.get(name, [])[: rng.choice((0, 2, 20))], *rng.sample(every, 4)] for name in ("", *GRAPHS)}
+    return {name: list(dict.fromkeys(triples)) for name, triples in found.items()}
 
 
 def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Any:

@@ -23,21 +23,26 @@ from wukongs.csparql.algebra import (
     Distinct,
     Extend,
     Filter,
+    GraphNames,
     Group,
     Join,
     LeftJoin,
     Minus,
     Node,
     OrderBy,
+    PathPattern,
+    PerGraph,
     Project,
     Query,
+    Service,
     Slice,
+    TripleParts,
     Union,
 )
 from wukongs.csparql.exploration_order import explorable_operands, is_explorable
 from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.scope import exists_patterns, node_expressions, possible_variables
-from wukongs.csparql.walk import join_operands
+from wukongs.csparql.walk import join_operands, parts_of
 from wukongs.errors import BudgetExceeded
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.groups import Anew, Grouped, is_argument
@@ -84,6 +89,8 @@ _FOLLOWED = frozenset(
 )
 """The kinds of operators that read nothing but the rows below them."""
 _JOINS = frozenset(("join", "flag", "reduce"))
+_READS = GraphNames | PathPattern | PerGraph | Service | TripleParts
+"""Nodes that read graphs in other ways than by triple patterns."""
 
 
 @dataclass(slots=True)
@@ -408,7 +415,7 @@ class Maintained:
         if RowWise.of(node) is not None:
             join = self._join_of(node)
             return None if join is None else Part(node, join, (join,), (join,))
-        if not _may_be_followed(node):
+        if not _may_be_followed(node) or any(isinstance(one, _READS) for one in parts_of(node)):
             return None
         joins = list[WindowJoin]()
 

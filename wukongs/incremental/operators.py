@@ -7,7 +7,7 @@ graph itself, which all views share: a part that can be explored from given rows
 The rules, with d for the change of a part, f for its content before and t for its content after the change:
 
 * basic graph pattern (DeltaJoin): the sum over its patterns i of the patterns before i at t, d of i, those after i at f
-  (delta queries; shared arrangements, section 5.3).
+  (delta queries; shared arrangements, section 5.3). d of a default graph of several graphs is that of their union.
 * filter, extend, project, union: linear, so the operator is applied to d.
 * join: d(L) * t(R) + f(L) * d(R).
 * OPTIONAL, MINUS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with a row of d(R), extended
@@ -15,6 +15,8 @@ The rules, with d for the change of a part, f for its content before and t for i
 * DISTINCT (Counted): how often each row is there follows d; rows whose count leaves or becomes 0 are the change.
 * groups (Grouped): counts, sums and terms of each group follow the rows in d.
 * groups whose aggregates cannot be kept exactly (Reduce): those of the rows in d are evaluated anew, before and after.
+* graph names (ExistingGraphs): the graphs in d that have a triple at only one of f and t.
+* GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
 * triple patterns over windows (WindowJoin): matches end with the first of their tuples.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
@@ -31,12 +33,14 @@ from wukongs.csparql.algebra import (
     Distinct,
     Extend,
     Filter,
+    GraphNames,
     Group,
     Join,
     LeftJoin,
     Minus,
     Node,
     OrderBy,
+    PerGraph,
     Project,
     Slice,
     Union,
@@ -47,6 +51,7 @@ from wukongs.csparql.scope import certain_variables, exists_patterns, node_expre
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, below_cut, has_exists
+from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
@@ -306,6 +311,10 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             if grouped is not None:
                 return grouped
             return Reduce(node, (Kept(operator_of(node.pattern, evaluation), node.keys),), evaluation)
+        case GraphNames():
+            return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
+        case PerGraph() if (each := EachGraph.of(node, evaluation)) is not None:
+            return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice() if not has_exists(node):
@@ -316,7 +325,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
 def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
     """Return the operators of a part that rows of another part are looked up in."""
     found = operator_of(node, evaluation)
-    if isinstance(found, Refresh | Constant):
+    if isinstance(found, Refresh | Constant | ExistingGraphs):
         return found
     if evaluation.leaf is None and is_explorable(node, possible_variables(other)):
         return Explored(node, found, evaluation)

@@ -13,7 +13,7 @@ from wukongs.incremental.zset import ZSet
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.query.execution.answer import answer, within
 from wukongs.query.limits import Limits
-from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.dataset import Dataset, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 
@@ -81,6 +81,7 @@ class Followed:
         """The answer of the whole text at the view's SN, evaluated from scratch."""
         terms, limits = terms_of(self._core), Limits()
         dataset = Dataset(self.query.dataset, self._handle.read(), {}, self._ids())
+        name_graphs(self.query.dataset, terms)
         found = answer(self.query, dataset, terms, limits, PlanMemo(), "view", in_order=True)
         before, self._terms = self._terms, terms
         with within(limits):

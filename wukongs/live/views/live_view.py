@@ -34,6 +34,7 @@ from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled
 from wukongs.query.memory import Kind
 from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
+from wukongs.query.plans.dataset import name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.snapshot import tick_of
@@ -427,6 +428,7 @@ class LiveView:
             terms = terms_of(core)
         limits = scheduled(limits_of(core.settings, timeout_s))
         dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
+        name_graphs(self.query.dataset, terms)
         found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
             return _rows_of(found, self._view.variables).consolidated(), terms
