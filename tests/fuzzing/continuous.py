@@ -320,13 +320,17 @@ def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
                 f"OPTIONAL {{ {{ {state} }} UNION {{ {reading} }} }}",
                 f"MINUS {{ {state} }}",
                 f"MINUS {{ {reading} {state} }}",
+                f"FILTER NOT EXISTS {{ {state} }}",
+                f"FILTER EXISTS {{ {reading} FILTER(?r{number} != ?s) }}",
+                f"FILTER NOT EXISTS {{ {reading} FILTER(?p{number} != ?o1) }}",
                 f"{{ SELECT ?s (COUNT(*) AS ?x{number}) WHERE {{ {reading} }} GROUP BY ?s }}",
                 f"{{ SELECT DISTINCT ?s ?x{number} WHERE {{ {state} {reading} }} }}",
                 f"{{ {state} }} UNION {{ {within(rng, clause, f'?s :state :on . ?x{number} :p ?s .')} }}",
             ]
         )
         where = f"{where} {more}"
-        variables += [f"?x{number}"] if f"?x{number}" in more and not more.startswith("MINUS") else []
+        is_bound = f"?x{number}" in more and not more.startswith(("MINUS", "FILTER"))
+        variables += [f"?x{number}"] if is_bound else []
     return variables, where
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import (
     Distinct,
+    Exists,
     Extend,
     Filter,
     GraphNames,
@@ -462,7 +463,8 @@ def _may_be_followed(node: Node) -> bool:
     while _is_linear(below):
         below = below.pattern
     joins = Join | LeftJoin | Minus | Union
-    return isinstance(below, joins | Group | Distinct if below is node else joins)
+    is_exists = isinstance(below, Filter) and isinstance(below.condition, Exists)
+    return is_exists or isinstance(below, joins | Group | Distinct if below is node else joins)
 
 
 def _evaluated_alone(node: Node) -> Iterator[Node]:

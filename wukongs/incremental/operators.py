@@ -10,8 +10,8 @@ The rules, with d for the change of a part, f for its content before and t for i
   (delta queries; shared arrangements, section 5.3). d of a default graph of several graphs is that of their union.
 * filter, extend, project, union: linear, so the operator is applied to d.
 * join: d(L) * t(R) + f(L) * d(R).
-* OPTIONAL, MINUS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with a row of d(R), extended
-  by t(R) minus extended by f(R).
+* OPTIONAL, MINUS, over windows also EXISTS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with
+  a row of d(R), extended by t(R) minus extended by f(R).
 * DISTINCT (Counted): how often each row is there follows d; rows whose count leaves or becomes 0 are the change.
 * groups (Grouped): counts, sums and terms of each group follow the rows in d.
 * groups whose aggregates cannot be kept exactly (Reduce): those of the rows in d are evaluated anew, before and after.
@@ -31,6 +31,7 @@ import numpy as np
 from wukongs.csparql.algebra import (
     Bgp,
     Distinct,
+    Exists,
     Extend,
     Filter,
     GraphNames,
@@ -47,7 +48,14 @@ from wukongs.csparql.algebra import (
     Values,
 )
 from wukongs.csparql.exploration_order import is_explorable
-from wukongs.csparql.scope import certain_variables, exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.scope import (
+    certain_variables,
+    exists_patterns,
+    expression_variables,
+    node_expressions,
+    possible_variables,
+)
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, below_cut, has_exists
@@ -57,7 +65,10 @@ from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, r
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
 from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
+from wukongs.query.rows import places_of
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import UNBOUND
 
@@ -142,10 +153,10 @@ class Joined:
 
 @dataclass(slots=True)
 class Flag:
-    """OPTIONAL or MINUS: rows of the left side, by whether they have partners on the right. Both sides are explored, or
-    keep their content."""
+    """OPTIONAL, MINUS, or a filter that is one EXISTS: rows of the left side, by whether they have partners on the
+    right. Both sides are explored, or keep their content."""
 
-    node: LeftJoin | Minus
+    node: LeftJoin | Minus | Filter
     children: tuple[LookUp, LookUp]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -178,6 +189,8 @@ class Flag:
         partners = right.consolidated()
         if isinstance(self.node, Minus):
             return left.take(tables.minus(rows, partners.table).column(_ROW))
+        if isinstance(self.node, Filter):
+            return self._existing(left, rows, partners)
         known = leaf(left.variables), leaf(right.variables)
         part = LeftJoin(*known, self.node.condition)
         pairs = self.evaluation.run_over(part, stored, (known[0], rows), (known[1], partners.weighted()))
@@ -185,6 +198,16 @@ class Flag:
         weights = np.where(weights == UNBOUND, 1, weights)  # a row without a partner
         own = tuple(variable for variable in pairs.variables if variable not in (WEIGHT, _ROW))
         return ZSet(tables.project(pairs, own), weights * left.weights[pairs.column(_ROW)])
+
+    def _existing(self, left: ZSet, rows: BindingTable, partners: ZSet) -> ZSet:
+        assert isinstance(self.node, Filter), self.node
+        assert isinstance(self.node.condition, Exists), self.node
+        shared = [variable for variable in left.variables if variable in partners.variables]
+        asked = tables.distinct(tables.project(partners.table, shared))
+        found = tables.join(tables.project(rows, (*shared, _ROW)), asked, current().rows_max).column(_ROW)
+        is_kept = np.full(len(left), self.node.condition.negated)
+        is_kept[found] = not self.node.condition.negated
+        return left.take(places_of(is_kept))
 
 
 @dataclass(slots=True)
@@ -290,6 +313,8 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
+        case Filter(condition=Exists(pattern=right), pattern=left) if evaluation.leaf is not None and _is_plain(right):
+            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
             return Existing.of(node, evaluation)
         case Filter() | Extend() | Project():
@@ -320,6 +345,16 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Slice() if not has_exists(node):
             return Cut(node, (Kept(operator_of(below_cut(node), evaluation)),), evaluation)
     return Refresh(node, evaluation, reads_of(node, evaluation))
+
+
+def _is_plain(pattern: Node) -> bool:
+    """Tell whether the pattern of an EXISTS has a solution for a row exactly if it has one that is compatible with it:
+    triple patterns, with filters that mention their variables alone."""
+    found = FilteredBgp.of(pattern)
+    if found is None or not found.bgp.patterns or any(map(exists_patterns, found.filters)):
+        return False
+    own = possible_variables(found.bgp)
+    return all(own.issuperset(expression_variables(condition)) for condition in found.filters)
 
 
 def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:

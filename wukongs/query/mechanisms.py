@@ -29,7 +29,7 @@ class Mechanism(StrEnum):
     DISTINCT = "maintained_distinct"
     GROUPS = "maintained_groups"
     JOINS = "maintained_joins"
-    """OPTIONAL, MINUS, UNION and joins of their parts have followed what has changed below them."""
+    """OPTIONAL, MINUS, EXISTS, UNION and joins of their parts have followed what has changed below them."""
     PATHS = "maintained_paths"
     TEMPLATE = "explored_template"
     """Its core was explored together with other queries of its template."""
