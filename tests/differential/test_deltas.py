@@ -190,9 +190,10 @@ def live(events: list[tuple[Any, ...]]) -> tuple[dict[str, list[Any]], int, int]
             else:
                 getattr(queries[f"q{rest[0]}"], what)()
             for query in queries.values():
-                parts = [] if query.maintained is None else query.maintained.parts
-                kept = [join.deltas for part in parts for join in part.joins if join.deltas is not None]
-                ran.update((id(found), found) for found in kept)
+                kept = query.answering.maintained
+                parts = [] if kept is None else kept.parts
+                found = [join.deltas for part in parts for join in part.joins if join.deltas is not None]
+                ran.update((id(one), one) for one in found)
                 grouped.update(query.name for part in parts if isinstance(part.top, Grouped) and part._is_in_step)
         engine.settle(60)
         windows = {}

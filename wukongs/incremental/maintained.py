@@ -1,10 +1,10 @@
 """Maintained: the rows of a registered query's windows, changed from firing to firing instead of evaluated anew.
 
-A window that moves on by a step keeps most of what it holds. Matches of triple patterns are kept with the time at which
-each ends (window_join.py), so a change costs what has arrived and what has expired. The operators of live views follow
-it: groups, DISTINCT, and where few rows change, joins, OPTIONAL, MINUS and UNION (operators.py). What stands above is
-evaluated by the executor from their content. ISTREAM and DSTREAM need no more than the change, if all that is above is
-linear: filters, BIND, projections.
+A window that moves on by a step keeps most of its tuples. Matches of triple patterns are kept with the time at which
+each ends (window_join.py), so a change costs the tuples that have arrived and expired. The operators of live views
+follow it: groups, DISTINCT, and where few rows change, joins, OPTIONAL, MINUS, EXISTS and UNION (operators.py). The
+executor evaluates the rest from their content. ISTREAM and DSTREAM need no more than the change, if the rest is linear:
+filters, BIND, projections.
 
 An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them begins
 anew with all rows.
@@ -96,7 +96,7 @@ _READS = GraphNames | PathPattern | PerGraph | Service | TripleParts
 
 @dataclass(slots=True)
 class _Refusals:
-    """How long nothing is kept after it could not be: each time twice as long as before."""
+    """The firings at which nothing is kept after it could not be: each time twice as many as before."""
 
     left: int = 0
     count: int = 0
@@ -147,7 +147,7 @@ class Part:
     joins: tuple[WindowJoin, ...]
     alone: tuple[WindowJoin, ...]
     estimated_rows: float = 0.0
-    """Of all steps of the plans that evaluate the patterns of `alone` anew."""
+    """The rows of all steps of the plans that evaluate the patterns of `alone` anew."""
     is_wide: bool = False
     """Whether the leaves have many more rows than the executor would look at: then only those of `alone` are kept."""
     _is_in_step: bool = False

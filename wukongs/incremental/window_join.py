@@ -90,7 +90,7 @@ class WindowJoin:
     clause: DeltaClause | None = None
     deltas: Deltas | None = None
     moves: Moves | None = None
-    """Of the firing under way."""
+    """Those of the firing under way."""
     touched: int = field(default=0, init=False)
     kind = "window join"
     keeps = True

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from wukongs.errors import WukongsError
-from wukongs.live.continuous import Firing
 from wukongs.live.core import Core
+from wukongs.live.firing import Firing
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.memory import Kind
 from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery

@@ -17,8 +17,8 @@ import numpy as np
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import WukongsError
-from wukongs.live.continuous import Firing
 from wukongs.live.core import Core
+from wukongs.live.firing import Firing
 from wukongs.live.query_templates import Template, with_constants
 from wukongs.live.reading import terms_of
 from wukongs.query.binding_table import BindingTable
