@@ -62,11 +62,24 @@ class Due(NamedTuple):
     time_ms: int | None
 
 
+class _Period(NamedTuple):
+    """A period that has ended, and is not reported yet.
+
+    end_ms: its end.
+    snapshot: the graph there, held for the view.
+    since_s: when it ended, by the engine's clock."""
+
+    end_ms: int
+    snapshot: Snapshot
+    since_s: float
+
+
 class LiveView:
     """A registered query without a window. Its content at a snapshot is the answer of its text there, as a multiset; a
     report is the difference of two contents.
 
-    snapshot, due, end_period, is_behind: for the thread that moves views, with the engine's lock held."""
+    snapshot, due, begin_move, bound_lag, end_period, is_behind: for whoever moves views, with the engine's lock held.
+    """
 
     is_stream = False
 
@@ -93,16 +106,24 @@ class LiveView:
         self.log = ViewLog(core.unread, source.unread_bytes_max, snapshot.sn)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
         self._groups: dict[str, ViewCursor] = {}
-        self._periods: deque[tuple[int, Snapshot]] = deque()
+        self._periods: deque[_Period] = deque()
         self.period_end_ms = 0
         """The event time at which the period under way ends."""
         self.is_paused = self.is_closed = False
         self.is_moving = False
         """The thread that moves views is at this one."""
+        self._to: Snapshot | None = None
+        """Where it moves, held; None: it does not, or was too far behind to go on."""
+        self._limits: Limits | None = None
+        """Those of the move under way."""
+        self._since_s: float | None = None
+        """When the period ended that it moves over."""
+        self._lagged = ""
+        """How it was too far behind last, in words."""
         self._failed_at_sn: int | None = None
         self._failures = 0
         self._retry_at_s: float | None = None
-        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0}
+        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0, "resets_for_lag": 0}
         self._last_us = 0.0
 
     def _lay_out(self, query: Query) -> None:
@@ -157,8 +178,9 @@ class LiveView:
         if self.is_anew:
             return Due(self._snapshots.hold(self.snapshot), None)
         if self._periods:
-            end_ms, snapshot = self._periods.popleft()
-            return Due(snapshot, end_ms)
+            period = self._periods.popleft()
+            self._since_s = period.since_s
+            return Due(period.snapshot, period.end_ms)
         return Due(None, None) if self.every_ms is None and self.sn < sn else None
 
     def is_behind(self, sn: int) -> bool:
@@ -184,9 +206,39 @@ class LiveView:
         end_ms = time_ms // every_ms * every_ms
         if snapshots is not None and not (self.is_paused or self.is_closed):
             if len(self._periods) >= PERIODS_MAX:
-                snapshots.release(self._periods.pop()[1])
-            self._periods.append((end_ms, snapshots.newest()))
+                snapshots.release(self._periods.pop().snapshot)
+            self._periods.append(_Period(end_ms, snapshots.newest(), self._core.now_s()))
         self.period_end_ms = end_ms + every_ms
+
+    def begin_move(self, to: Snapshot) -> None:
+        """Note that the thread that moves views is going to move it to a snapshot, which is held for the view."""
+        self.is_moving, self._to = True, to
+
+    def bound_lag(self) -> None:
+        """Begin again at the newest SN if it is behind by view_lag_max, and give back the versions that it holds; a
+        move under way ends without effect."""
+        if self.is_paused or self.is_closed:
+            return
+        since_s = self.snapshot.passed_at_s
+        if self.every_ms is not None:
+            since_s = self._since_s if self.is_moving or not self._periods else self._periods[0].since_s
+        lag = self._snapshots.lag(self.snapshot, since_s)
+        if lag is None:
+            return
+        self._lagged = f"it was {lag}, at SN {self.sn}, and began again at SN {self._core.sn}"
+        log.warning("view %s: %s", self.name, self._lagged)
+        newest = self._snapshots.newest()
+        self._give_back()
+        self.snapshot = newest
+        if self._to is not None:
+            self._snapshots.release(self._to)
+            self._to = None
+            if self._limits is not None:
+                self._limits.kill()
+        elif not self.is_moving:
+            self.is_anew = True
+        self._counts["resets_for_lag"] += 1
+        self.log.begin_again(self.sn)
 
     def advance(
         self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
@@ -196,7 +248,7 @@ class LiveView:
         began_s = time.monotonic()
         with self._turn:
             error, report, is_reset = None, None, self._failures > 0
-            is_done = self.is_closed or self.is_paused
+            is_done = self.is_closed or self.is_paused or self._to is None
             try:
                 if not is_done:
                     report = self._moved(to, change, reader, time_ms)
@@ -206,8 +258,11 @@ class LiveView:
                 log.exception("view %s has failed", self.name)
                 error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
             with self._core.lock:
-                self.is_moving = False
-                if is_done or self.is_closed:
+                is_too_late = self._to is None
+                self.is_moving, self._to, self._limits, self._since_s = False, None, None, None
+                if is_too_late:  # what the operators keep is of no use, and the snapshot is given back
+                    self.is_anew = True
+                elif is_done or self.is_closed:
                     self._snapshots.release(to)
                 elif error is not None:
                     self._fail(error, to)
@@ -246,7 +301,7 @@ class LiveView:
     ) -> LoggedReport | None:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
         view, after = self._view, self.snapshot.sn
-        limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
+        limits = self._limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
         with within(limits):
             if self.is_anew:
                 self._build(to, limits, reader)
@@ -501,9 +556,12 @@ class LiveView:
         }
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Say what the view waits for."""
+        """Say what the view waits for, and whether it was too far behind."""
         if row is not None:
             raise UnsupportedFeatureError("why of a row of a live view", 1, 1, "Engine.why tells it of a triple")
+        return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
+
+    def _state(self) -> str:
         newest = self._core.sn
         if self.is_closed:
             return f"view {self.name} is closed"
@@ -599,7 +657,7 @@ class LiveView:
     def _give_back(self) -> None:
         """Give back the snapshots that it holds."""
         while self._periods:
-            self._snapshots.release(self._periods.pop()[1])
+            self._snapshots.release(self._periods.pop().snapshot)
         if not self.is_paused:
             self._snapshots.release(self.snapshot)
 

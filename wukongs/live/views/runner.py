@@ -93,7 +93,11 @@ class Views:
     # --- what the core reports ----------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Note that the stored graph has a newer SN."""
+        """Note that the stored graph has a newer SN. Views that are too far behind begin again at it: the thread may be
+        at another view, or at one of them."""
+        if self._snapshots.note_newer():
+            for view in self._views.values():
+                view.bound_lag()
         self._news.notify_all()
 
     def pass_time(self, time_ms: int) -> None:
@@ -161,7 +165,7 @@ class Views:
                 if change is None:
                     change = changes[view.sn, to.sn] = self._change(view.snapshot, to)
                 steps.append(_Step(view, to, change, tick_of(to.sn) if due.time_ms is None else due.time_ms))
-                view.is_moving = True
+                view.begin_move(to)
         return steps
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:
