@@ -235,11 +235,13 @@ class EmbeddedBackend:
                 log.warning("query %s, %s", name, warning)
             return registered
 
+    def check_views(self, query: Query) -> None:
+        if self._folder is not None:
+            raise no_view_here(query)
+
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
     ) -> LiveView:
-        if self._folder is not None:
-            raise no_view_here(query)
         assert query.registration is not None
         name = query.registration.name
         with self._core.lock:
