@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,10 @@ from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
+from wukongs.live.made_streams import Made
 from wukongs.live.reading import ask, dataset_of, ids_of, terms_of
+from wukongs.live.views.cycles import Place, Step, reads_of
+from wukongs.live.views.given import Given, MakesByPeriods
 from wukongs.live.views.options import ViewOptions, check_view
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_log import LoggedReport, ViewCursor, ViewLog
@@ -74,7 +78,7 @@ class _Period(NamedTuple):
     since_s: float
 
 
-class LiveView:
+class LiveView(MakesByPeriods):
     """A registered query without a window. Its content at a snapshot is the answer of its text there, as a multiset; a
     report is the difference of two contents.
 
@@ -93,15 +97,19 @@ class LiveView:
         options: ViewOptions,
         snapshot: Snapshot,
         forget: Callable[[LiveView], None],
+        check_cycle: Callable[[Query, ViewOptions], None],
     ) -> None:
-        """snapshot: held for the view, which gives it back. forget: called when it is closed. Called with the engine's
-        lock held."""
+        """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
+        StreamError if a text would read what is made of its own triples. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source, self.snapshot = query.registration.name, source, snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
-        self._options = options
+        self._options, self._check_cycle = options, check_cycle
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
+        self.made: Made | None = None
+        self._given = Given(options.snapshot) if options.into is not None else None
+        """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, snapshot.sn)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
@@ -161,6 +169,17 @@ class LiveView:
     def operators(self) -> Operator:
         """The top one of its operators."""
         return self._view.top
+
+    @property
+    def makes(self) -> str | None:
+        """The IRI of the stream that it makes, None: it makes none."""
+        return self._options.into
+
+    @property
+    def step(self) -> Step:
+        """The view as one that makes triples of others."""
+        assert self.makes is not None
+        return Step(f"view {self.name}", reads_of(self.query), Place("stream", self.makes))
 
     @property
     def sn(self) -> int:
@@ -313,9 +332,19 @@ class LiveView:
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
             report = LoggedReport(after, to.sn, shown, self._terms, time_ms, is_whole)
+            if self._given is not None and self.made is not None:
+                self._end_given(self._given, self.made, report, found)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
+
+    def _end_given(self, given: Given, made: Made, report: LoggedReport, found: ZSet) -> None:
+        """Put into the stream what a period has changed, if that is nothing the news that it has ended."""
+        assert report.time_ms is not None, "the end of a period"
+        change = given.change(found, self._terms)
+        pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
+        made.decide(report.time_ms, pushed)
+        given.give(change)
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -327,7 +356,10 @@ class LiveView:
         """Evaluate at a snapshot what the operators keep."""
         self._view.sn, self._view.stored = to.sn, to.stored
         self._renew(limits, reader)
-        self._view.install()
+        if self._given is None:
+            self._view.install()
+        else:
+            self._given.begin_again(self._view.begin(), self._terms)
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
@@ -541,6 +573,7 @@ class LiveView:
         """Return counts, sizes (bytes) and times (microseconds) as JSON."""
         return {
             "kind": "view",
+            "into": self.makes,
             "sn": self.sn,
             "is_paused": self.is_paused,
             "is_built": not self.is_anew,
@@ -550,7 +583,7 @@ class LiveView:
             "unread_bytes": self.log.size_bytes,
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
-            "kept_bytes": self._view.kept_bytes,
+            "kept_bytes": self._view.kept_bytes + (0 if self._given is None else self._given.size_bytes),
             "computed_terms": self._terms.computed_count,
             "last_change_us": round(self._last_us, 1),
         }
@@ -596,6 +629,7 @@ class LiveView:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
         with self._turn, self._core.lock:
             self._check_is_open()
+            self._check_cycle(query, self._options)
             self.source = source
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
@@ -645,6 +679,9 @@ class LiveView:
                 self._core.check_is_own()
                 self._forget(self)
                 self.end()
+                if self.made is not None:
+                    self.made.end()
+                    self.made.producer = None
 
     def end(self) -> None:
         """End with the engine. It gives back what it holds."""

@@ -47,7 +47,7 @@ def check_view(query: Query, source: QuerySource, options: ViewOptions) -> None:
     if query.form == "describe":
         raise _unsupported("DESCRIBE in a live view", "write the CONSTRUCT that you mean")
     if registration.is_stream:
-        raise _unsupported("REGISTER STREAM without a window", "REGISTER QUERY reports the triples of a CONSTRUCT")
+        raise _unsupported("REGISTER STREAM without a window", "REGISTER QUERY reports triples, into= pushes them")
     if registration.report:
         raise _unsupported("REPORT in a live view", "a view reports when its content has changed")
     if source.bindings is not None:
