@@ -126,6 +126,53 @@ def test_blank_nodes_of_a_template_keep_their_names(periods: Periods) -> None:
     assert (name[:2], of) == ("_:", "b")
 
 
+LABELS = "CONSTRUCT { ?x :label ?t } WHERE { ?x :p ?y BIND(CONCAT(STR(?y), '!') AS ?t) }"
+
+
+def test_computed_terms_stay_the_same_triples(periods: Periods, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The view forgets its ids of computed terms now and then, and when it goes on after a pause."""
+    monkeypatch.setattr(live_view, "COMPUTED_MIN", 5)
+    periods.declare(into="http://ex/g")
+    view = periods.register(LABELS)
+    for number in range(1, 25):
+        periods.update(f"DELETE {{ :a :p ?y }} INSERT {{ :a :p :n{number} . :b{number % 5} :p :c }} WHERE {{}}")
+        periods.update(f"DELETE WHERE {{ :b{number % 3} :p ?y }} ; DELETE DATA {{ :a :p :n{number - 1} }}")
+        if number % 7 == 0:
+            view.pause()
+            view.resume()
+        periods.advance(100 * number)
+        asked = periods.engine.query(EX + LABELS).texts()
+        assert periods.graph() == {shown(row) for row in asked}, number
+    assert view.stats()["rebuilt"] > 1
+
+
+def test_what_is_deleted_takes_no_room_in_a_stream_of_inserts(periods: Periods) -> None:
+    periods.declare(timing=True, history_ms=0)
+    periods.register(LABELS)
+    windows = periods.windows()
+    for number in range(1, 25):
+        periods.update(f"INSERT DATA {{ :a :p :n{number} }} ; DELETE DATA {{ :a :p :n{number - 1} }}")
+        periods.advance(100 * number)
+    assert pushed(windows)[2400] == {("a", "label", '"n24!"')}
+    assert len(periods.engine._core.registry.transient) < 10
+
+
+def test_timing_predicates_are_not_stored(periods: Periods) -> None:
+    periods.declare(timing=["http://ex/seen"], into="http://ex/g")
+    periods.register("CONSTRUCT { ?x :seen ?y . ?x :holds ?y } WHERE { ?x :p ?y }")
+    windows = periods.windows()
+    periods.update("INSERT DATA { :a :p :b . :c :p :d }")
+    periods.advance(100)
+    assert periods.graph() == {("a", "holds", "b"), ("c", "holds", "d")}
+    periods.update("DELETE DATA { :a :p :b } ; INSERT DATA { :e :p :f }")
+    periods.advance(200)
+    assert periods.graph() == {("e", "holds", "f"), ("c", "holds", "d")}
+    assert pushed(windows)[200] == {("e", "seen", "f"), ("e", "holds", "f")}
+    periods.update("DELETE WHERE { ?x :p ?y }")
+    periods.advance(300)
+    assert (periods.graph(), pushed(windows)) == (set(), {300: set()})
+
+
 def test_readers_get_reports_of_the_same_view(periods: Periods) -> None:
     periods.declare(timing=True)
     view = periods.register()
