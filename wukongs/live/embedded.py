@@ -35,6 +35,7 @@ from wukongs.live.journal import DataFolder, HasStats
 from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import open_snapshot
+from wukongs.live.seen_graphs import check_seen
 from wukongs.live.stream import CoreSink, Stream
 from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
@@ -50,6 +51,7 @@ from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
@@ -260,7 +262,7 @@ class EmbeddedBackend:
             self._core.check_is_open()
             if self.joined.get(name) is not None or self._views.get(name) is not None:
                 raise StreamError(f"a query named {name} is registered already: close it first")
-            state = None if options.into is None else self._stream_of_view(query, options, options.into)
+            state = None if options.into is None else self._stream_of_view(query, source.only, options)
             view = self._views.register(query, source, options, on_result)
             if state is not None:
                 if self._injector.made.get(state.iri) is None:
@@ -268,13 +270,17 @@ class EmbeddedBackend:
                 self._injector.made.attach(view)
             return view
 
-    def _stream_of_view(self, query: Query, options: ViewOptions, stream_iri: str) -> StreamState:
-        """Return the stream that a view is to make. Raises StreamError."""
+    def _stream_of_view(self, query: Query, only: tuple[str, ...] | None, options: ViewOptions) -> StreamState:
+        """Return the stream that a view is to make. only: as of QuerySource. Raises StreamError, AccessError."""
         assert query.registration is not None
-        state, every_ms = self._core.stream(stream_iri), options.every_ms or query.registration.computed_every_ms
+        assert options.into is not None
+        state, every_ms = self._core.stream(options.into), options.every_ms or query.registration.computed_every_ms
         assert every_ms is not None, "is_rule has checked it"
+        check_seen(state.iri, only, "push to")
+        if state.timing is not True:
+            check_seen(state.into_iri or DEFAULT_GRAPH_IRI, only, "push to")
         name = query.registration.name
-        self._check_is_not_made(stream_iri, name)
+        self._check_is_not_made(state.iri, name)
         check_can_make(name, every_ms, state, was_pushed)
         return state
 

@@ -369,6 +369,55 @@ def test_updates_do_not_wait_for_a_view_that_makes_a_stream(periods: Periods, mo
     assert view.stats()["reports"] == 1
 
 
+def test_what_event_time_has_not_reached_is_pushed_later() -> None:
+    """Periods are of wall time until some stream closes something: the stream that the view makes stands there then."""
+    with wukongs.Engine() as engine:
+        engine._core.wall_ms = lambda: wall[0]
+        wall = [5000]
+        engine.stream(MADE, batch_ms=100, into="http://ex/g")
+        view: Any = engine.register(f"{EX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
+        engine.update(EX + "INSERT DATA { :a :p :b }")
+        wall[0] = 5100
+        engine.update(EX + "INSERT DATA { :late :p :z }")
+        engine.settle(30)
+        ask = "SELECT * { GRAPH <http://ex/g> { ?s ?p ?o } }"
+        assert {shown(row) for row in engine.query(ask).texts()} == {("a", "seen", "b"), ("late", "seen", "z")}
+        clock = engine.stream("http://ex/clock", batch_ms=10)
+        clock.advance(0)
+        engine.update(EX + "DELETE DATA { :a :p :b }")
+        clock.advance(100)
+        engine.settle(30)
+        assert "stands at 5100 ms, and gets nothing before" in view.why()
+        assert len(engine.query(ask)) == 2
+        engine.update(EX + "INSERT DATA { :c :p :d }")
+        clock.advance(5300)
+        engine.settle(30)
+        assert {shown(row) for row in engine.query(ask).texts()} == {("c", "seen", "d"), ("late", "seen", "z")}
+        assert "gets nothing" not in view.why()
+
+
+def test_another_text_has_the_same_period(periods: Periods) -> None:
+    periods.declare(timing=True)
+    view: Any = periods.engine.register(f"{EX}REGISTER QUERY q COMPUTED EVERY 100ms AS {SEEN}", into=MADE)
+    for head, error in (
+        ("REGISTER QUERY q COMPUTED EVERY 50ms", "a period of 50 ms, and the stream that it makes batch_ms = 100"),
+        ("REGISTER QUERY q", "it is a stream, which takes what a period has inserted"),
+    ):
+        with pytest.raises(wukongs.WukongsError, match=error):
+            view.replace(f"{EX}{head} AS {SEEN}")
+    with pytest.raises(wukongs.UnsupportedFeatureError, match="into= of SELECT"):
+        view.replace(f"{EX}REGISTER QUERY q COMPUTED EVERY 100ms AS SELECT ?x WHERE {{ ?x :p ?y }}")
+    view.replace(f"{EX}REGISTER QUERY q COMPUTED EVERY 100ms AS {LABELS}")
+
+
+def test_a_view_for_some_graphs_pushes_to_none_other(periods: Periods) -> None:
+    periods.declare(into="http://ex/g")
+    for graphs, missing in ((["default", MADE], "http://ex/g"), (["default", "http://ex/g"], MADE)):
+        with pytest.raises(wukongs.AccessError, match=f"may not push to <{missing}>"):
+            periods.register(graphs=graphs)
+    periods.register(graphs=["default", "http://ex/g", MADE])
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 

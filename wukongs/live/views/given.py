@@ -57,6 +57,10 @@ class Given:
         self._take_terms(terms)
         return self._owed.plus(found).project(TRIPLE).consolidated()
 
+    def owe(self, change: ZSet) -> None:
+        """Note that a change is not in the stream yet: the next period gives it."""
+        self._owed = change
+
     def give(self, change: ZSet) -> None:
         """Note that a change is in the stream."""
         assert self._rows is not None

@@ -29,7 +29,7 @@ from wukongs.live.made_streams import Made
 from wukongs.live.reading import ask, dataset_of, ids_of, terms_of
 from wukongs.live.views.cycles import Place, Step, reads_of
 from wukongs.live.views.given import Given, MakesByPeriods
-from wukongs.live.views.options import ViewOptions, check_view
+from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_log import LoggedReport, ViewCursor, ViewLog
 from wukongs.query.binding_table import BindingTable
@@ -342,6 +342,11 @@ class LiveView(MakesByPeriods):
         """Put into the stream what a period has changed, if that is nothing the news that it has ended."""
         assert report.time_ms is not None, "the end of a period"
         change = given.change(found, self._terms)
+        with self._core.lock:
+            is_late = report.time_ms <= made.decided_to_ms
+        if is_late:  # its periods were of wall time before some stream has closed anything
+            given.owe(change)
+            return
         pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
         made.decide(report.time_ms, pushed)
         given.give(change)
@@ -605,7 +610,10 @@ class LiveView(MakesByPeriods):
         if self.is_anew:
             return f"view {self.name} is being built at SN {self.sn}"
         if self.every_ms is not None:
-            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms"
+            stands_ms = None if self.made is None else self.made.decided_to_ms
+            is_late = stands_ms is not None and stands_ms >= self.period_end_ms
+            later = f"; the stream that it makes stands at {stands_ms} ms, and gets nothing before" if is_late else ""
+            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms{later}"
         if self.sn < newest:
             return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
         return f"view {self.name} is complete up to SN {self.sn}, the newest"
@@ -627,6 +635,8 @@ class LiveView(MakesByPeriods):
         assert query.registration is not None
         if query.registration.name != self.name:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
+        if self.makes is not None and not is_rule(query, source, self._options, (self.makes,)):
+            check_period(self.name, self._options.every_ms or query.registration.computed_every_ms, self.every_ms)
         with self._turn, self._core.lock:
             self._check_is_open()
             self._check_cycle(query, self._options)

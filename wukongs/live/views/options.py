@@ -108,5 +108,14 @@ def is_rule(query: Query, source: QuerySource, options: ViewOptions, streams: Co
     return True
 
 
+def check_period(name: str, every_ms: int | None, batch_ms: int | None) -> None:
+    """Raise StreamError if another text of a view that makes a stream has another period. batch_ms: of the stream."""
+    if every_ms != batch_ms:
+        raise StreamError(
+            f"view {name}: the other text has a period of {every_ms} ms, and the stream that it makes batch_ms = "
+            f"{batch_ms}, which has to be the same"
+        )
+
+
 def _unsupported(feature: str, advice: str) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(feature, 1, 1, advice)
