@@ -213,6 +213,20 @@ def test_a_view_may_be_behind_for_so_long(opened: Register, monkeypatch: pytest.
     Sum(view).read()
 
 
+def test_a_kept_content_is_that_of_the_newest_snapshot(opened: Register, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = opened(view_lag_max_rows=15)
+    register(engine, GROUPS)
+    other = register(engine, GROUPS, "other", keep=True)
+    engine.settle(30)
+    with slow(monkeypatch, engine) as moving:
+        insert(engine, 0)
+        moving.wait()
+        newest = insert(engine, 10)
+        content = other.content()
+        assert content.snapshot == newest
+        assert Counter(content.texts()) == Counter(engine.query(EX + GROUPS).texts())
+
+
 def test_bounds_of_zero_are_none(opened: Register, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, clock = opened(view_lag_max_s=0, view_lag_max_rows=0), [1000.0]
     engine._core.now_s = lambda: clock[0]
@@ -304,3 +318,34 @@ def test_a_view_is_paused_or_closed_while_its_move_is_too_late(
     views[0].close()
     views[1].close()
     assert sns(engine) == []
+
+
+@pytest.mark.parametrize("change", ["pause", "replace"])
+def test_a_move_that_was_prepared_before_the_view_began_again_is_void(
+    opened: Register, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It would take the view back behind a reset that a reader has, or beyond it without a report."""
+    engine = opened()
+    register(engine, GROUPS)
+    other = register(engine, GROUPS, "other")
+    engine.settle(30)
+    kept = Sum(other)
+    kept.read()
+    with slow(monkeypatch, engine) as moving:
+        insert(engine, 0)
+        moving.wait()
+        insert(engine, 10)
+        if change == "pause":
+            other.pause()
+            other.resume()
+        else:
+            other.replace(f"{EX}REGISTER QUERY other AS SELECT ?x ?y WHERE {{ ?x :p ?y }}")
+        kept.read()
+        assert kept.resets == 2
+        insert(engine, 20)
+    kept.read()
+    insert(engine, 30)
+    engine.settle(30)
+    kept.read()
+    assert kept.resets == 2
+    assert set(sns(engine)) == {other.sn}

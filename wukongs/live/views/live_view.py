@@ -121,7 +121,7 @@ class LiveView(MakesByPeriods):
         self.is_moving = False
         """The thread that moves views is at this one."""
         self._to: Snapshot | None = None
-        """Where it moves, held; None: it does not, or was too far behind to go on."""
+        """Where it moves, held; None: it does not, or the move is void."""
         self._limits: Limits | None = None
         """Those of the move under way."""
         self._since_s: float | None = None
@@ -249,15 +249,18 @@ class LiveView(MakesByPeriods):
         newest = self._snapshots.newest()
         self._give_back()
         self.snapshot = newest
+        self.is_anew = True
+        self._void_move()
+        self._counts["resets_for_lag"] += 1
+        self.log.begin_again(self.sn)
+
+    def _void_move(self) -> None:
+        """Have the move that is under way, or prepared, end without effect: the view is built anew after it."""
         if self._to is not None:
             self._snapshots.release(self._to)
             self._to = None
             if self._limits is not None:
                 self._limits.kill()
-        elif not self.is_moving:
-            self.is_anew = True
-        self._counts["resets_for_lag"] += 1
-        self.log.begin_again(self.sn)
 
     def advance(
         self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
@@ -277,9 +280,9 @@ class LiveView(MakesByPeriods):
                 log.exception("view %s has failed", self.name)
                 error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
             with self._core.lock:
-                is_too_late = self._to is None
+                is_void = self._to is None
                 self.is_moving, self._to, self._limits, self._since_s = False, None, None, None
-                if is_too_late:  # what the operators keep is of no use, and the snapshot is given back
+                if is_void:  # what the operators keep is of no use, and the snapshot is given back
                     self.is_anew = True
                 elif is_done or self.is_closed:
                     self._snapshots.release(to)
@@ -641,6 +644,7 @@ class LiveView(MakesByPeriods):
             self._check_is_open()
             self._check_cycle(query, self._options)
             self.source = source
+            self._void_move()
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
             self.log.begin_again(self.sn)
@@ -651,6 +655,7 @@ class LiveView(MakesByPeriods):
         with self._turn, self._core.lock:
             self._check_is_open()
             if not self.is_paused:
+                self._void_move()
                 self._lay_out(self.query)
                 self._give_back()
                 self.is_paused = self.log.is_paused = True
