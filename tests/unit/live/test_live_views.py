@@ -506,6 +506,22 @@ def test_a_view_follows_another_text_from_a_reset_on(engine: wukongs.Engine) -> 
         view.replace(EX + "REGISTER QUERY other AS SELECT ?x WHERE { ?x :p ?y }")
 
 
+def test_what_was_read_while_another_text_was_given_is_of_one_text(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, evaluate = register(engine, PAIRS), live_view.answer
+
+    def replaced(*given: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        found = evaluate(*given, **options)
+        view.replace(EX + "REGISTER QUERY v AS SELECT ?x WHERE { ?x :p ?y }")
+        return found
+
+    monkeypatch.setattr(live_view, "answer", replaced)
+    before, after = read(view)
+    assert (before.vars, rows(before), after.vars, len(after)) == (["x", "z"], {("<a>", "<c>"): 1}, ["x"], 2)
+
+
 def test_a_closed_view_gives_all_back(engine: wukongs.Engine) -> None:
     view = register(engine, PAIRS)
     update(engine, "INSERT DATA { :c :p :d }")

@@ -334,7 +334,7 @@ class LiveView(MakesByPeriods):
             found = view.advance_anew(to.sn, to.stored) if known is None else view.advance(to.sn, known)
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
-            report = LoggedReport(after, to.sn, shown, self._terms, time_ms, is_whole)
+            report = LoggedReport(self.query, after, to.sn, shown, self._terms, time_ms, is_whole)
             if self._given is not None and self.made is not None:
                 self._end_given(self._given, self.made, report, found)
             if self._terms.computed_count > self._computed_max:
@@ -479,8 +479,9 @@ class LiveView(MakesByPeriods):
             if not cursor.needs_reset:
                 logged = self.log.next_report(cursor)
                 if logged is None:
-                    nothing, sn = ZSet.empty(self._view.variables), self.log.sn
-                    logged = LoggedReport(cursor.sn, sn, nothing, self._terms, tick_of(sn))
+                    view, sn = self._view, self.log.sn
+                    nothing = ZSet.empty(view.variables)
+                    logged = LoggedReport(view.query, cursor.sn, sn, nothing, self._terms, tick_of(sn))
                 return self._rendered(logged, cursor.sn)
         try:
             whole = self._whole(cursor)
@@ -496,16 +497,16 @@ class LiveView(MakesByPeriods):
         core = self._core
         with self._turn if self._keeps else contextlib.nullcontext():
             with core.lock:
-                snapshot = self._held()
+                snapshot, view = self._held(), self._view
                 after = snapshot.sn if cursor is None else min(cursor.sn, snapshot.sn)
                 if cursor is not None:
                     with self.log.changed:
                         cursor.sn, cursor.needs_reset = snapshot.sn, False
             try:
                 if self._keeps and not self.is_anew:
-                    rows, terms = self._view.content(), self._terms
+                    rows, terms = view.content(), self._terms
                 else:
-                    rows, terms = self._evaluated(snapshot, timeout_s)
+                    rows, terms = self._evaluated(view, snapshot, timeout_s)
             except BaseException:
                 if cursor is not None:
                     cursor.needs_reset = True
@@ -513,21 +514,21 @@ class LiveView(MakesByPeriods):
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
-        return LoggedReport(after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
+        return LoggedReport(view.query, after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
 
-    def _evaluated(self, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
+    def _evaluated(self, view: View, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
         """Return the content at a snapshot, evaluated anew."""
         core = self._core
         with core.lock:
             terms = terms_of(core)
         limits = scheduled(limits_of(core.settings, timeout_s))
-        dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
-        found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
+        dataset = dataset_of(core, view.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
+        found = answer(view.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
-            return _rows_of(found, self._view.variables).consolidated(), terms
+            return _rows_of(found, view.variables).consolidated(), terms
 
     def _rendered(self, logged: LoggedReport, after: int) -> ViewReport:
-        query, weights = self.query, logged.rows.weights
+        query, weights = logged.query, logged.rows.weights
         is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
             query.form,
@@ -553,11 +554,11 @@ class LiveView(MakesByPeriods):
 
         at: another SN, as Engine.query has it. Raises QueryTimeout, BudgetExceeded, CompactedError (at),
         StreamError (the view is closed)."""
-        query = self.query
         if at is not None:
             limits = scheduled(limits_of(self._core.settings, timeout_s))
-            return ask(self._core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+            return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
         whole = self._whole(timeout_s=timeout_s)
+        query = whole.query
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
         return Result(
