@@ -55,7 +55,7 @@ class Reader:
         self.view, self.rows = view, Counter[tuple[str | None, ...]]()
         self.errors = list[BaseException]()
         self._is_stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -396,6 +396,26 @@ def test_what_event_time_has_not_reached_is_pushed_later() -> None:
         assert "gets nothing" not in view.why()
 
 
+def test_what_finds_no_room_is_pushed_later() -> None:
+    periods = Periods(queued_bytes_max=1 << 10)
+    periods.declare(into="http://ex/g")
+    periods.register()
+    windows: Any = periods.windows()
+    triples = " ".join(f":a :p :n{number} ." for number in range(100))
+    periods.update(f"INSERT DATA {{ {triples} }}")
+    periods.advance(100)
+    assert periods.graph() == set()
+    with pytest.raises(wukongs.BudgetExceeded):
+        pushed(windows)
+    few = " ".join(f":a :p :n{number} ." for number in range(95))
+    periods.update(f"DELETE DATA {{ {few} }}")
+    periods.advance(200)
+    content = {("a", "seen", f"n{number}") for number in range(95, 100)}
+    assert periods.graph() == content
+    assert pushed(windows) == {200: content}
+    periods.engine.close()
+
+
 def test_another_text_has_the_same_period(periods: Periods) -> None:
     periods.declare(timing=True)
     view: Any = periods.engine.register(f"{EX}REGISTER QUERY q COMPUTED EVERY 100ms AS {SEEN}", into=MADE)

@@ -352,7 +352,11 @@ class LiveView(MakesByPeriods):
             return
         pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
         made.decide(report.time_ms, pushed)
-        given.give(change)
+        number = report.time_ms // made.state.batch_ms
+        if any(first <= number <= last for first, last in made.state.refused):  # it found no room
+            given.owe(change)
+        else:
+            given.give(change)
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
