@@ -297,6 +297,11 @@ class ContinuousQuery:
         """Return the cursor that results() reads, or that of a group. Raises SettingsError (no name), StorageError."""
         return self._readers.cursor(group)
 
+    @property
+    def makes(self) -> str | None:
+        """The IRI of the stream that it makes: its name. None: it makes none."""
+        return self.name if self.is_stream else None
+
     def close(self) -> None:
         """End the query. Windows that are due when it is called are still reported, unless that takes longer than 10 s;
         reported windows can still be read. Raises StorageError (it cannot be logged)."""

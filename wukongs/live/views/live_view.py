@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +25,11 @@ from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
+from wukongs.live.made_streams import Made
 from wukongs.live.reading import ask, dataset_of, ids_of, terms_of
-from wukongs.live.views.options import ViewOptions, check_view
+from wukongs.live.views.cycles import Place, Step, reads_of
+from wukongs.live.views.given import Given, MakesByPeriods
+from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_log import LoggedReport, ViewCursor, ViewLog
 from wukongs.query.binding_table import BindingTable
@@ -63,11 +67,24 @@ class Due(NamedTuple):
     time_ms: int | None
 
 
-class LiveView:
+class _Period(NamedTuple):
+    """A period that has ended, and is not reported yet.
+
+    end_ms: its end.
+    snapshot: the graph there, held for the view.
+    since_s: when it ended, by the engine's clock."""
+
+    end_ms: int
+    snapshot: Snapshot
+    since_s: float
+
+
+class LiveView(MakesByPeriods):
     """A registered query without a window. Its content at a snapshot is the answer of its text there, as a multiset; a
     report is the difference of two contents.
 
-    snapshot, due, end_period, is_behind: for the thread that moves views, with the engine's lock held."""
+    snapshot, due, begin_move, bound_lag, end_period, is_behind: for whoever moves views, with the engine's lock held.
+    """
 
     is_stream = False
 
@@ -81,29 +98,41 @@ class LiveView:
         options: ViewOptions,
         snapshot: Snapshot,
         forget: Callable[[LiveView], None],
+        check_cycle: Callable[[Query, ViewOptions], None],
     ) -> None:
-        """snapshot: held for the view, which gives it back. forget: called when it is closed. Called with the engine's
-        lock held."""
+        """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
+        StreamError if a text would read what is made of its own triples. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source, self.snapshot = query.registration.name, source, snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
-        self._options = options
+        self._options, self._check_cycle = options, check_cycle
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
+        self.made: Made | None = None
+        self._given = Given(options.snapshot) if options.into is not None else None
+        """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, snapshot.sn)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
         self._groups: dict[str, ViewCursor] = {}
-        self._periods: deque[tuple[int, Snapshot]] = deque()
+        self._periods: deque[_Period] = deque()
         self.period_end_ms = 0
         """The event time at which the period under way ends."""
         self.is_paused = self.is_closed = False
         self.is_moving = False
         """The thread that moves views is at this one."""
+        self._to: Snapshot | None = None
+        """Where it moves, held; None: it does not, or the move is void."""
+        self._limits: Limits | None = None
+        """Those of the move under way."""
+        self._since_s: float | None = None
+        """When the period ended that it moves over."""
+        self._lagged = ""
+        """How it was too far behind last, in words."""
         self._failed_at_sn: int | None = None
         self._failures = 0
         self._retry_at_s: float | None = None
-        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0}
+        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0, "resets_for_lag": 0}
         self._last_us = 0.0
 
     def _lay_out(self, query: Query) -> None:
@@ -143,6 +172,17 @@ class LiveView:
         return self._view.top
 
     @property
+    def makes(self) -> str | None:
+        """The IRI of the stream that it makes, None: it makes none."""
+        return self._options.into
+
+    @property
+    def step(self) -> Step:
+        """The view as one that makes triples of others."""
+        assert self.makes is not None
+        return Step(f"view {self.name}", reads_of(self.query), Place("stream", self.makes))
+
+    @property
     def sn(self) -> int:
         """The SN of its content."""
         return self.snapshot.sn
@@ -158,8 +198,9 @@ class LiveView:
         if self.is_anew:
             return Due(self._snapshots.hold(self.snapshot), None)
         if self._periods:
-            end_ms, snapshot = self._periods.popleft()
-            return Due(snapshot, end_ms)
+            period = self._periods.popleft()
+            self._since_s = period.since_s
+            return Due(period.snapshot, period.end_ms)
         return Due(None, None) if self.every_ms is None and self.sn < sn else None
 
     def is_behind(self, sn: int) -> bool:
@@ -185,9 +226,42 @@ class LiveView:
         end_ms = time_ms // every_ms * every_ms
         if snapshots is not None and not (self.is_paused or self.is_closed):
             if len(self._periods) >= PERIODS_MAX:
-                snapshots.release(self._periods.pop()[1])
-            self._periods.append((end_ms, snapshots.newest()))
+                snapshots.release(self._periods.pop().snapshot)
+            self._periods.append(_Period(end_ms, snapshots.newest(), self._core.now_s()))
         self.period_end_ms = end_ms + every_ms
+
+    def begin_move(self, to: Snapshot) -> None:
+        """Note that the thread that moves views is going to move it to a snapshot, which is held for the view."""
+        self.is_moving, self._to = True, to
+
+    def bound_lag(self) -> None:
+        """Begin again at the newest SN if it is behind by view_lag_max, and give back the versions that it holds; a
+        move under way ends without effect."""
+        if self.is_paused or self.is_closed:
+            return
+        since_s = self.snapshot.passed_at_s
+        if self.every_ms is not None:
+            since_s = self._since_s if self.is_moving or not self._periods else self._periods[0].since_s
+        lag = self._snapshots.lag(self.snapshot, since_s)
+        if lag is None:
+            return
+        self._lagged = f"it was {lag}, at SN {self.sn}, and began again at SN {self._core.sn}"
+        log.warning("view %s: %s", self.name, self._lagged)
+        newest = self._snapshots.newest()
+        self._give_back()
+        self.snapshot = newest
+        self.is_anew = True
+        self._void_move()
+        self._counts["resets_for_lag"] += 1
+        self.log.begin_again(self.sn)
+
+    def _void_move(self) -> None:
+        """Have the move that is under way, or prepared, end without effect: the view is built anew after it."""
+        if self._to is not None:
+            self._snapshots.release(self._to)
+            self._to = None
+            if self._limits is not None:
+                self._limits.kill()
 
     def advance(
         self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
@@ -197,7 +271,7 @@ class LiveView:
         began_s = time.monotonic()
         with self._turn:
             error, report, is_reset = None, None, self._failures > 0
-            is_done = self.is_closed or self.is_paused
+            is_done = self.is_closed or self.is_paused or self._to is None
             try:
                 if not is_done:
                     report = self._moved(to, change, reader, time_ms)
@@ -207,8 +281,11 @@ class LiveView:
                 log.exception("view %s has failed", self.name)
                 error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
             with self._core.lock:
-                self.is_moving = False
-                if is_done or self.is_closed:
+                is_void = self._to is None
+                self.is_moving, self._to, self._limits, self._since_s = False, None, None, None
+                if is_void:  # what the operators keep is of no use, and the snapshot is given back
+                    self.is_anew = True
+                elif is_done or self.is_closed:
                     self._snapshots.release(to)
                 elif error is not None:
                     self._fail(error, to)
@@ -247,7 +324,7 @@ class LiveView:
     ) -> LoggedReport | None:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
         view, after = self._view, self.snapshot.sn
-        limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
+        limits = self._limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
         with within(limits):
             if self.is_anew:
                 self._build(to, limits, reader)
@@ -258,10 +335,29 @@ class LiveView:
             found = view.advance_anew(to.sn, to.stored) if known is None else view.advance(to.sn, known)
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
-            report = LoggedReport(after, to.sn, shown, self._terms, time_ms, is_whole)
+            report = LoggedReport(self.query, after, to.sn, shown, self._terms, time_ms, is_whole)
+            if self._given is not None and self.made is not None:
+                self._end_given(self._given, self.made, report, found)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
+
+    def _end_given(self, given: Given, made: Made, report: LoggedReport, found: ZSet) -> None:
+        """Put into the stream what a period has changed, if that is nothing the news that it has ended."""
+        assert report.time_ms is not None, "the end of a period"
+        change = given.change(found, self._terms)
+        with self._core.lock:
+            is_late = report.time_ms <= made.decided_to_ms
+        if is_late:  # its periods were of wall time before some stream has closed anything
+            given.owe(change)
+            return
+        pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
+        made.decide(report.time_ms, pushed)
+        number = report.time_ms // made.state.batch_ms
+        if any(first <= number <= last for first, last in made.state.refused):  # it found no room
+            given.owe(change)
+        else:
+            given.give(change)
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -273,7 +369,10 @@ class LiveView:
         """Evaluate at a snapshot what the operators keep."""
         self._view.sn, self._view.stored = to.sn, to.stored
         self._renew(limits, reader)
-        self._view.install()
+        if self._given is None:
+            self._view.install()
+        else:
+            self._given.begin_again(self._view.begin(), self._terms)
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
@@ -385,8 +484,9 @@ class LiveView:
             if not cursor.needs_reset:
                 logged = self.log.next_report(cursor)
                 if logged is None:
-                    nothing, sn = ZSet.empty(self._view.variables), self.log.sn
-                    logged = LoggedReport(cursor.sn, sn, nothing, self._terms, tick_of(sn))
+                    view, sn = self._view, self.log.sn
+                    nothing = ZSet.empty(view.variables)
+                    logged = LoggedReport(view.query, cursor.sn, sn, nothing, self._terms, tick_of(sn))
                 return self._rendered(logged, cursor.sn)
         try:
             whole = self._whole(cursor)
@@ -402,16 +502,16 @@ class LiveView:
         core = self._core
         with self._turn if self._keeps else contextlib.nullcontext():
             with core.lock:
-                snapshot = self._held()
+                snapshot, view = self._held(), self._view
                 after = snapshot.sn if cursor is None else min(cursor.sn, snapshot.sn)
                 if cursor is not None:
                     with self.log.changed:
                         cursor.sn, cursor.needs_reset = snapshot.sn, False
             try:
                 if self._keeps and not self.is_anew:
-                    rows, terms = self._view.content(), self._terms
+                    rows, terms = view.content(), self._terms
                 else:
-                    rows, terms = self._evaluated(snapshot, timeout_s)
+                    rows, terms = self._evaluated(view, snapshot, timeout_s)
             except BaseException:
                 if cursor is not None:
                     cursor.needs_reset = True
@@ -419,22 +519,22 @@ class LiveView:
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
-        return LoggedReport(after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
+        return LoggedReport(view.query, after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
 
-    def _evaluated(self, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
+    def _evaluated(self, view: View, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
         """Return the content at a snapshot, evaluated anew."""
         core = self._core
         with core.lock:
             terms = terms_of(core)
         limits = scheduled(limits_of(core.settings, timeout_s))
-        dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
-        name_graphs(self.query.dataset, terms)
-        found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
+        dataset = dataset_of(core, view.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
+        name_graphs(view.query.dataset, terms)
+        found = answer(view.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
-            return _rows_of(found, self._view.variables).consolidated(), terms
+            return _rows_of(found, view.variables).consolidated(), terms
 
     def _rendered(self, logged: LoggedReport, after: int) -> ViewReport:
-        query, weights = self.query, logged.rows.weights
+        query, weights = logged.query, logged.rows.weights
         is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
             query.form,
@@ -460,11 +560,11 @@ class LiveView:
 
         at: another SN, as Engine.query has it. Raises QueryTimeout, BudgetExceeded, CompactedError (at),
         StreamError (the view is closed)."""
-        query = self.query
         if at is not None:
             limits = scheduled(limits_of(self._core.settings, timeout_s))
-            return ask(self._core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+            return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
         whole = self._whole(timeout_s=timeout_s)
+        query = whole.query
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
         return Result(
@@ -488,6 +588,7 @@ class LiveView:
         """Return counts, sizes (bytes) and times (microseconds) as JSON."""
         return {
             "kind": "view",
+            "into": self.makes,
             "sn": self.sn,
             "is_paused": self.is_paused,
             "is_built": not self.is_anew,
@@ -497,15 +598,18 @@ class LiveView:
             "unread_bytes": self.log.size_bytes,
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
-            "kept_bytes": self._view.kept_bytes,
+            "kept_bytes": self._view.kept_bytes + (0 if self._given is None else self._given.size_bytes),
             "computed_terms": self._terms.computed_count,
             "last_change_us": round(self._last_us, 1),
         }
 
     def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Say what the view waits for."""
+        """Say what the view waits for, and whether it was too far behind."""
         if row is not None:
             raise UnsupportedFeatureError("why of a row of a live view", 1, 1, "Engine.why tells it of a triple")
+        return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
+
+    def _state(self) -> str:
         newest = self._core.sn
         if self.is_closed:
             return f"view {self.name} is closed"
@@ -516,7 +620,10 @@ class LiveView:
         if self.is_anew:
             return f"view {self.name} is being built at SN {self.sn}"
         if self.every_ms is not None:
-            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms"
+            stands_ms = None if self.made is None else self.made.decided_to_ms
+            is_late = stands_ms is not None and stands_ms >= self.period_end_ms
+            later = f"; the stream that it makes stands at {stands_ms} ms, and gets nothing before" if is_late else ""
+            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms{later}"
         if self.sn < newest:
             return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
         return f"view {self.name} is complete up to SN {self.sn}, the newest"
@@ -538,9 +645,13 @@ class LiveView:
         assert query.registration is not None
         if query.registration.name != self.name:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
+        if self.makes is not None and not is_rule(query, source, self._options, (self.makes,)):
+            check_period(self.name, self._options.every_ms or query.registration.computed_every_ms, self.every_ms)
         with self._turn, self._core.lock:
             self._check_is_open()
+            self._check_cycle(query, self._options)
             self.source = source
+            self._void_move()
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
             self.log.begin_again(self.sn)
@@ -551,6 +662,7 @@ class LiveView:
         with self._turn, self._core.lock:
             self._check_is_open()
             if not self.is_paused:
+                self._void_move()
                 self._lay_out(self.query)
                 self._give_back()
                 self.is_paused = self.log.is_paused = True
@@ -589,6 +701,9 @@ class LiveView:
                 self._core.check_is_own()
                 self._forget(self)
                 self.end()
+                if self.made is not None:
+                    self.made.end()
+                    self.made.producer = None
 
     def end(self) -> None:
         """End with the engine. It gives back what it holds."""
@@ -601,7 +716,7 @@ class LiveView:
     def _give_back(self) -> None:
         """Give back the snapshots that it holds."""
         while self._periods:
-            self._snapshots.release(self._periods.pop()[1])
+            self._snapshots.release(self._periods.pop().snapshot)
         if not self.is_paused:
             self._snapshots.release(self.snapshot)
 

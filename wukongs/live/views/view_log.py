@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
 from wukongs.incremental.zset import ZSet
 from wukongs.live.window_log import UnreadBudget
@@ -24,12 +25,14 @@ REPORT_BYTES = 1024
 class LoggedReport:
     """One report, as rows of ids.
 
+    query: the text that it is of.
     after, sn: the snapshots that it covers: (after, sn].
     rows: the difference of the content, consolidated; where is_whole, the content at sn.
     terms: they have the texts of the ids.
     time_ms: the event time of the stored graph at sn.
     is_whole: RSTREAM, which reports the whole content."""
 
+    query: Query
     after: int
     sn: int
     rows: ZSet
@@ -48,7 +51,7 @@ class LoggedReport:
         else:
             earlier = self.rows.renumbered(self.terms, later.terms)
             rows = earlier.plus(later.rows).project(later.rows.variables).consolidated()
-        return LoggedReport(self.after, later.sn, rows, later.terms, later.time_ms, later.is_whole)
+        return LoggedReport(later.query, self.after, later.sn, rows, later.terms, later.time_ms, later.is_whole)
 
 
 @dataclass(slots=True, eq=False)
