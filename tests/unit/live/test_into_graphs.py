@@ -78,7 +78,7 @@ def test_the_graph_follows_the_default_graph(text: str, expected: Callable[[Fact
     names = "abcd"
     with wukongs.Engine() as engine:
         known: dict[bool, Facts] = {False: set(), True: set()}
-        for step in range(40):
+        for step in range(25):
             if step == 5:
                 register(engine, text)
             inside = chance.random() < 0.3

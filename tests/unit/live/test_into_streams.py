@@ -134,10 +134,10 @@ def test_computed_terms_stay_the_same_triples(periods: Periods, monkeypatch: pyt
     monkeypatch.setattr(live_view, "COMPUTED_MIN", 5)
     periods.declare(into="http://ex/g")
     view = periods.register(LABELS)
-    for number in range(1, 25):
+    for number in range(1, 15):
         periods.update(f"DELETE {{ :a :p ?y }} INSERT {{ :a :p :n{number} . :b{number % 5} :p :c }} WHERE {{}}")
         periods.update(f"DELETE WHERE {{ :b{number % 3} :p ?y }} ; DELETE DATA {{ :a :p :n{number - 1} }}")
-        if number % 7 == 0:
+        if number % 5 == 0:
             view.pause()
             view.resume()
         periods.advance(100 * number)
@@ -146,10 +146,13 @@ def test_computed_terms_stay_the_same_triples(periods: Periods, monkeypatch: pyt
     assert view.stats()["rebuilt"] > 1
 
 
+@pytest.mark.parametrize("hash_bits", [62, 6])
 def test_computed_terms_that_are_not_stored_are_not_pushed_again(
-    periods: Periods, monkeypatch: pytest.MonkeyPatch
+    hash_bits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Ids of terms are hashes; of those that clash, they depend on what was computed before."""
     monkeypatch.setattr(live_view, "COMPUTED_MIN", 5)
+    periods = Periods(hash_bits=hash_bits)
     periods.declare(timing=True, history_ms=0)
     view = periods.register(LABELS)
     windows = periods.windows()
@@ -162,6 +165,7 @@ def test_computed_terms_that_are_not_stored_are_not_pushed_again(
         assert pushed(windows) == {100 * number: content - before}
         before = content
     assert view.stats()["rebuilt"] > 1
+    periods.engine.close()
 
 
 @pytest.mark.parametrize("options", [{"timing": True}, {"into": "http://ex/g"}])
@@ -259,7 +263,7 @@ TEXTS: list[tuple[str, Callable[[Facts], Facts]]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
 @pytest.mark.parametrize("is_signed", [False, True])
 def test_pushes_are_the_differences_of_the_contents_at_the_ends_of_periods(
     is_signed: bool, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -314,7 +318,7 @@ def test_pushes_are_the_differences_of_the_contents_at_the_ends_of_periods(
             assert periods.graph() == content, number
         assert pushed(windows).get(100 * number, Facts()) == content - given, number
         given = content
-    assert {"pause", "replace", "fail"} <= events
+    assert seed or {"pause", "replace", "fail"} <= events
     engine.close()
 
 
@@ -376,9 +380,12 @@ def test_what_event_time_has_not_reached_is_pushed_later() -> None:
         wall = [5000]
         engine.stream(MADE, batch_ms=100, into="http://ex/g")
         view: Any = engine.register(f"{EX}REGISTER QUERY q AS {SEEN}", into=MADE, every_ms=100)
-        engine.update(EX + "INSERT DATA { :a :p :b }")
+        [reset] = view.results(timeout_s=0)
+        engine.update(EX + "INSERT DATA { :a :p :b . :late :p :z }")
         wall[0] = 5100
-        engine.update(EX + "INSERT DATA { :late :p :z }")
+        engine.update(EX + "INSERT DATA { :wakes :the :thread }")
+        report = next(view.results(timeout_s=10))
+        assert (len(reset), report.time_ms, len(report)) == (0, 5100, 2)
         engine.settle(30)
         ask = "SELECT * { GRAPH <http://ex/g> { ?s ?p ?o } }"
         assert {shown(row) for row in engine.query(ask).texts()} == {("a", "seen", "b"), ("late", "seen", "z")}
