@@ -47,7 +47,7 @@ from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
 from wukongs.query.execution.prepared import PreparedQueries
-from wukongs.query.limits import Limits
+from wukongs.query.limits import Limits, check_seconds
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
@@ -292,6 +292,7 @@ class EmbeddedBackend:
             raise StreamError(f"stream {stream_iri} is made by query {maker.name}: close that one first")
 
     def settle(self, timeout_s: float | None) -> None:
+        check_seconds(timeout_s)
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         left_s = timeout_s
         while True:
