@@ -24,7 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
-from wukongs.csparql.algebra import Output
+from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Term, iri
 from wukongs.errors import ForkError, NodeUnavailable, StorageError, StreamError, WukongsError
 from wukongs.forks import Disowned, Lock, fork_error, note_owner
@@ -107,6 +107,9 @@ class Observer(Protocol):
 
     def next_period_ms(self) -> int | None:
         """Return the event time whose snapshot it reads next; None: it reads the newest."""
+
+    def check_query(self, query: Query) -> None:
+        """Raise StreamError if by a query with windows it would read what is made of its own triples."""
 
 
 class Progress(Protocol):

@@ -315,6 +315,8 @@ def register_query(
         parsed = parse_continuous(another)
         if registered.made is not None or registered.name not in core.streams:
             check_made(core, partial(made_of, injector), parsed, was_pushed)
+        if core.observer is not None:
+            core.observer.check_query(parsed)
         if core.replayed_to is None and core.query_log is None:
             serve_readers(core, injector, parsed)
         check_windows(core, parsed)

@@ -562,6 +562,18 @@ def test_a_cycle_by_a_query_with_windows_is_refused_whatever_is_last(periods: Pe
     query.close()
 
 
+def test_another_text_of_a_query_with_windows_closes_no_cycle(periods: Periods) -> None:
+    engine = periods.engine
+    engine.stream("http://ex/far", batch_ms=100)
+    periods.declare(timing=True)
+    head = f"{EX}REGISTER STREAM :far AS CONSTRUCT {{ ?x :p ?y }} FROM STREAM"
+    query = engine.register(f"{head} :clock [RANGE 100ms STEP 100ms] WHERE {{ ?x :seen ?y }}")
+    periods.register()
+    with pytest.raises(wukongs.StreamError, match="query http://ex/far into stream http://ex/far"):
+        query.replace(f"{head} <{MADE}> [RANGE 100ms STEP 100ms] WHERE {{ ?x :seen ?y }}")
+    assert ":clock" in query.source.text
+
+
 def test_a_cycle_of_two_views_and_by_another_text_is_refused(periods: Periods) -> None:
     periods.engine.stream("http://ex/other", batch_ms=100, into="http://ex/h")
     periods.declare(into="http://ex/g")
