@@ -19,7 +19,7 @@ from wukongs.incremental.window_join import WindowJoin
 from wukongs.incremental.zset import ZSet
 from wukongs.query.mechanisms import Mechanism
 
-LIVES = 2 if TIER == "fast" else scaled(12)
+LIVES = 1 if TIER == "fast" else scaled(12)
 LIVES_OF_MUTANTS = 12
 
 
