@@ -10,6 +10,7 @@ import numpy as np
 
 from wukongs.csparql.algebra import DatasetClause, Node, StreamWindow, Values
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
@@ -20,6 +21,7 @@ from wukongs.query.terms.query_terms import QueryTerms
 from wukongs.store.batch import build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
 from wukongs.store.dtypes import Int64Array
+from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
 from wukongs.store.trace import TraceEntry
 
 
@@ -56,10 +58,11 @@ class Change:
         return not (len(self.inserted) or len(self.deleted))
 
     def touches(self, predicate: int | None, graph: int | None) -> bool:
-        """Tell whether a triple of a graph (None: of any) with a predicate (None: any) was inserted or deleted."""
+        """Tell whether a triple of a graph (None: of any stored one) with a predicate (None: any) was inserted or
+        deleted."""
         for part in (self.inserted, self.deleted):
             for batch in part.batches:
-                graphs = batch.graphs.tolist() if graph is None else [graph]
+                graphs = batch.graphs[batch.graphs != ARGUMENTS_GRAPH].tolist() if graph is None else [graph]
                 if any(batch.has_row(predicate, one) for one in graphs):
                     return True
         return False
@@ -75,12 +78,13 @@ def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
 @dataclass(slots=True)
 class Evaluation:
     """Evaluates parts of one view. clause: the dataset that the query names; resolve: term -> id; terms: of the view;
-    limits: of the execution under way."""
+    limits: of the execution under way; lifted: the query, if it is asked for each of the view's arguments."""
 
     clause: DatasetClause
     resolve: Resolve
     terms: QueryTerms
     limits: Limits
+    lifted: Lifted | None = None
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
     def dataset(self, stored: BatchSet) -> Dataset:
@@ -90,10 +94,19 @@ class Evaluation:
         """Return the solutions of a part over the stored graph. Choices are functions of the data alone (in_order)."""
         return self._executor(self.dataset(stored)).run(node)
 
-    def run_over(self, node: Node, stored: BatchSet, *known: tuple[Node, BindingTable]) -> BindingTable:
-        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already."""
+    def run_over(
+        self, node: Node, stored: BatchSet, *known: tuple[Node, BindingTable], number: Variable | None = None
+    ) -> BindingTable:
+        """Return the solutions of a part of which some nodes (`leaf`) have solutions that are known already. number:
+        LIMIT means the rows that are equal in it."""
         dataset, memo = self.dataset(stored), PlanMemo()
-        return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known).run(node)
+        return Executor(dataset, self.terms, self.limits, memo, in_order=True, explored=known, number=number).run(node)
+
+    def run_given(self, node: Node, stored: BatchSet, given: BindingTable, number: Variable) -> BindingTable:
+        """Return the solutions of a part for each of some arguments. given: these; number: the column that tells them
+        apart."""
+        dataset = self.dataset(stored)
+        return Executor(dataset, self.terms, self.limits, self._memo, True, given=given, number=number).run(node)
 
     def explored(self, node: Node, rows: BindingTable, stored: BatchSet) -> BindingTable:
         """Join rows with an explorable part: the cost grows with the rows and what they lead to, not with the graph."""

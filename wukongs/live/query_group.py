@@ -9,6 +9,7 @@ group keeps the ids in columns, and an index (wukongs/query/execution/argument_r
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of, per_row_function
 from wukongs.errors import SettingsError, UnsupportedFeatureError
-from wukongs.live.argument_tables import SCOPE, Arguments, filled_table, table_text, text_table
+from wukongs.live.argument_tables import SCOPE, Arguments, argument_table, filled_table, table_text, text_table
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows, BoundQuery
 from wukongs.query.execution.bindings import where_clause
@@ -31,16 +32,16 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def bindings_text(bindings: Arguments) -> str:
-    """Return a table of bindings as one text, the same for equal tables.
+def bindings_text(bindings: Arguments, *, is_filled: bool = True) -> str:
+    """Return a table of bindings as one text, the same for equal tables. is_filled: it has to have a row.
 
     Raises SettingsError (no rows, no columns, a name twice), DataError (a term that is none, a missing one)."""
-    return table_text(filled_table(bindings, "bindings"))
+    return table_text((filled_table if is_filled else argument_table)(bindings, "bindings"))
 
 
-def bindings_table(text: str) -> pyarrow.Table:
+def bindings_table(text: str, *, is_filled: bool = True) -> pyarrow.Table:
     """Return the table that a text holds. Raises DataError (it holds none), and as bindings_text."""
-    return filled_table(text_table(text, "bindings"), "bindings")
+    return (filled_table if is_filled else argument_table)(text_table(text, "bindings"), "bindings")
 
 
 def terms_of_bindings(text: str | None) -> list[str]:
@@ -57,7 +58,12 @@ def terms_of_bindings(text: str | None) -> list[str]:
 def check_group(query: Query, bindings: str) -> None:
     """Check that a query can be registered for each row of a table. Raises SettingsError, UnsupportedFeatureError
     (naming the part), DataError."""
-    names = bindings_table(bindings).column_names
+    check_arguments(query, bindings_table(bindings).column_names)
+
+
+def check_arguments(query: Query, names: Collection[str]) -> None:
+    """Check that a query can be asked for each row of a table with some columns. Raises SettingsError,
+    UnsupportedFeatureError (naming the part)."""
     assert query.registration is not None
     where = where_clause(query)
     known = mentioned_variables(where)
@@ -78,8 +84,8 @@ def check_group(query: Query, bindings: str) -> None:
     for part in parts_of(query.pattern):
         if isinstance(part, Timestamp) and part.variable.name in names:
             raise _unsupported(f"?{part.variable.name}, which timestamp() makes,", "compare it in a FILTER")
-    if (name := per_row_function(query.pattern)) is not None:
-        raise _unsupported(f"{name}()", "its values belong to one query: register each query alone")
+    if (function := per_row_function(query.pattern)) is not None:
+        raise _unsupported(f"{function}()", "its values belong to one query: register each query alone")
 
 
 def _unsupported(part: str, advice: str) -> UnsupportedFeatureError:

@@ -9,33 +9,41 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Variable
 from wukongs.errors import StreamError, UnsupportedFeatureError, WukongsError
+from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.lookups import Operator
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.view import View
 from wukongs.incremental.zset import ZSet
+from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
-from wukongs.live.reading import ask, dataset_of, ids_of, terms_of
+from wukongs.live.query_group import bindings_table, check_arguments
+from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
 from wukongs.live.views.options import ViewOptions, check_view
 from wukongs.live.views.snapshots import Snapshot, Snapshots
-from wukongs.live.views.view_log import LoggedReport, ViewCursor, ViewLog
+from wukongs.live.views.view_arguments import Numbers, ViewArguments
+from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, within
+from wukongs.query.execution.argument_rows import ARGUMENT
 from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled
 from wukongs.query.memory import Kind
 from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.python_terms import is_table
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.store.batch_set import EMPTY, BatchSet
+from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
 
@@ -89,11 +97,15 @@ class LiveView:
         self._options = options
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
+        self.arguments = None if source.bindings is None else self._first_arguments(query, source.bindings)
+        """Its arguments; None: it was registered without bindings."""
         self._lay_out(query)
-        self.log = ViewLog(core.unread, source.unread_bytes_max, snapshot.sn)
+        self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
         self._groups: dict[str, ViewCursor] = {}
-        self._periods: deque[tuple[int, Snapshot]] = deque()
+        self._periods: deque[tuple[int, Snapshot, Arguments | None]] = deque()
+        self._next_arguments: Arguments | None = None
+        """Those to which the move under way leads."""
         self.period_end_ms = 0
         """The event time at which the period under way ends."""
         self.is_paused = self.is_closed = False
@@ -104,6 +116,13 @@ class LiveView:
         self._retry_at_s: float | None = None
         self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0}
         self._last_us = 0.0
+
+    def _first_arguments(self, query: Query, bindings: str) -> ViewArguments:
+        table = bindings_table(bindings, is_filled=False)
+        found = ViewArguments(self._core, query, table.column_names)
+        found.bind(found.read(table, "bindings"))
+        found.stand_at(found.newest)
+        return found
 
     def _lay_out(self, query: Query) -> None:
         """Make the operators of a text. They have nothing yet: is_anew."""
@@ -118,14 +137,22 @@ class LiveView:
         self._make_view()
 
     def _make_view(self) -> None:
-        core, stood = self._core, self.snapshot
+        core, stood, arguments = self._core, self.snapshot, self.arguments
         self._terms = terms_of(core)
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits())
-        self._view = View(self.query, evaluation, stood.sn, stood.stored, self.name, self._keeps)
+        lifted = None if arguments is None else arguments.lifted
+        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted)
+        query, stored = self.query if lifted is None else lifted.query, self._with_arguments(stood.stored)
+        self._view = View(query, evaluation, stood.sn, stored, self.name, self._keeps)
         self._computed_max = COMPUTED_MIN
 
     def _ids(self) -> ConstantIds:
-        return ConstantIds(ids_of(self._core), self._core.reserved)
+        return ConstantIds(ids_of(self._core), self._core.reserved) if self.arguments is None else self.arguments.ids()
+
+    def _with_arguments(self, stored: BatchSet, arguments: Arguments | None = None) -> BatchSet:
+        """Return a stored graph as the operators read it. arguments: of the view; None: those at which it stands."""
+        if self.arguments is None:
+            return stored
+        return (arguments or self.arguments.at).over(stored)
 
     @property
     def _begins_whole(self) -> bool:
@@ -146,20 +173,38 @@ class LiveView:
         """The SN of its content."""
         return self.snapshot.sn
 
+    @property
+    def position(self) -> Position:
+        """The position of its content."""
+        return Position(self.snapshot.sn, 0 if self.arguments is None else self.arguments.at.version)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return self.query.variables if self.arguments is None else (ARGUMENT, *self.query.variables)
+
+    def _has_moved_on(self, sn: int) -> bool:
+        """Whether the stored graph is at a later SN, or arguments were bound or unbound since."""
+        arguments = self.arguments
+        return self.sn < sn or (arguments is not None and arguments.at.version < arguments.newest.version)
+
     # --- where it goes ------------------------------------------------------------------------------------------------
 
     def due(self, sn: int) -> Due | None:
         """Return where it goes next; None: nowhere now. sn: the newest."""
         if self.is_paused or self.is_closed or (self.retry_s or 0.0) > 0:
             return None
+        arguments = self.arguments
+        self._next_arguments = None if arguments is None else arguments.newest
         if self._failed_at_sn is not None:
             return Due(None, None) if self._failed_at_sn < sn else None
         if self.is_anew:
+            self._next_arguments = None if arguments is None else arguments.at
             return Due(self._snapshots.hold(self.snapshot), None)
         if self._periods:
-            end_ms, snapshot = self._periods.popleft()
+            end_ms, snapshot, self._next_arguments = self._periods.popleft()
             return Due(snapshot, end_ms)
-        return Due(None, None) if self.every_ms is None and self.sn < sn else None
+        return Due(None, None) if self.every_ms is None and self._has_moved_on(sn) else None
 
     def is_behind(self, sn: int) -> bool:
         """Return whether it has to move to be at an SN."""
@@ -169,7 +214,7 @@ class LiveView:
             return True
         if self._failed_at_sn is not None:
             return self._failed_at_sn < sn and (self.retry_s or 0.0) <= 0
-        return bool(self._periods) or self.is_anew or (self.every_ms is None and self.sn < sn)
+        return bool(self._periods) or self.is_anew or (self.every_ms is None and self._has_moved_on(sn))
 
     @property
     def retry_s(self) -> float | None:
@@ -185,7 +230,9 @@ class LiveView:
         if snapshots is not None and not (self.is_paused or self.is_closed):
             if len(self._periods) >= PERIODS_MAX:
                 snapshots.release(self._periods.pop()[1])
-            self._periods.append((end_ms, snapshots.newest()))
+            self._periods.append(
+                (end_ms, snapshots.newest(), None if self.arguments is None else self.arguments.newest)
+            )
         self.period_end_ms = end_ms + every_ms
 
     def advance(
@@ -220,9 +267,9 @@ class LiveView:
 
     def _report(self, report: LoggedReport | None, *, is_reset: bool) -> None:
         if is_reset:
-            self.log.begin_again(self.sn)
+            self.log.begin_again(self.position)
             return
-        self.log.put(report, self.sn)
+        self.log.put(report, self.position)
         if report is not None:
             self._counts["reports"] += 1
             self._counts["rows"] += len(report.rows)
@@ -231,6 +278,8 @@ class LiveView:
         """Take a snapshot, which is held for the view, in the place of the one before."""
         before, self.snapshot = self.snapshot, snapshot
         self._snapshots.release(before)
+        if self.arguments is not None and self._next_arguments is not None:
+            self.arguments.stand_at(self._next_arguments)
 
     def _fail(self, error: WukongsError, to: Snapshot) -> None:
         """Begin again at the next SN, but not soon if that has failed before; readers get the error."""
@@ -238,14 +287,15 @@ class LiveView:
         self.is_anew, self._failed_at_sn, self._failures = True, to.sn, self._failures + 1
         self._retry_at_s = time.monotonic() + min(RETRY_MAX_S, 2.0 ** (self._failures - 1))
         self._snapshots.release(to)
-        self.log.begin_again(self.sn, error)
+        self.log.begin_again(self.position, error)
         log.warning("view %s: %s", self.name, error)
 
     def _moved(
         self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
     ) -> LoggedReport | None:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
-        view, after = self._view, self.snapshot.sn
+        view, arguments, after = self._view, self._next_arguments, self.position
+        position = Position(to.sn, 0 if arguments is None else arguments.version)
         limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
         with within(limits):
             if self.is_anew:
@@ -253,14 +303,24 @@ class LiveView:
                 self.is_anew = False
                 return None
             self._renew(limits, reader)
-            known = change()
-            found = view.advance_anew(to.sn, to.stored) if known is None else view.advance(to.sn, known)
+            stored = self._with_arguments(to.stored, arguments)
+            known = self._whole_change(change, to, stored)
+            found = view.advance_anew(to.sn, stored) if known is None else view.advance(to.sn, known)
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
-            report = LoggedReport(after, to.sn, shown, self._terms, time_ms, is_whole)
+            report = LoggedReport(after, position, shown, self._terms, time_ms, is_whole)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
+
+    def _whole_change(self, change: Callable[[], Change | None], to: Snapshot, stored: BatchSet) -> Change | None:
+        """Return the change of the stored graph and the arguments up to a snapshot; None if the first is not known.
+        stored: the graph there, with the arguments."""
+        before = self._view.stored
+        known = Change(before, stored, EMPTY, EMPTY) if to.sn == self.sn else change()
+        if self.arguments is None or self._next_arguments is None or known is None:
+            return known
+        return with_arguments(known, before, stored, self.arguments.change_to(self._next_arguments))
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -270,7 +330,7 @@ class LiveView:
 
     def _build(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
         """Evaluate at a snapshot what the operators keep."""
-        self._view.sn, self._view.stored = to.sn, to.stored
+        self._view.sn, self._view.stored = to.sn, self._with_arguments(to.stored, self._next_arguments)
         self._renew(limits, reader)
         self._view.install()
 
@@ -323,7 +383,7 @@ class LiveView:
                     except GeneratorExit:
                         self._leave(cursor, report, is_shared=group is not None)
                         raise
-                    self.log.move(cursor, report.snapshot)
+                    self.log.move(cursor, _end_of(report))
                 if self.log.is_closed:
                     return
                 try:
@@ -363,7 +423,7 @@ class LiveView:
                 except GeneratorExit:
                     self._leave(cursor, report, is_shared=is_shared)
                     raise
-                self.log.move(cursor, report.snapshot)
+                self.log.move(cursor, _end_of(report))
                 deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         finally:
             cursor.turn.release()
@@ -371,7 +431,7 @@ class LiveView:
     def _leave(self, cursor: ViewCursor, report: ViewReport, *, is_shared: bool) -> None:
         """End the reading of a cursor at a report. is_shared: the next reader gets this report again."""
         if not is_shared:
-            self.log.move(cursor, report.snapshot)
+            self.log.move(cursor, _end_of(report))
         elif report.is_reset:
             cursor.needs_reset = True
 
@@ -385,7 +445,7 @@ class LiveView:
                 logged = self.log.next_report(cursor)
                 if logged is None:
                     nothing, sn = ZSet.empty(self._view.variables), self.log.sn
-                    logged = LoggedReport(cursor.sn, sn, nothing, self._terms, tick_of(sn))
+                    logged = LoggedReport(cursor.sn, sn, nothing, self._terms, tick_of(sn.sn))
                 return self._rendered(logged, cursor.sn)
         try:
             whole = self._whole(cursor)
@@ -401,16 +461,17 @@ class LiveView:
         core = self._core
         with self._turn if self._keeps else contextlib.nullcontext():
             with core.lock:
-                snapshot = self._held()
-                after = snapshot.sn if cursor is None else min(cursor.sn, snapshot.sn)
+                snapshot, position = self._held(), self.position
+                arguments = None if self.arguments is None else self.arguments.at
+                after = position if cursor is None else min(cursor.sn, position)
                 if cursor is not None:
                     with self.log.changed:
-                        cursor.sn, cursor.needs_reset = snapshot.sn, False
+                        cursor.sn, cursor.needs_reset = position, False
             try:
                 if self._keeps and not self.is_anew:
                     rows, terms = self._view.content(), self._terms
                 else:
-                    rows, terms = self._evaluated(snapshot, timeout_s)
+                    rows, terms = self._evaluated(snapshot, arguments, timeout_s)
             except BaseException:
                 if cursor is not None:
                     cursor.needs_reset = True
@@ -418,35 +479,41 @@ class LiveView:
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
-        return LoggedReport(after, snapshot.sn, rows, terms, tick_of(snapshot.sn), is_whole=True)
+        return LoggedReport(after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
 
-    def _evaluated(self, snapshot: Snapshot, timeout_s: float | None) -> tuple[ZSet, QueryTerms]:
-        """Return the content at a snapshot, evaluated anew."""
+    def _evaluated(
+        self, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None
+    ) -> tuple[ZSet, QueryTerms]:
+        """Return the content at a snapshot, evaluated anew. arguments: those that were bound there."""
         core = self._core
         with core.lock:
             terms = terms_of(core)
         limits = scheduled(limits_of(core.settings, timeout_s))
         dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
-        found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
+        if self.arguments is not None and arguments is not None:
+            found = self.arguments.answer(arguments, dataset, terms, limits)
+        else:
+            found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
             return _rows_of(found, self._view.variables).consolidated(), terms
 
-    def _rendered(self, logged: LoggedReport, after: int) -> ViewReport:
+    def _rendered(self, logged: LoggedReport, after: Position) -> ViewReport:
         query, weights = self.query, logged.rows.weights
         is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
             query.form,
-            query.variables,
+            self.variables,
             logged.rows.table.columns,
             logged.terms,
-            logged.sn,
+            logged.sn.sn,
             bool((weights > 0).any()) if is_answered else None,
             weights=weights,
             query=self.name,
-            after=after,
+            after=after.sn,
             time_ms=logged.time_ms,
             is_reset=logged.is_whole,
             text=self.source.text,
+            minor=logged.sn.minor,
         )
 
     def call(self, on_result: OnReport) -> None:
@@ -456,31 +523,79 @@ class LiveView:
     def content(self, at: int | None = None, *, timeout_s: float | None = None) -> Result:
         """Return the whole content, a multiset, at the SN up to which the view is complete.
 
-        at: another SN, as Engine.query has it. Raises QueryTimeout, BudgetExceeded, CompactedError (at),
-        StreamError (the view is closed)."""
+        at: another SN, as Engine.query has it, for the arguments at which the view stands. Raises QueryTimeout,
+        BudgetExceeded, CompactedError (at), StreamError (the view is closed)."""
         query = self.query
         if at is not None:
             limits = scheduled(limits_of(self._core.settings, timeout_s))
+            if self.arguments is not None:
+                return self._content_at(self.arguments, at, limits)
             return ask(self._core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
         whole = self._whole(timeout_s=timeout_s)
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
         return Result(
             query.form,
-            query.variables,
+            self.variables,
             table.columns,
             whole.terms,
-            whole.sn,
+            whole.sn.sn,
             boolean,
             table.length,
             text=self.source.text,
         )
 
+    def _content_at(self, arguments: ViewArguments, at: int, limits: Limits) -> Result:
+        with reading(self._core, self.query.dataset, limits, f"view {self.name}", at) as read, limits:
+            found = arguments.answer(arguments.at, read.dataset, read.terms, limits)
+        text = self.source.text
+        return Result("select", self.variables, found.columns, read.terms, read.sn, None, found.length, text=text)
+
+    # --- arguments ----------------------------------------------------------------------------------------------------
+
+    def bind(self, arguments: Table) -> Int64Array:
+        """Bind arguments: the text is also asked with the terms of each row in the place of variables. Return their
+        numbers; their rows are in a report, with weight +1.
+
+        arguments: a table with the columns of `register(bindings=)`, or a list of dictionaries. Equal rows are separate
+        arguments. Raises SettingsError (other columns), DataError (a term that is none, a missing one), StreamError
+        (closed, or registered without bindings)."""
+        own = self._own_arguments("bind")
+        rows = own.read(arguments, "bind")
+        with self._core.lock:
+            self._check_is_open()
+            numbers = own.bind(rows)
+            self._wake()
+        return numbers
+
+    def unbind(self, arguments: Table | Numbers) -> Int64Array:
+        """Unbind arguments; return their numbers. Their rows are in a report, with weight -1; numbers are never used
+        again.
+
+        arguments: numbers, or rows as bind takes them, each of which is the oldest equal one. Raises DataError for one
+        that is not bound (none is unbound then); else as bind."""
+        own = self._own_arguments("unbind")
+        is_rows = is_table(arguments) or (
+            isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
+        )
+        rows = own.read(cast("Table", arguments), "unbind") if is_rows else own.numbers(cast("Numbers", arguments))
+        with self._core.lock:
+            self._check_is_open()
+            numbers = own.unbind(rows) if rows.length else np.empty(0, np.int64)
+            self._wake()
+        return numbers
+
+    def _own_arguments(self, call: str) -> ViewArguments:
+        if self.arguments is None:
+            raise StreamError(f"{call}: view {self.name} has no arguments: register it with bindings=")
+        return self.arguments
+
     # --- what it says of itself ---------------------------------------------------------------------------------------
 
     def explain(self, *, analyze: bool = False) -> str:
         """Return its operators as text. analyze: also the rows of the last change, and the bytes kept, of each."""
-        return self._view.explain(analyze=analyze)
+        operators, own = self._view.explain(analyze=analyze), self.arguments
+        return operators if own is None else f"for each of {own.at.count} arguments\n{operators}"
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes (bytes) and times (microseconds) as JSON."""
@@ -496,6 +611,8 @@ class LiveView:
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
             "kept_bytes": self._view.kept_bytes,
+            "arguments": 0 if self.arguments is None else self.arguments.newest.count,
+            "arguments_bytes": 0 if self.arguments is None else self.arguments.newest.size_bytes,
             "computed_terms": self._terms.computed_count,
             "last_change_us": round(self._last_us, 1),
         }
@@ -533,15 +650,19 @@ class LiveView:
         if query.dataset.windows:
             raise StreamError(f"view {self.name}: the other text has a window: close the view, and register it")
         check_view(query, source, self._options)
+        if self.arguments is not None:
+            check_arguments(query, self.arguments.names)
         assert query.registration is not None
         if query.registration.name != self.name:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
         with self._turn, self._core.lock:
             self._check_is_open()
             self.source = source
+            if self.arguments is not None:
+                self.arguments.put_query(query)
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
-            self.log.begin_again(self.sn)
+            self.log.begin_again(self.position)
             self._wake()
 
     def pause(self) -> None:
@@ -559,9 +680,12 @@ class LiveView:
             self._check_is_open()
             if self.is_paused:
                 self.snapshot = self._snapshots.newest()
+                if self.arguments is not None:
+                    self._next_arguments = self.arguments.newest
+                    self.arguments.stand_at(self._next_arguments)
                 self._lay_out(self.query)
                 self.is_paused = self.log.is_paused = False
-                self.log.begin_again(self.sn)
+                self.log.begin_again(self.position)
                 self._wake()
 
     def _wake(self) -> None:
@@ -641,10 +765,14 @@ class _Caller:
             except Exception:
                 self._view.count_error()
                 self._failed.note(report.query, f"report up to SN {report.snapshot}")
-            self._view.log.move(self._cursor, report.snapshot)
+            self._view.log.move(self._cursor, _end_of(report))
         with self._view.log.changed:
             self._is_queued = False
             self._wake()
+
+
+def _end_of(report: ViewReport) -> Position:
+    return Position(report.snapshot, report.minor)
 
 
 def _shown(found: ZSet, output: Output | None) -> ZSet:
