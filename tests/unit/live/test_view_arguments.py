@@ -93,8 +93,10 @@ def test_a_row_unbinds_the_oldest_equal_argument(engine: wukongs.Engine) -> None
     with pytest.raises(wukongs.DataError, match=r"no argument, .* has \?x = <http://ex/a>"):
         view.unbind(given("b", "a"))
     assert view.stats()["arguments"] == 1, "a call that is refused unbinds nothing"
-    [report] = read(engine, view)
-    assert rows(report) == {(0, "a", "c"): -1, (2, "a", "c"): -1, (3, "a", "c"): -1}
+    total = Counter[Row]()
+    for report in read(engine, view):
+        total.update(rows(report))
+    assert total == {(0, "a", "c"): -1, (2, "a", "c"): -1, (3, "a", "c"): -1}
 
 
 @pytest.mark.parametrize("numbers", [1, [1], (1,), {1}, range(1, 2), np.array([1])])

@@ -8,14 +8,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
 from wukongs.csparql.terms import Variable
-from wukongs.errors import StreamError, UnsupportedFeatureError, WukongsError
+from wukongs.errors import SettingsError, StreamError, WukongsError
 from wukongs.incremental.arguments import Arguments, with_arguments
 from wukongs.incremental.lookups import Operator
 from wukongs.incremental.versions import Change, Evaluation
@@ -26,9 +26,18 @@ from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
-from wukongs.live.query_group import bindings_table, check_arguments
+from wukongs.live.query_group import check_arguments
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
+from wukongs.live.support import Facts
 from wukongs.live.views.options import ViewOptions, check_view
+from wukongs.live.views.row_support import (
+    TRIPLE_NAMES,
+    RowSearch,
+    RowSupport,
+    given_row,
+    is_partial,
+    no_such_row,
+)
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import Numbers, ViewArguments
 from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
@@ -40,10 +49,9 @@ from wukongs.query.memory import Kind
 from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.terms.python_terms import is_table
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.batch_set import EMPTY, BatchSet
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import UNBOUND, Int64Array
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
 
@@ -97,7 +105,7 @@ class LiveView:
         self._options = options
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
-        self.arguments = None if source.bindings is None else self._first_arguments(query, source.bindings)
+        self.arguments = None if source.bindings is None else ViewArguments.of(core, query, source.bindings)
         """Its arguments; None: it was registered without bindings."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
@@ -116,13 +124,6 @@ class LiveView:
         self._retry_at_s: float | None = None
         self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0}
         self._last_us = 0.0
-
-    def _first_arguments(self, query: Query, bindings: str) -> ViewArguments:
-        table = bindings_table(bindings, is_filled=False)
-        found = ViewArguments(self._core, query, table.column_names)
-        found.bind(found.read(table, "bindings"))
-        found.stand_at(found.newest)
-        return found
 
     def _lay_out(self, query: Query) -> None:
         """Make the operators of a text. They have nothing yet: is_anew."""
@@ -575,10 +576,7 @@ class LiveView:
         arguments: numbers, or rows as bind takes them, each of which is the oldest equal one. Raises DataError for one
         that is not bound (none is unbound then); else as bind."""
         own = self._own_arguments("unbind")
-        is_rows = is_table(arguments) or (
-            isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
-        )
-        rows = own.read(cast("Table", arguments), "unbind") if is_rows else own.numbers(cast("Numbers", arguments))
+        rows = own.wanted(arguments)
         with self._core.lock:
             self._check_is_open()
             numbers = own.unbind(rows) if rows.length else np.empty(0, np.int64)
@@ -617,10 +615,21 @@ class LiveView:
             "last_change_us": round(self._last_us, 1),
         }
 
-    def why(self, row: Mapping[str, Any] | None = None) -> str:
-        """Say what the view waits for."""
+    @overload
+    def why(self, row: None = None) -> str: ...
+
+    @overload
+    def why(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport: ...
+
+    def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
+        """Say what the view waits for; of a row, which triples it rests on, down to explicit ones (print() shows a
+        tree).
+
+        row: terms by the names of columns, some or all of them (None: unbound), or all in order, as reports have them;
+        of a CONSTRUCT, subject, predicate and object. Raises DataError (a term that is none; the content has no such
+        row), SettingsError (no such column), StreamError (closed, paused), QueryTimeout, BudgetExceeded."""
         if row is not None:
-            raise UnsupportedFeatureError("why of a row of a live view", 1, 1, "Engine.why tells it of a triple")
+            return self._support(row)
         newest = self._core.sn
         if self.is_closed:
             return f"view {self.name} is closed"
@@ -635,6 +644,34 @@ class LiveView:
         if self.sn < newest:
             return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
         return f"view {self.name} is complete up to SN {self.sn}, the newest"
+
+    def _support(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport:
+        core, arguments = self._core, self.arguments
+        given = given_row(row, TRIPLE_NAMES if self.query.form == "construct" else self.variables, self.name)
+        if arguments is not None and given.get(ARGUMENT) is None:
+            raise SettingsError(f"row: expected the number of an argument in {ARGUMENT!r}, found {row!r:.200}")
+        with core.lock:
+            snapshot, terms = self._held(), terms_of(core)
+            bound = None if arguments is None else arguments.at
+        try:
+            limits = scheduled(limits_of(core.settings, None))
+            with within(limits):
+                evaluation = Evaluation(self.query.dataset, self._ids(), terms, limits)
+                facts = Facts(core, evaluation.dataset(snapshot.stored), terms, snapshot.sn)
+                ids = {name: UNBOUND if text is None else int(terms.ids([text])[0]) for name, text in given.items()}
+                query, argument, is_bound = self.query, None, True
+                if arguments is not None and bound is not None:
+                    query = arguments.lifted.bound.query
+                    argument = arguments.one(bound, ids.pop(ARGUMENT))
+                    is_bound = argument.length > 0
+                search = RowSearch(query, evaluation, facts, self.name, argument)
+                found = search.find(ids) if is_bound else None
+        finally:
+            with core.lock:
+                self._snapshots.release(snapshot)
+        if found is None:
+            raise no_such_row(given, self.name, snapshot.sn)
+        return RowSupport(self.name, given, found[0], snapshot.sn, found[1], is_partial(query))
 
     def warnings(self) -> tuple[str, ...]:
         """Return likely mistakes: none are looked for."""

@@ -6,8 +6,8 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -21,15 +21,17 @@ from wukongs.incremental.zset import ZSet
 from wukongs.live.argument_tables import Arguments as Table
 from wukongs.live.argument_tables import argument_table, known_ids
 from wukongs.live.core import Core
+from wukongs.live.query_group import bindings_table
 from wukongs.live.reading import ids_of, terms_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, within
 from wukongs.query.execution.argument_rows import NUMBER, ArgumentRows, BoundQuery
-from wukongs.query.limits import Limits, limits_of
+from wukongs.query.limits import Limits, current, limits_of
 from wukongs.query.operators import operators as tables
 from wukongs.query.plans.dataset import Dataset
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.rows import numbered
+from wukongs.query.terms.python_terms import is_table
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.batch_set import EMPTY
 from wukongs.store.dtypes import Int64Array
@@ -43,7 +45,7 @@ Numbers: TypeAlias = "Collection[int] | np.ndarray[Any, Any] | int"
 
 
 class ViewArguments:
-    """Called with the engine's lock held, but for `read`, `change_to` and `answer`.
+    """Called with the engine's lock held, but for `read`, `wanted`, `change_to`, `one` and `answer`.
 
     names: the columns of each table.
     lifted: the query with their patterns.
@@ -56,6 +58,15 @@ class ViewArguments:
         self.newest = self.at = Arguments(self.lifted.hidden)
         self._changes: list[tuple[int, ZSet]] = []
         """Versions after `at`, and what each has changed."""
+
+    @staticmethod
+    def of(core: Core, query: Query, bindings: str) -> ViewArguments:
+        """Return the arguments of a new view. bindings: of its source, checked by check_view."""
+        table = bindings_table(bindings, is_filled=False)
+        found = ViewArguments(core, query, table.column_names)
+        found.bind(found.read(table, "bindings"))
+        found.stand_at(found.newest)
+        return found
 
     def put_query(self, query: Query) -> None:
         """Ask another query for each argument. query: checked by check_arguments."""
@@ -108,8 +119,15 @@ class ViewArguments:
         chosen = found.take(order[ranks < counts[own]])
         return np.sort(self._put(ZSet.of(tables.project(chosen, self.newest.variables), -1)))
 
-    def numbers(self, numbers: Numbers) -> BindingTable:
-        """Return numbers of arguments as rows. Raises SettingsError for anything else."""
+    def wanted(self, arguments: Table | Numbers) -> BindingTable:
+        """Return what is to be unbound as rows of terms, or of numbers. Raises as read; SettingsError for anything
+        else."""
+        is_list = isinstance(arguments, list | tuple) and any(isinstance(one, Mapping) for one in arguments)
+        if is_list or is_table(arguments):
+            return self.read(cast("Table", arguments), "unbind")
+        return self._numbers(cast("Numbers", arguments))
+
+    def _numbers(self, numbers: Numbers) -> BindingTable:
         found = np.atleast_1d(np.asarray([*numbers] if isinstance(numbers, Collection) else numbers))
         if found.ndim > 1 or (len(found) and found.dtype.kind not in "iu"):
             raise SettingsError(f"unbind: expected numbers of arguments, or a table as for bind, found {numbers!r}")
@@ -148,6 +166,12 @@ class ViewArguments:
         """Note at which version the view stands."""
         self.at = arguments
         self._changes = [(version, change) for version, change in self._changes if version > arguments.version]
+
+    def one(self, arguments: Arguments, number: int) -> BindingTable:
+        """Return an argument of a version as one row; no row: it is not bound. number: its id. Called within limits."""
+        evaluation = Evaluation(DatasetClause(), self.ids(), terms_of(self._core), current())
+        asked = BindingTable((NUMBER,), (np.array([number], np.int64),), 1)
+        return evaluation.explored(self.lifted.arguments, asked, arguments.over(EMPTY))
 
     def answer(self, arguments: Arguments, dataset: Dataset, terms: QueryTerms, limits: Limits) -> Answer:
         """Return the answers of all arguments of a version: their numbers, then the columns of the query.
