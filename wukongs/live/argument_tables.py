@@ -98,16 +98,27 @@ def text_table(text: str, what: str) -> pyarrow.Table:
     return table
 
 
-def known_ids(registry: TermRegistry, name: str, column: pyarrow.ChunkedArray) -> Int64Array:
-    """Make the terms of a column known for ever; return their ids. Raises DataError (a term that is none)."""
+def known_ids(
+    registry: TermRegistry, name: str, column: pyarrow.ChunkedArray, taken: list[Int64Array] | None = None
+) -> Int64Array:
+    """Make the terms of a column known; return their ids.
+
+    taken: gets the ids on which a reference was taken, which are to be released; None: the terms stay known for ever.
+    Raises DataError (a term that is none)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     is_blank = pc.starts_with(column, "_:").to_numpy()
     encoded = encode_term_column(name, column.filter(pa.array(~is_blank)), scope=SCOPE, hash_bits=registry.hash_bits)
+    confirmed, references = registry.confirm(encoded, None if taken is None else np.ones(len(encoded), np.bool_))
+    blanks = [canonical(text) for text in column.filter(pa.array(is_blank)).to_pylist()]
     ids = np.empty(len(column), np.int64)
-    ids[~is_blank] = registry.confirm(encoded)[0].subjects
-    ids[is_blank] = registry.keep_all([canonical(text) for text in column.filter(pa.array(is_blank)).to_pylist()])
+    ids[~is_blank] = confirmed.subjects
+    if taken is None:
+        ids[is_blank] = registry.keep_all(blanks)
+    else:
+        ids[is_blank], of_blanks = registry.reserve(blanks)
+        taken += [references, of_blanks]
     return ids
 
 

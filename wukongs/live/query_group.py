@@ -19,13 +19,12 @@ from wukongs.csparql.scope import mentioned_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of, per_row_function
 from wukongs.errors import SettingsError, UnsupportedFeatureError
-from wukongs.live.argument_tables import SCOPE, Arguments, argument_table, filled_table, table_text, text_table
+from wukongs.live.argument_tables import Arguments, argument_table, filled_table, known_ids, table_text, text_table
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.query.execution.argument_rows import ARGUMENT, ArgumentRows, BoundQuery
 from wukongs.query.execution.bindings import where_clause
 from wukongs.query.terms.names import canonical
 from wukongs.store.dtypes import Int64Array
-from wukongs.store.encoder import encode_term_column
 from wukongs.store.term_registry import TermRegistry
 
 if TYPE_CHECKING:
@@ -99,11 +98,10 @@ class QueryGroup:
         """bindings: checked by check_group. Called with the engine's lock held."""
         table = bindings_table(bindings)
         columns: dict[Variable, Int64Array] = {}
-        references = []
+        taken = list[Int64Array]()
         for name, column in zip(table.column_names, table.columns, strict=True):
-            columns[Variable(name)], taken = _known(registry, name, column)
-            references += taken
-        self.references = np.concatenate(references)
+            columns[Variable(name)] = known_ids(registry, name, column, taken)
+        self.references = np.concatenate(taken)
         """The ids on which references were taken: release them when the queries are closed."""
         self.rows = ArgumentRows(BoundQuery(query, tuple(columns)), list(columns.values()), table.num_rows)
 
@@ -132,18 +130,3 @@ class QueryGroup:
     def divide(at_ms: int) -> list[Any]:
         """The queries of a table are one: they fail together."""
         return []
-
-
-def _known(registry: TermRegistry, name: str, column: pyarrow.ChunkedArray) -> tuple[Int64Array, list[Int64Array]]:
-    """Make the terms of a column known; return their ids, and the ids on which a reference was taken."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    is_blank = pc.starts_with(column, "_:").to_numpy()
-    encoded = encode_term_column(name, column.filter(pa.array(~is_blank)), scope=SCOPE, hash_bits=registry.hash_bits)
-    confirmed, taken = registry.confirm(encoded, np.ones(len(encoded), np.bool_))
-    ids = np.empty(len(column), np.int64)
-    ids[~is_blank] = confirmed.subjects
-    blanks = column.filter(pa.array(is_blank)).to_pylist()
-    ids[is_blank], of_blanks = registry.reserve([canonical(text) for text in blanks])
-    return ids, [taken, of_blanks]

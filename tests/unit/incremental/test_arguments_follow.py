@@ -96,8 +96,8 @@ def follow(seed: int, moved: Counter[str] | None = None) -> int:
 
 def test_views_follow_their_text_for_each_argument() -> None:
     moved = Counter[str]()
-    assert sum(follow(seed, moved) for seed in range(2)) > 30
-    assert moved["delta join"] > 50
+    assert follow(0, moved) > 15
+    assert moved["delta join"] > 20
     assert moved["each argument"] > 0, moved
 
 

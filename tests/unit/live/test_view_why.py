@@ -170,7 +170,7 @@ def ask_again(engine: wukongs.Engine, seed: int) -> int:
 
 
 def test_the_triples_of_a_row_are_enough_for_it(engine: wukongs.Engine) -> None:
-    assert sum(ask_again(engine, seed) for seed in range(3)) > 20
+    assert sum(ask_again(engine, seed) for seed in range(2)) > 12
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ class LiveView:
         """snapshot: held for the view, which gives it back. forget: called when it is closed. Called with the engine's
         lock held."""
         assert query.registration is not None
-        self.name, self.source, self.snapshot = query.registration.name, source, snapshot
+        self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
         self._options = options
         self._turn = threading.Lock()
