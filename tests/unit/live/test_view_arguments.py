@@ -291,6 +291,46 @@ def test_a_change_that_is_not_known_has_the_arguments_of_both_ends(
     assert rows(read(engine, view)[0]) == {(0, "a", "c"): -1, (1, "b", "d"): 1, (1, "b", "e"): 1, (2, "c", "f"): 1}
 
 
+def test_a_view_that_has_failed_begins_again_when_arguments_change(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_view, "RETRY_MAX_S", 0.0)
+    view = register(engine, PAIRS, "a")
+    read(engine, view)
+
+    def fail(self: Any, *given: Any) -> Any:
+        raise wukongs.BudgetExceeded("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live_view.View, "advance", fail)
+        view.bind(given("a"))
+        engine.settle(30)
+    with pytest.raises(wukongs.BudgetExceeded, match="no room"):
+        read(engine, view)
+    assert rows(read(engine, view)[0]) == {(0, "a", "c"): 1}, "where it stood"
+    view.unbind([0])
+    *_, report = read(engine, view)
+    assert (report.is_reset, rows(report)) == (True, {(1, "a", "c"): 1})
+    view.unbind([1])
+    [report] = read(engine, view)
+    assert rows(report) == {(1, "a", "c"): -1}
+
+
+def test_arguments_are_read_beside_a_list_of_graphs(engine: wukongs.Engine) -> None:
+    update(engine, "INSERT DATA { GRAPH :g { :a :p :other . :other :p :more } }")
+    text = "SELECT ?z WHERE { ?x :p ?y . ?y :p ?z }"
+    view = register(engine, text, "a", graphs=["default"])
+    view.bind(given("a"))
+    update(engine, "INSERT DATA { :b :p :d . GRAPH :g { :other :p :most } }")
+    found = Counter[Row]()
+    for report in read(engine, view):
+        found.update(rows(report))
+    assert found == {(0, "c"): 1, (0, "d"): 1, (1, "c"): 1, (1, "d"): 1}
+    text = f"{EX}REGISTER QUERY w AS SELECT ?g ?z FROM NAMED :g WHERE {{ GRAPH ?g {{ ?x :p ?z }} }}"
+    named: Any = engine.register(text, bindings=given("other"))
+    assert rows(read(engine, named)[0]) == {(0, "g", "more"): 1, (0, "g", "most"): 1}
+
+
 def test_texts_of_arguments_outlive_the_terms_that_a_view_forgets(
     engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,12 @@ class LiveView:
         """The names of its columns."""
         return self.query.variables if self.arguments is None else (ARGUMENT, *self.query.variables)
 
+    def _may_begin_again(self, failed_at_sn: int, sn: int) -> bool:
+        """Whether something has changed since the view has failed."""
+        arguments, failed = self.arguments, self._next_arguments
+        is_bound = arguments is not None and failed is not None and failed.version < arguments.newest.version
+        return failed_at_sn < sn or is_bound
+
     def _has_moved_on(self, sn: int) -> bool:
         """Whether the stored graph is at a later SN, or arguments were bound or unbound since."""
         arguments = self.arguments
@@ -196,9 +202,11 @@ class LiveView:
         if self.is_paused or self.is_closed or (self.retry_s or 0.0) > 0:
             return None
         arguments = self.arguments
+        if self._failed_at_sn is not None and not self._may_begin_again(self._failed_at_sn, sn):
+            return None
         self._next_arguments = None if arguments is None else arguments.newest
         if self._failed_at_sn is not None:
-            return Due(None, None) if self._failed_at_sn < sn else None
+            return Due(None, None)
         if self.is_anew:
             self._next_arguments = None if arguments is None else arguments.at
             return Due(self._snapshots.hold(self.snapshot), None)
@@ -214,7 +222,7 @@ class LiveView:
         if self.is_moving:
             return True
         if self._failed_at_sn is not None:
-            return self._failed_at_sn < sn and (self.retry_s or 0.0) <= 0
+            return self._may_begin_again(self._failed_at_sn, sn) and (self.retry_s or 0.0) <= 0
         return bool(self._periods) or self.is_anew or (self.every_ms is None and self._has_moved_on(sn))
 
     @property
