@@ -39,6 +39,7 @@ from wukongs.live.usage import process_usage
 from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.runner import Views
+from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.live.watch import Watch
 from wukongs.live.windows import reads_stored
 from wukongs.outcomes import asked
@@ -242,11 +243,12 @@ class EmbeddedBackend:
             raise no_view_here(query)
         assert query.registration is not None
         name = query.registration.name
+        arguments = None if source.bindings is None else ViewArguments.of(self._core, query, source.bindings)
         with self._core.lock:
             self._core.check_is_open()
             if self.joined.get(name) is not None or self._views.get(name) is not None:
                 raise StreamError(f"a query named {name} is registered already: close it first")
-            return self._views.register(query, source, options, on_result)
+            return self._views.register(query, source, options, on_result, arguments)
 
     def settle(self, timeout_s: float | None) -> None:
         self._injector.settle(timeout_s)

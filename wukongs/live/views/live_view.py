@@ -96,17 +96,17 @@ class LiveView:
         options: ViewOptions,
         snapshot: Snapshot,
         forget: Callable[[LiveView], None],
+        arguments: ViewArguments | None = None,
     ) -> None:
-        """snapshot: held for the view, which gives it back. forget: called when it is closed. Called with the engine's
-        lock held."""
+        """snapshot: held for the view, which gives it back. forget: called when it is closed. arguments: None: it is
+        registered without bindings. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
         self._options = options
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
-        self.arguments = None if source.bindings is None else ViewArguments.of(core, query, source.bindings)
-        """Its arguments; None: it was registered without bindings."""
+        self.arguments = arguments
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
@@ -651,6 +651,8 @@ class LiveView:
             return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms"
         if self.sn < newest:
             return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
+        if self._has_moved_on(newest):
+            return f"view {self.name} stands at SN {self.sn}; arguments were bound or unbound since"
         return f"view {self.name} is complete up to SN {self.sn}, the newest"
 
     def _support(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport:

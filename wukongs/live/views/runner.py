@@ -20,6 +20,7 @@ from wukongs.live.core import Core
 from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.snapshots import Snapshot, Snapshots
+from wukongs.live.views.view_arguments import ViewArguments
 from wukongs.query.limits import check_seconds
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
@@ -61,13 +62,21 @@ class Views:
     def registered(self) -> list[LiveView]:
         return list(self._views.values())
 
-    def register(self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None) -> LiveView:
-        """Register a view at the newest SN. Its thread builds what it keeps."""
+    def register(
+        self,
+        query: Query,
+        source: QuerySource,
+        options: ViewOptions,
+        on_result: OnReport | None,
+        arguments: ViewArguments | None = None,
+    ) -> LiveView:
+        """Register a view at the newest SN. Its thread builds what it keeps. arguments: of the view, if it has some."""
         core = self._core
         core.finish_tick()
         snapshot = self._snapshots.newest()
         try:
-            view = LiveView(core, self._snapshots, self._callbacks, query, source, options, snapshot, self._forget)
+            own = self._snapshots, self._callbacks
+            view = LiveView(core, *own, query, source, options, snapshot, self._forget, arguments)
         except BaseException:
             self._snapshots.release(snapshot)
             raise
