@@ -22,9 +22,29 @@ class DefaultGraph:
         return "default"
 
 
+WrittenGraph = DefaultGraph | Term | Variable
+
+
+@dataclass(frozen=True, slots=True)
+class GraphVersion:
+    """A graph reference that is read at another version than the rest of a dataset (Dataset.versions). No text has it.
+
+    graph: what it is a version of; a variable is bound to the name of the graph here, too.
+    version: tells the versions of one graph reference apart."""
+
+    graph: WrittenGraph
+    version: str
+
+
 DEFAULT = DefaultGraph()
-GraphRef = DefaultGraph | Term | Variable
+GraphRef = WrittenGraph | GraphVersion
 TermOrVariable = Term | Variable
+
+
+def graph_variable(graph: GraphRef) -> Variable | None:
+    """Return the variable that a match binds to the name of its graph, None if there is none."""
+    named = graph.graph if isinstance(graph, GraphVersion) else graph
+    return named if isinstance(named, Variable) else None
 
 
 # --- expressions ------------------------------------------------------------------------------------------------------
@@ -77,7 +97,7 @@ class TriplePattern:
 
     def variables(self) -> tuple[Variable, ...]:
         """The distinct variables, in the order subject, predicate, object, graph."""
-        parts = (self.subject, self.predicate, self.object, self.graph)
+        parts = (self.subject, self.predicate, self.object, graph_variable(self.graph))
         return tuple(dict.fromkeys(part for part in parts if isinstance(part, Variable)))
 
 

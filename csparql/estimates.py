@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from wukongs.csparql.algebra import TriplePattern
+from wukongs.csparql.algebra import TriplePattern, graph_variable
 from wukongs.csparql.cardinality import Cardinalities, Direction
 from wukongs.csparql.terms import RDF_TYPE, Term, Variable
 
@@ -75,7 +75,7 @@ def measure(pattern: TriplePattern, numbers: Mapping[Variable, int], cardinaliti
         degree_in = subjects = max(cardinalities.degree(graph, predicate, "in", pattern.object), _DEGREE_MIN)
     subject, label, object_, place = (
         numbers[part] if isinstance(part, Variable) else _CONSTANT
-        for part in (pattern.subject, pattern.predicate, pattern.object, graph)
+        for part in (pattern.subject, pattern.predicate, pattern.object, graph_variable(graph))
     )
     variables = 0
     for number in (subject, label, object_, place):

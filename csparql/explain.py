@@ -19,6 +19,7 @@ from wukongs.csparql.algebra import (
     Filter,
     GraphNames,
     GraphRef,
+    GraphVersion,
     Group,
     Join,
     LeftJoin,
@@ -359,6 +360,8 @@ def _operator(node: Node, dataset: DatasetClause) -> str:
 
 
 def _where(graph: GraphRef, dataset: DatasetClause) -> str:
+    if isinstance(graph, GraphVersion):
+        return f"{_where(graph.graph, dataset)}, {graph.version}"
     if isinstance(graph, DefaultGraph):
         return "in the stored default graph" if dataset.is_empty else "in the default graph"
     if isinstance(graph, Variable):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from wukongs.csparql.algebra import Bgp, Call, Expression, TermOrVariable
+from wukongs.csparql.algebra import Bgp, Call, Expression, TermOrVariable, graph_variable
 from wukongs.csparql.functions import PER_ROW, calls_any
 from wukongs.csparql.plan import FilteredBgp, Plan, PlanStep
 from wukongs.csparql.scope import expression_variables
@@ -34,7 +34,7 @@ def pinned(wanted: FilteredBgp, bound: frozenset[Variable]) -> tuple[FilteredBgp
     declares.
     """
     patterns = wanted.bgp.patterns
-    graphs = {pattern.graph for pattern in patterns}
+    graphs = {graph_variable(pattern.graph) for pattern in patterns}
     free = {variable for pattern in patterns for variable in pattern.variables()} - bound - graphs
     constants: dict[Variable, Term] = {}
     filters = []

@@ -48,7 +48,6 @@ from wukongs.csparql.algebra import (
     Extend,
     Filter,
     GraphNames,
-    GraphRef,
     Group,
     Join,
     LeftJoin,
@@ -66,6 +65,7 @@ from wukongs.csparql.algebra import (
     TriplePattern,
     Union,
     Values,
+    WrittenGraph,
 )
 from wukongs.csparql.cells import visible
 from wukongs.csparql.clock import look
@@ -235,7 +235,7 @@ class PatternParser:
         self._mentions: list[Mention] = []
         """The variables read in expressions so far, apart from those inside of aggregates and of EXISTS."""
 
-        self.graph: GraphRef = DEFAULT
+        self.graph: WrittenGraph = DEFAULT
         self.patterns: list[TriplePattern] = []
         """The triples that have been read and are in no Bgp or template yet."""
         self._path_nodes: list[Node] = []

@@ -129,6 +129,27 @@ def parse_rules(text: str, base: str | None = None, file: str | None = None) -> 
         found[rule.name] = rule
 
 
+def rule_of_registered(text: str, base: str | None, name: str) -> ParsedRule:
+    """Parse a registered CONSTRUCT query as the rule of its name. text: it parses as a query that is registered.
+
+    Raises RuleError (place, expected, found): what no rule may have, a name that no rule can have."""
+    source = f"query {name}"
+    text, tokens = tokenize_decoded(text, source)
+    kinds = [token.kind for token in tokens]
+    head = tokens[kinds.index("REGISTER")]
+    begin = kinds.index("AS", kinds.index("REGISTER"))
+    form = tokens[kinds.index("CONSTRUCT", begin)]
+    if _NAME.fullmatch(name) is None:
+        raise _error(text, source, tokens[kinds.index("REGISTER") + 2], f"{NAME}, as it is to be a rule", name)
+    written = tokens[begin].start + len(tokens[begin].text)
+    cleared = re.sub(r"[^\n]", " ", text[head.start : written])
+    before, mark = text[: head.start] + cleared + text[written : form.start], f"RULE {name}: "
+    if not before[-len(mark) :].strip(" "):  # what follows keeps its place
+        before = before[: -len(mark)]
+    [rule] = parse_rules(before + mark + text[form.start :], base, source)
+    return rule
+
+
 def _tokenize(text: str, source: str) -> list[Token]:
     """Cut a rule file into tokens; the name of a rule and its colon are tokens of their own."""
     tokens: list[Token] = []

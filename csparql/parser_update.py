@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal as Choice
 
-from wukongs.csparql.algebra import DEFAULT, UNIT, Bgp, DatasetClause, GraphRef, Node, Project, Query, TriplePattern
+from wukongs.csparql.algebra import DEFAULT, UNIT, Bgp, DatasetClause, Node, Project, Query, TriplePattern, WrittenGraph
 from wukongs.csparql.data_runs import CHARACTERS_MIN, DataReader
 from wukongs.csparql.joined_words import split_words
 from wukongs.csparql.nesting import UPDATE_CHARACTERS_MAX
@@ -262,7 +262,7 @@ def _triples_template(parser: PatternParser, data: DataBlocks | None) -> None:
             return
 
 
-def _graph_name(parser: PatternParser) -> GraphRef:
+def _graph_name(parser: PatternParser) -> WrittenGraph:
     if parser.token.kind == "var":
         return Variable(parser.advance().text[1:])
     return parser.graph_name("an IRI or a variable after GRAPH")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wukongs.csparql.algebra import Bgp, TermOrVariable, TriplePattern
+from wukongs.csparql.algebra import Bgp, TermOrVariable, TriplePattern, graph_variable
 from wukongs.csparql.cardinality import Cardinalities
 from wukongs.csparql.estimates import Sizes, after, direction, measure, start_state
 from wukongs.csparql.filter_placement import pinned, place_filters
@@ -99,7 +99,7 @@ def _with_shares(
 
 def _is_listed(pattern: TriplePattern) -> bool:
     """Whether all triples that a pattern meets match it, so that a few matches are found soon."""
-    is_one_graph = not isinstance(pattern.graph, Variable)
+    is_one_graph = graph_variable(pattern.graph) is None
     return is_one_graph and isinstance(pattern.predicate, Term) and pattern.subject != pattern.object
 
 

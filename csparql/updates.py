@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal as Choice
 
-from wukongs.csparql.algebra import DEFAULT, DatasetClause, DefaultGraph, GraphRef, Query, TriplePattern
+from wukongs.csparql.algebra import DEFAULT, DatasetClause, DefaultGraph, GraphRef, GraphVersion, Query, TriplePattern
 from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import UpdateError
 
@@ -44,6 +44,7 @@ def in_columns(quads: Sequence[TriplePattern]) -> DataColumns:
     def place(part: GraphRef) -> int:
         if isinstance(part, DefaultGraph):
             return -1
+        assert not isinstance(part, GraphVersion), part
         return terms.setdefault(part.text if isinstance(part, Term) else part, len(terms))
 
     graphs, subjects, predicates, objects = (

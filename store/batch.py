@@ -164,9 +164,9 @@ class Batch:
         rows = np.repeat(rows, per_key)
         return self.graphs[rows], np.repeat(self.out.keys, per_key), self.predicates[rows], self.out.values
 
-    def has_row(self, predicate: int | None, graph: int) -> bool:
-        """Tell whether it has a triple of a graph with a predicate, None: any."""
-        rows = self.graphs == graph
+    def has_row(self, predicate: int | None, graph: int | None) -> bool:
+        """Tell whether it has a triple of a graph (None: of any) with a predicate (None: any)."""
+        rows = np.ones(len(self.graphs), np.bool_) if graph is None else self.graphs == graph
         return bool((rows if predicate is None else rows & (self.predicates == predicate)).any())
 
 

@@ -165,6 +165,8 @@ class Trace:
     def __init__(self, name: str, fuel_per_row: int = FUEL_PER_ROW) -> None:
         self.name = name
         self.upper = 0
+        self.sealed_count = 0
+        """Triples and tombstones sealed so far: of two moments, the difference is what was sealed between."""
         self._fuel_per_row = fuel_per_row
         self._entries: list[TraceEntry] = []
         self._merges: list[MergeUnderWay] = []
@@ -254,6 +256,7 @@ class Trace:
         if len(entry):
             assert self._entries or entry.tombstones is None, "nothing is stored that could be deleted"
             self._newest = newest
+            self.sealed_count += len(entry)
             self._entries.append(entry)
             self._keep_as_sealed(entry)
             self._start_merges()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wukongs.csparql.updates import Update
     from wukongs.engine import Engine, restore
     from wukongs.live.views.live_view import LiveView
+    from wukongs.live.views.rule_query import RuleQuery
     from wukongs.query.output.live_view import live_view
     from wukongs.query.output.results import Result, WindowResult
     from wukongs.query.output.view_report import ViewReport
@@ -64,6 +65,7 @@ __all__ = [
     "RemoteEngine",
     "Result",
     "RuleError",
+    "RuleQuery",
     "ServiceError",
     "Settings",
     "SettingsError",
@@ -87,6 +89,7 @@ _HOME = {
     "connect": "wukongs.remote.client",
     "Engine": "wukongs.engine",
     "LiveView": "wukongs.live.views.live_view",
+    "RuleQuery": "wukongs.live.views.rule_query",
     "Result": "wukongs.query.output.results",
     "Settings": "wukongs.settings",
     "ViewReport": "wukongs.query.output.view_report",

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 from wukongs.consistency import LATEST, Consistency, check_consistency
 from wukongs.csparql.algebra import DatasetClause, Output, Query
 from wukongs.csparql.parser_rules import RULE_STREAM, ParsedRule
-from wukongs.csparql.terms import Term, iri
+from wukongs.csparql.terms import iri
 from wukongs.csparql.tokens import check_text
 from wukongs.csparql.updates import using
-from wukongs.errors import NodeUnavailable, RuleError, StorageError
+from wukongs.errors import NodeUnavailable, RuleError, SettingsError, StorageError
 from wukongs.live import export
 from wukongs.live.argument_tables import Arguments
 from wukongs.live.async_calls import AsyncCalls
@@ -42,7 +42,8 @@ from wukongs.live.stored_reads import StoredReads
 from wukongs.live.stream import Pushable, Stream, Time, check_tables, named, push_many
 from wukongs.live.table_change import TableChange
 from wukongs.live.unknown_names import unknown_names
-from wukongs.live.views.options import ViewOptions, check_view
+from wukongs.live.views.options import ViewOptions, check_view, is_rule
+from wukongs.live.views.rule_query import RuleQuery
 from wukongs.live.wall_clock import IdleAdvance
 from wukongs.outcomes import asking
 from wukongs.query.execution.prepared import Prepared, PreparedQueries, hold_parsed, while_read
@@ -374,11 +375,12 @@ class Engine:
         parsed: Sequence[ParsedRule],
         change: Callable[[Ruleset, Sequence[ParsedRule]], Ruleset],
         into: str | None = None,
+        reads: str | None = None,
     ) -> tuple[str, ...]:
         """Add rules over stored graphs by a change of those that there are, then those over windows, which are
-        registered as queries; none at all if one cannot be added."""
+        registered as queries; none at all if one cannot be added. into, reads: as in InstalledRule."""
         stored = [one for one in parsed if one.standing is None]
-        self._check_rules(stored, None if into is None else iri(into))
+        self._check_rules(stored, into, reads)
         before, standing, added = {rule.name for rule in self.rules()}, self._standing(), list[RegisteredQuery]()
         for one in parsed:
             if one.standing is not None and into is not None:
@@ -402,14 +404,14 @@ class Engine:
             raise
         return tuple(one.name for one in parsed)
 
-    def _check_rules(self, stored: Sequence[ParsedRule], into: Term | None) -> None:
+    def _check_rules(self, stored: Sequence[ParsedRule], into: str | None, reads: str | None = None) -> None:
         """Raise AccessError if a rule is about a graph that is not seen; RuleError if a registered query would read
         what it concludes, and may not read what it concludes from."""
         seen, queries = self._only, [one for one in self._backend.queries() if one.source.only is not None]
         if seen is None and not queries:
             return
         for one in stored:
-            for rule in rules_of(one, into):
+            for rule in rules_of(one, *(None if name is None else iri(name) for name in (into, reads))):
                 graphs, graph = graphs_of(rule), DEFAULT_GRAPH_IRI if rule.into is None else rule.into.name
                 for name in sorted(graphs):
                     check_seen(name, seen, "use in a rule")
@@ -755,6 +757,7 @@ class Engine:
         snapshot: bool = True,
         every_ms: int | None = None,
         keep: bool = False,
+        into: str | None = None,
     ) -> RegisteredQuery:
         """Register a continuous query. on_result: called with each window, in order, by a thread of the engine. A slow
         one holds up nothing but its own query. output: "rstream" reports all rows of each firing, "istream" those that
@@ -782,25 +785,44 @@ class Engine:
         False: with the changes after this moment. every_ms: a report holds the net change of a period, which ends at a
         multiple of event time (without streams, of wall time); default: as the text says by COMPUTED EVERY, or else
         each snapshot that changes the answer. keep: the answer is kept in memory, so that no part of it is evaluated
-        anew for its readers.
+        anew for its readers. into: the IRI of a stored graph ("default": the default graph) that has the triples of a
+        CONSTRUCT from now on, as conclusions of a rule of the query's name; or of a declared stream, which gets those
+        that each period has inserted as tuples with the period's end as their time.
 
         Raises SettingsError (an option, a column that is no variable), QuerySyntaxError, DataError (a term or a missing
         one in bindings), UnsupportedFeatureError, StreamError (an unknown stream, a window that is no multiple of its
-        stream's batch_ms, a name that is taken), AccessError (a graph or stream that the registrant may not read).
+        stream's batch_ms, a name that is taken, a cycle by way of streams and graphs), RuleError (into: what no rule
+        has), AccessError (a graph or stream that the registrant may not read).
         """
         only = self._registering_for(graphs)._only
         source = QuerySource(text, base, output, unread_bytes_max, unread, None, only)
-        query, options = parse_registered(source), ViewOptions(snapshot, every_ms, keep)
+        target = DEFAULT_GRAPH_IRI if into == DEFAULT_WORD else None if into is None else plain_iri(into)
+        query, options = parse_registered(source), ViewOptions(snapshot, every_ms, keep, target)
         if bindings is not None:
             source = source._replace(bindings=bindings_text(bindings, is_filled=bool(query.dataset.windows)))
         if not query.dataset.windows:
             check_view(query, source, options)
+            self._backend.check_views(query)
+            if is_rule(query, source, options, self._core.declared):
+                return cast(
+                    "RegisteredQuery", self._registering_for(graphs)._register_rule(query, source, options, on_result)
+                )
             return cast("RegisteredQuery", self._backend.register_view(query, source, options, on_result))
         check_continuous(query, source)
         options.check_are_default()
         self._check_streams(query, source.only)
         with waiting(timeout_s):
             return self._backend.register(query, source, on_result)
+
+    def _register_rule(
+        self, query: Query, source: QuerySource, options: ViewOptions, on_result: Callable[..., object] | None
+    ) -> RuleQuery:
+        assert query.registration is not None
+        if on_result is not None:
+            raise SettingsError("on_result: a query into a stored graph is a rule, and reports nothing: leave it out")
+        found = RuleQuery(self._backend, source, options, self._check_rules, query.registration.name)
+        self._add_rules([found.parsed], lambda ruleset, _: found.added_to(ruleset), found.into, found.reads)
+        return found
 
     def listen(self, address: str = "tcp://127.0.0.1:0") -> str:
         """Open the ingest socket for pipelines; return its address. Raises SettingsError (not loopback, in use)."""

@@ -21,7 +21,8 @@ from wukongs.bench.harness import Report, summary
 from wukongs.bench.lsbench.data import IRI, TIMING
 from wukongs.bench.lsbench.queries import QUERIES, BenchQuery
 from wukongs.bench.store.injection import BATCH_MS
-from wukongs.live.continuous import ContinuousQuery, Firing
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.firing import Firing
 from wukongs.live.stream import Stream
 
 SMALL = tuple(query for query in QUERIES if query.name in ("L1", "L2", "L3"))
@@ -152,8 +153,9 @@ def _again(engine: Engine, query: ContinuousQuery, at_ms: int, probe: Probe) -> 
     with core.lock:
         for _ in range(WARM_RUNS):
             before, began = probe.engine_us, time.perf_counter()
-            reading = query.windows.read(at_ms, is_compiled=query.compiled is not None)
-            firing = Firing(query, at_ms, reading, core.registry.snapshot_reader(), query.compiled)
+            compiled = query.answering.compiled
+            reading = query.windows.read(at_ms, is_compiled=compiled is not None)
+            firing = Firing(query, at_ms, reading, core.registry.snapshot_reader(), compiled)
             query._execute(firing, began)
             times = Times(probe.engine_us - before, (time.perf_counter() - began) * 1e6)
     return times

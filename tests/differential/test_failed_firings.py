@@ -23,10 +23,18 @@ SEED_TEXT = "tests" if SEED is None else str(SEED)
 S = "http://e/s"
 KEPT: dict[str, tuple[str, ...]] = {
     "bindings": ("deltas.py", "plans/compiled.py", "plan_memo.py", "plan_versions.py"),
-    "changes": ("deltas.py", "held_groups.py", "held_distinct.py", "reporting.py"),
-    "distinct": ("deltas.py", "held_distinct.py", "counted_rows.py"),
-    "groups": ("held_groups.py", "counted_rows.py", "held_rows.py"),
-    "executor": ("held_rows.py", "compiled_plans.py", "deltas.py"),
+    "changes": ("deltas.py", "held_groups.py", "counted.py", "maintained.py", "reporting.py"),
+    "distinct": ("deltas.py", "incremental/counted.py", "maintained.py", "counted_rows.py"),
+    "groups": ("held_groups.py", "counted_rows.py", "window_join.py", "maintained.py"),
+    "executor": ("window_join.py", "maintained.py", "compiled_plans.py", "deltas.py"),
+    "joins": (
+        "incremental/operators.py",
+        "incremental/counted.py",
+        "lookups.py",
+        "arranged.py",
+        "window_join.py",
+        "maintained.py",
+    ),
     "paths": ("kept_paths.py", "forest.py"),
     "together": ("plans/compiled.py", "plan_memo.py", "plan_versions.py", "store/window_table.py"),
     "compiled": ("plans/compiled.py", "store/window_table.py"),

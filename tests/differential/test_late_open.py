@@ -12,7 +12,8 @@ import pytest
 
 from tests.differential.test_deltas import live, story
 from tests.fuzz import SEED, TIER, scaled
-from wukongs.query.plans import deltas, held_distinct
+from wukongs.incremental import maintained
+from wukongs.query.plans import deltas
 
 pytestmark = pytest.mark.nojit
 
@@ -41,7 +42,7 @@ def test_windows_with_carried_tuples_are_the_same(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(deltas, "ROWS_MIN", 1e18)
         anew, none, _ = live(events)
         monkeypatch.setattr(deltas, "ROWS_MIN", 0.0)
-        monkeypatch.setattr(held_distinct, "STAY_MIN", number % 3)
+        monkeypatch.setattr(maintained, "STAY_MIN", number % 3)
         found, count, _ = live(events)
         assert found == anew, seed
         assert none == 0

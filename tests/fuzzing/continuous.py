@@ -24,10 +24,11 @@ from unittest import mock
 import pyoxigraph as ox
 
 import wukongs
+from wukongs.incremental import maintained
 from wukongs.live import joined_queries
 from wukongs.query.mechanisms import Mechanism as M
 from wukongs.query.paths import kept_paths
-from wukongs.query.plans import deltas, held_distinct
+from wukongs.query.plans import deltas
 from wukongs.store import membership
 
 E = "http://e/"
@@ -305,6 +306,34 @@ def beyond(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
     return [*variables, *(["?x"] if more.startswith(("OPTIONAL", "BIND")) else [])], f"{where} {more}"
 
 
+def layered(rng: random.Random, clause: Clause) -> tuple[list[str], str]:
+    """Return patterns with OPTIONAL, MINUS, UNION and subqueries above each other."""
+    variables, where = singles(rng, clause)
+    for number in range(rng.choice([1, 1, 2, 3])):
+        state = within(rng, clause, f"?s :state ?x{number} .")
+        reading = within(rng, clause, f"?p{number} :p ?s . ?p{number} :r ?r{number} .")
+        more = rng.choice(
+            [
+                f"OPTIONAL {{ {state} }}",
+                f"OPTIONAL {{ {state} FILTER(?x{number} = :on) }}",
+                f"OPTIONAL {{ {reading} OPTIONAL {{ {state} }} }}",
+                f"OPTIONAL {{ {{ {state} }} UNION {{ {reading} }} }}",
+                f"MINUS {{ {state} }}",
+                f"MINUS {{ {reading} {state} }}",
+                f"FILTER NOT EXISTS {{ {state} }}",
+                f"FILTER EXISTS {{ {reading} FILTER(?r{number} != ?s) }}",
+                f"FILTER NOT EXISTS {{ {reading} FILTER(?p{number} != ?o1) }}",
+                f"{{ SELECT ?s (COUNT(*) AS ?x{number}) WHERE {{ {reading} }} GROUP BY ?s }}",
+                f"{{ SELECT DISTINCT ?s ?x{number} WHERE {{ {state} {reading} }} }}",
+                f"{{ {state} }} UNION {{ {within(rng, clause, f'?s :state :on . ?x{number} :p ?s .')} }}",
+            ]
+        )
+        where = f"{where} {more}"
+        is_bound = f"?x{number}" in more and not more.startswith(("MINUS", "FILTER"))
+        variables += [f"?x{number}"] if is_bound else []
+    return variables, where
+
+
 # --- mixes ------------------------------------------------------------------------------------------------------------
 
 
@@ -331,7 +360,9 @@ def forced(rng: random.Random, is_on: float = 0.7, is_off: float = 0.1) -> list[
         found: list[tuple[Any, str, Any]] = [
             (deltas, "ROWS_MIN", 0.0),
             (kept_paths, "ROWS_MIN", 0),
-            (held_distinct, "STAY_MIN", rng.choice([0, 0, 1, 3])),
+            (maintained, "STAY_MIN", rng.choice([0, 0, 1, 3])),
+            (maintained, "JOINED_MIN", 0),
+            (maintained, "COMPARED_MIN", 0),
         ]
     elif drawn < is_on + is_off:
         found = [(deltas, "ROWS_MIN", 1e18), (kept_paths, "ROWS_MIN", 1 << 60)]
@@ -432,6 +463,23 @@ def make_executor(rng: random.Random) -> Plan:
         return Asked(f"q{number}", clause, " ".join(variables), where, tail, is_computed=True)
 
     return sensor_life(rng, make, forced(rng), (4, 8), 4)
+
+
+def make_joins(rng: random.Random) -> Plan:
+    """What follows the change of parts below it; groups and DISTINCT above."""
+
+    def make(clause: Clause, number: int) -> Asked:
+        variables, where = layered(rng, clause)
+        head, tail, kind = " ".join(variables), "", rng.random()
+        if kind < 0.2:
+            head = f"DISTINCT {' '.join(rng.sample(variables, rng.randint(1, 2)))}"
+        elif kind < 0.45:
+            head = f"?s (COUNT(*) AS ?n) (COUNT({variables[-1]}) AS ?m) (MAX({variables[-1]}) AS ?most)"
+            tail = "GROUP BY ?s"
+        output = rng.choice(["QUERY", "QUERY", "ISTREAM", "DSTREAM"])
+        return Asked(f"q{number}", clause, head, where, tail, output, is_computed=True)
+
+    return sensor_life(rng, make, forced(rng, 0.8), (5, 8, 12), 3)
 
 
 def make_paths(rng: random.Random) -> Plan:
@@ -593,6 +641,7 @@ MIXES: dict[str, Mix] = {
     "distinct": Mix(make_distinct, (M.DISTINCT,), 3),
     "groups": Mix(make_groups, (M.GROUPS,), 4),
     "executor": Mix(make_executor, (M.EXECUTOR, M.BINDINGS), 2),
+    "joins": Mix(make_joins, (M.JOINS, M.CHANGES), 2),
     "paths": Mix(make_paths, (M.PATHS,), 3),
     "compiled": Mix(make_compiled, (M.COMPILED,), 3),
     "together": Mix(make_together, (M.TOGETHER,), 1),

@@ -20,13 +20,15 @@ from wukongs.query.plans.compiled import CompiledQueries
 
 ALL = (
     "query/counted_rows.py", "query/rows.py", "query/binding_table.py", "query/plans/compiled.py",
-    "query/plans/compiled_plans.py", "query/plans/deltas.py", "query/plans/held_distinct.py",
+    "query/plans/compiled_plans.py", "query/plans/deltas.py", "incremental/counted.py",
     "query/plans/plan_memo.py", "query/plans/plan_runner.py", "query/plans/plan_versions.py",
     "query/plans/lowering.py", "query/execution/answer.py", "query/execution/argument_rows.py",
-    "query/execution/executor.py", "query/execution/exploration.py", "query/execution/held_rows.py",
-    "query/operators/held_groups.py", "query/operators/aggregates.py", "query/operators/operators.py",
+    "query/execution/executor.py", "query/execution/exploration.py", "incremental/window_join.py",
+    "incremental/maintained.py", "incremental/groups.py", "incremental/operators.py", "incremental/arranged.py",
+    "incremental/lookups.py", "incremental/zset.py", "query/operators/held_groups.py",
+    "query/operators/aggregates.py", "query/operators/operators.py",
     "query/paths/forest.py", "query/paths/kept_paths.py", "query/paths/paths.py", "query/paths/path_search.py",
-    "live/compiled_firings.py", "live/groups.py", "live/reporting.py", "store/window_table.py",
+    "live/answering.py", "live/compiled_firings.py", "live/groups.py", "live/reporting.py", "store/window_table.py",
 )  # fmt: skip
 """The files that take part in a firing."""
 SHARE = 0.3

@@ -16,18 +16,22 @@ _KINDS = {
     "triples": 4, "path": 2, "filter": 3, "optional": 3, "union": 2, "minus": 1.5, "graph": 2, "bind": 1.5,
     "values": 1, "subquery": 1.5, "group": 0.7,
 }  # fmt: skip
+_KINDS_OF_GRAPHS = _KINDS | {"graph": 10, "path": 0.5}
 
 
 class PatternMaker:
-    """Makes groups. budget: how many triple patterns and paths there may still be; bound: variables made so far.
+    """Makes groups. budget: how many triple patterns and paths there may still be; bound: variables made so far;
+    of_graphs: GRAPH blocks of all kinds are more frequent.
 
     Two of three triple patterns are triples of the data with variables in the place of terms, one variable for one term
     all through a query: so there is something to be found more often than by chance.
     """
 
-    def __init__(self, rng: random.Random, data: Data, budget: int = 6) -> None:
+    def __init__(self, rng: random.Random, data: Data, budget: int = 6, *, of_graphs: bool = False) -> None:
         self.rng = rng
         self.data = data
+        self.of_graphs = of_graphs
+        self.kinds = _KINDS_OF_GRAPHS if of_graphs else _KINDS
         self.triples = data[""]
         self.names: dict[str, str] = {}
         self.budget = budget
@@ -44,13 +48,20 @@ class PatternMaker:
         return [*self.bound[-6:], *self.bound[-6:], *VARIABLES[:2], "?x", "?x", "?y"]
 
     def group(self, depth: int) -> Tree:
+        if (
+            self.of_graphs and depth > 1 and self.rng.random() < 0.4
+        ):  # few parts, so that there is something to be found
+            blocks = [
+                tree("element", "GRAPH ?g", "GRAPH ?g", self._graph_block(0)) for _ in range(self.rng.choice((1, 1, 2)))
+            ]
+            return tree("group", "", "{", [self._triples()] if self.rng.random() < 0.6 else [], blocks, "}")
         elements = [self._triples()] if self.rng.random() < 0.8 else []
         elements += [self.element(depth) for _ in range(self.rng.choice((0, 0, 1, 1, 1, 2, 2, 3)))]
         return tree("group", "", "{", elements, "}")
 
     def element(self, depth: int) -> Tree:
-        kinds = ("triples", "filter", "values", "bind") if depth <= 0 else tuple(_KINDS)
-        kind = self.rng.choices(kinds, [_KINDS[each] for each in kinds])[0]
+        kinds = ("triples", "filter", "values", "bind") if depth <= 0 else tuple(self.kinds)
+        kind = self.rng.choices(kinds, [self.kinds[each] for each in kinds])[0]
         inner = depth - 1
         if kind == "triples":
             return self._triples()
@@ -70,11 +81,12 @@ class PatternMaker:
             more = [tree("more", "UNION", "UNION", self.group(inner)) for _ in range(self.rng.choice((1, 1, 2)))]
             return tree("element", "UNION", self.group(inner), more)
         if kind == "graph":
-            name = self.rng.choice((*NAMES, "?g", "?g", "?g", self.rng.choice(VARIABLES)))
+            fixed = NAMES[:2] if self.of_graphs else NAMES
+            name = self.rng.choice((*fixed, "?g", "?g", "?g", self.rng.choice(VARIABLES)))
             word = "GRAPH ?g" if name.startswith("?") else "GRAPH"
             outer, named = self.triples, [each for each in self.data if each]
             self.triples = self.data.get(self.rng.choice(named) if named and word != "GRAPH" else name, outer)
-            block = self.group(inner)
+            block = self._graph_block(inner) if self.of_graphs else self.group(inner)
             self.triples = outer
             return tree("element", word, f"GRAPH {name}", block)
         if kind == "subquery":
@@ -83,6 +95,19 @@ class PatternMaker:
             return tree("element", "SUBQUERY", "{", subquery(self, inner), "}")
         word = {"optional": "OPTIONAL", "minus": "MINUS", "group": ""}[kind]
         return tree("element", word or "GROUP", word, self.group(inner))
+
+    def _graph_block(self, depth: int) -> Tree:
+        """Make the group of a GRAPH block: triples alone, nothing, one that counts the rows of each graph, or any."""
+        kind = self.rng.choices(("triples", "nothing", "count", "any"), (5, 1, 2, 3))[0]
+        if kind == "any":
+            return self.group(depth)
+        elements = {"triples": lambda: [self._triples()], "nothing": list[Tree], "count": lambda: [self._count(depth)]}
+        return tree("group", "", "{", elements[kind](), "}")
+
+    def _count(self, depth: int) -> Tree:
+        group, name = self.group(depth - 1), self.fresh("?n")
+        self.bound.append(name)
+        return tree("element", "COUNT PER GRAPH", f"{{ SELECT ( COUNT( * ) AS {name} ) WHERE", group, "}")
 
     def values(self) -> Tree:
         names = self.rng.sample((*VARIABLES, *self.bound[-2:]), self.rng.choice((1, 1, 2)))

@@ -12,11 +12,12 @@ PREFIXES = f"PREFIX : <{EX}> PREFIX xsd: <{XSD}> "
 AGGREGATES = ("COUNT", "COUNT", "SUM", "AVG", "MIN", "MAX", "SAMPLE", "GROUP_CONCAT")
 
 
-def random_query(rng: random.Random, data: Data) -> Tree:
-    """Make a query: SELECT mostly, ASK, CONSTRUCT; some with a dataset clause."""
-    maker = PatternMaker(rng, data)
+def random_query(rng: random.Random, data: Data, *, of_graphs: bool = False) -> Tree:
+    """Make a query: SELECT mostly, ASK, CONSTRUCT; some with a dataset clause. of_graphs: most with GRAPH or such a
+    clause."""
+    maker = PatternMaker(rng, data, of_graphs=of_graphs)
     form = rng.random()
-    clauses = _dataset(rng) if rng.random() < 0.15 else []
+    clauses = _dataset(rng, of_graphs) if rng.random() < (0.5 if of_graphs else 0.15) else []
     if form < 0.1:
         return tree("query", "ASK", "ASK", clauses, "WHERE", maker.group(2))
     if form < 0.2:
@@ -33,10 +34,11 @@ def subquery(maker: PatternMaker, depth: int) -> Tree:
     return made
 
 
-def _dataset(rng: random.Random) -> list[Tree]:
-    chosen = rng.choice(([GRAPHS[0]], [GRAPHS[1]], list(GRAPHS[:2]), []))
+def _dataset(rng: random.Random, of_graphs: bool) -> list[Tree]:
+    more = [list(GRAPHS[1:]), list(GRAPHS), list(GRAPHS)] if of_graphs else []
+    chosen = rng.choice(([GRAPHS[0]], [GRAPHS[1]], list(GRAPHS[:2]), [], *more))
     clauses = [tree("dataset", "FROM", f"FROM {name}") for name in chosen]
-    named = rng.choice(([], [GRAPHS[0]], list(GRAPHS[1:]), [GRAPHS[0], f"<{EX}none>"]))
+    named = rng.choice(([], [GRAPHS[0]], list(GRAPHS[1:]), [GRAPHS[0], f"<{EX}none>"], *more[:2]))
     return clauses + [tree("dataset", "FROM NAMED", f"FROM NAMED {name}") for name in named]
 
 

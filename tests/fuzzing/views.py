@@ -35,6 +35,8 @@ from wukongs.store import trace
 VIEWS, CHANGES = 12, 6
 CONTENTS = VIEWS * (CHANGES * 4 // 5)
 """The contents that one life compares, about."""
+GRAPHS_SHARE = 0.4
+"""The share of the lives that have views of GRAPH ?g, of merged default graphs and their like."""
 MOVED_SHARE = 0.005
 """Each kind of operator has to be in so large a share of the views that a change has moved."""
 ARGUMENTS_SHARE_OF_VIEWS, ARGUMENTS_SHARE = 0.25, 0.02
@@ -43,7 +45,8 @@ TERMS = (*NODES, *NODES, *GRAPHS, *NUMBERS[:3], *STRINGS[:2], f"<{EX}unknown>")
 KINDS = (
     "each argument",
     *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "top-k", "exists", "refresh"),
-    *("template", "constant", "groups"),
+    *("template", "constant", "groups", "graph names", "per graph"),
+    *("delta join (named graphs)", "delta join (merged graphs)", "delta join (named and merged graphs)"),
 )
 RULE = f"PREFIX : <{EX}> RULE made: CONSTRUCT {{ ?x {EDGES[1]} ?z }} WHERE {{ ?x {EDGES[0]} ?y . ?y {EDGES[0]} ?z }}"
 STREAM = f"{EX}stream"
@@ -151,6 +154,9 @@ def fuzz_life(seed: str) -> Lives:
     rng, lives = random.Random(f"views {seed}"), Lives()
     data = random_data(rng, blank=False)
     pool = random_data(rng, blank=False)
+    of_graphs = rng.random() < GRAPHS_SHARE
+    if of_graphs:
+        data, pool = _shared(rng, data), _shared(rng, pool)
     few = patch.object(cuts, "MARGIN", rng.choice((0, 1, 4)))  # else LIMIT would keep all rows of so small a graph
     sealed = patch.object(trace, "SEALED_ROWS_MAX", rng.choice((4, 1 << 18)))  # else each change would be known
     with few, sealed, wukongs.Engine() as engine:
@@ -158,7 +164,7 @@ def fuzz_life(seed: str) -> Lives:
         stream = engine.stream(STREAM, batch_ms=10)
         views, late = list[Followed](), list[Followed]()
         while len(views) < VIEWS:
-            tree = random_query(rng, data)
+            tree = random_query(rng, data, of_graphs=of_graphs)
             if (view := _registered(engine, tree, len(views), rng)) is None:
                 lives.skipped += 1
             else:
@@ -187,6 +193,13 @@ def fuzz_life(seed: str) -> Lives:
             assert answers.same(other.answer(), one.answer()), f"seed {seed}: {text_of(one.tree)}"
             lives.moved.update({operator.kind for _, operator in operators_of(one.view.operators)} if one.moved else ())
     return lives
+
+
+def _shared(rng: random.Random, data: Data) -> Data:
+    """Return data in which each graph has some triples of each other one, and many graphs have few triples."""
+    every = [triple for triples in data.values() for triple in triples]
+    found = {name: [*data.get(name, [])[: rng.choice((0, 2, 20))], *rng.sample(every, 4)] for name in ("", *GRAPHS)}
+    return {name: list(dict.fromkeys(triples)) for name, triples in found.items()}
 
 
 def _registered(engine: wukongs.Engine, tree: Tree, number: int, rng: random.Random) -> Followed | None:

@@ -169,9 +169,9 @@ def test_a_declared_stream_joins_the_stored_graph(face: Face) -> None:
     stream.advance(800)
     engine.settle(timeout_s=60)
     assert windows(stored) == {800: ["a", "b"]}
-    with pytest.raises(wukongs.StreamError, match="is made by the query of that name"):
+    with pytest.raises(wukongs.StreamError, match="is made by a registered query"):
         made.push([at("x", 900)])
-    with pytest.raises(wukongs.StreamError, match="is made by the query of that name"):
+    with pytest.raises(wukongs.StreamError, match="is made by a registered query"):
         made.close()
 
 

@@ -91,6 +91,10 @@ class Checkers:
         known = self.entries.setdefault(index, (entry, sn))
         if known != (entry, sn):
             raise Violation(f"node {node} has committed {entry} at {index}, another one {known[0]}", [node])
+        log = self.hosts[node].disk.log
+        base = log.control.index if log.control else 0
+        if index > base and entry not in log.entries[index - base - 1 : index - base]:
+            raise Violation(f"node {node} applies {entry} at {index}, which a crash would take back", [node])
         if is_news:
             self._on_news(index, entry.record, sn)
 

@@ -650,6 +650,13 @@ MUTANTS = (
         "            told",
     ),
     Mutant(
+        "a record is applied before it is safe",
+        "cluster.host",
+        "                self.disk.sync()  # a single voter",
+        "                pass  # a single voter",
+        first=2,
+    ),
+    Mutant(
         "nobody takes over what ran on a node that is gone",
         "leading",
         "[: MOVES_MAX if synced else 0]",

@@ -480,6 +480,9 @@ class ClusterBackend:
 
     # --- the engine itself --------------------------------------------------------------------------------------------
 
+    def check_views(self, query: Query) -> None:
+        raise no_view_here(query)
+
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
     ) -> LiveView:

@@ -728,6 +728,7 @@ class Host:
             case act.SettleClaim(claim=number) | act.AnswerClaim(question=number):
                 self._told.append(partial(self._hand_on, number, action))
             case act.Apply(index=index, entry=entry, sn=sn):
+                self.disk.sync()  # a single voter commits with the save, and other threads act on applied entries
                 self._note_role(entry.record)
                 self.disk.commit(index)
                 self.catching_up.apply(index, entry.record, sn)

@@ -23,12 +23,11 @@ from wukongs.cluster.node_stream import NodeStream
 from wukongs.cluster.pushing import Writers
 from wukongs.errors import NodeUnavailable, WukongsError
 from wukongs.live.core import NOT_YET_MS, Core
-from wukongs.live.made_streams import MADE, Producer, encoded_window
+from wukongs.live.made_streams import MADE, Producer, Triples, encoded_window
 from wukongs.live.stream_state import FOREVER_MS
 from wukongs.live.windows import Watermark
 from wukongs.protocol.control import Control
 from wukongs.protocol.records import Role
-from wukongs.query.output.results import WindowResult
 
 log = logging.getLogger("wukongs")
 WAITING_MAX = 64
@@ -45,7 +44,7 @@ class Decided(NamedTuple):
     window: None: nothing came; is_before: that was before the stream was there, which begins behind it."""
 
     at_ms: int
-    window: WindowResult | None = None
+    window: Triples | None = None
     is_before: bool = False
 
 
@@ -86,7 +85,7 @@ class MadeFeed:
         known = (self.state.closed_ms, self._stream.stands_ms, self._taken_ms)
         return max(ms for ms in known if ms is not None) if self._is_open else FOREVER_MS
 
-    def decide(self, at_ms: int, window: WindowResult | None) -> None:
+    def decide(self, at_ms: int, window: Triples | None) -> None:
         """Send what the firing at a time has brought, None: nothing. Called by the thread that fires."""
         with self._core.lock:
             if self._is_open and at_ms > self.decided_to_ms:

@@ -123,10 +123,10 @@ class Arguments:
 def with_arguments(change: Change, before: BatchSet, after: BatchSet, arguments: ZSet) -> Change:
     """Return a change of the stored graph together with one of the arguments. before, after: with their triples."""
     if not len(arguments):
-        return Change(before, after, change.inserted, change.deleted)
+        return change.beside(before, after, change.inserted, change.deleted)
     parts = []
     for stored, chosen in ((change.inserted, arguments.weights > 0), (change.deleted, arguments.weights < 0)):
         quads = _quads(arguments.table.take(np.flatnonzero(chosen)))
         added = (build_batch(*quads),) if len(quads[0]) else ()
         parts.append(BatchSet.of((*stored.batches, *added), True) if added else stored)
-    return Change(before, after, *parts)
+    return change.beside(before, after, *parts)

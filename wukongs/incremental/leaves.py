@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from wukongs.csparql.algebra import (
-    DEFAULT,
     Bgp,
     DatasetClause,
     Filter,
     GraphNames,
-    GraphRef,
+    GraphVersion,
     Node,
     PathPattern,
     PerGraph,
     Service,
-    StreamWindow,
     TripleParts,
     TriplePattern,
+    WrittenGraph,
 )
 from wukongs.csparql.scope import exists_patterns, possible_variables
-from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.walk import parts_of
-from wukongs.incremental.lifted import ARGUMENTS
 from wukongs.incremental.lookups import Operator, Side, noted, stored_at
+from wukongs.incremental.sources import StoredGraphs, has_triple
 from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.query.binding_table import BindingTable
@@ -34,30 +33,43 @@ from wukongs.query.execution.argument_rows import NUMBER
 from wukongs.query.operators import operators as tables
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.store.batch_set import BatchSet
-from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
-from wukongs.store.hidden_graphs import view_of
+
+BEFORE, CHANGED = "before", "changed"
+"""The versions of a graph reference beside the graph after a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How rows are found that a changed triple of one pattern takes part in.
+
+    pattern, graphs: the pattern, and where it is matched.
+    part: it is matched among what has changed; those before it over the graph after the change, those behind it over
+    the graph before.
+    versions: the graph references of `part` at other versions."""
+
+    pattern: TriplePattern
+    graphs: StoredGraphs
+    part: Node
+    versions: tuple[GraphVersion, ...]
+    memo: PlanMemo = field(default_factory=PlanMemo)
 
 
 @dataclass(slots=True)
 class DeltaJoin:
-    """A basic graph pattern, each pattern in one stored graph, with filters. Keeps nothing."""
+    """A basic graph pattern over stored graphs, with filters. Keeps nothing."""
 
     node: Node
     evaluation: Evaluation
-    _plans: list[tuple[TriplePattern, Term, Node, PlanMemo]] = field(default_factory=list)
-    _clause: DatasetClause = field(default_factory=DatasetClause)
-    _before: dict[StreamWindow, Term] = field(default_factory=dict)
-    _changed: dict[StreamWindow, Term] = field(default_factory=dict)
+    kind: str = "delta join"
+    _plans: list[_Plan] = field(default_factory=list)
     children: tuple[Operator, ...] = ()
     touched: int = field(default=0, init=False)
-    kind = "delta join"
     keeps = False
     kept_bytes = 0
 
     @staticmethod
     def of(node: Node, evaluation: Evaluation) -> DeltaJoin | None:
-        """Return the operator of patterns with the filters right above them; None if it is another part, or a pattern
-        is matched in several graphs."""
+        """Return the operator of patterns with the filters right above them; None if it is another part."""
         inner = node
         while isinstance(inner, Filter):
             if exists_patterns(inner.condition):
@@ -65,73 +77,53 @@ class DeltaJoin:
             inner = inner.pattern
         if not isinstance(inner, Bgp) or not inner.patterns:
             return None
-        graphs = [_graph_of(pattern.graph, evaluation.clause) for pattern in inner.patterns]
-        if None in graphs:
-            return None
-        return DeltaJoin(node, evaluation)._laid_out(inner, [graph for graph in graphs if graph is not None])
-
-    def _laid_out(self, bgp: Bgp, graphs: Sequence[Term]) -> DeltaJoin:
-        """Write down, for each pattern, the part with this one over what has changed, those before it over the graph
-        after the change, those behind it over the graph before."""
-        names = {graph: at for at, graph in enumerate(dict.fromkeys(graphs))}
-        self._before = {_window(f"before {at}"): graph for graph, at in names.items()}
-        self._changed = {_window(f"changed {at}"): graph for graph, at in names.items()}
-        self._clause = DatasetClause(
-            named_graphs=tuple(graph.name for graph in names), windows=(*self._before, *self._changed)
-        )
-        for number, graph in enumerate(graphs):
-            patterns = [
-                replace(
-                    pattern,
-                    graph=own if at < number else iri(f"{'changed' if at == number else 'before'} {names[own]}"),
-                )
-                for at, (pattern, own) in enumerate(zip(bgp.patterns, graphs, strict=True))
-            ]
-            changed = _with_patterns(self.node, Bgp(tuple(patterns)))
-            self._plans.append((bgp.patterns[number], graph, changed, PlanMemo()))
-        return self
+        plans = [_plan(node, inner, number, evaluation.clause) for number in range(len(inner.patterns))]
+        is_named = any(isinstance(plan.graphs.graph, Variable) for plan in plans)
+        is_merged = any(plan.graphs.is_merged for plan in plans)
+        words = [word for word, is_said in (("named", is_named), ("merged", is_merged)) if is_said]
+        kind = f"delta join ({' and '.join(words)} graphs)" if words else "delta join"
+        return DeltaJoin(node, evaluation, kind, plans)
 
     def begin(self, stored: BatchSet) -> ZSet:
         return ZSet.of(self.evaluation.run(self.node, stored))
 
     @noted
     def change(self, change: Change) -> ZSet:
-        resolve, found = self.evaluation.resolve, ZSet.empty()
-        graph_ids = {window: resolve(graph) for window, graph in (*self._before.items(), *self._changed.items())}
-        for sign, changed in ((1, change.inserted), (-1, change.deleted)):
-            if not len(changed):
-                continue
-            windows = dict.fromkeys(self._before, change.before) | dict.fromkeys(self._changed, changed)
-            for pattern, graph, part, memo in self._plans:
-                predicate = resolve(pattern.predicate) if isinstance(pattern.predicate, Term) else None
-                if not any(batch.has_row(predicate, resolve(graph)) for batch in changed.batches):
+        evaluation, found = self.evaluation, ZSet.empty()
+        before = evaluation.dataset(change.before)
+        for plan in self._plans:
+            term = plan.pattern.predicate
+            predicate = evaluation.resolve(term) if isinstance(term, Term) else None
+            for sign, changed in zip((1, -1), plan.graphs.changed(change, evaluation.resolve), strict=True):
+                if not has_triple(changed, predicate, before.default_graph):
                     continue
-                rows = self.evaluation.run_among(part, self._clause, change.after, windows, graph_ids, memo)
-                found = found.plus(ZSet.of(rows, sign))
+                versions = {
+                    one: changed if one.version == CHANGED else before.source(one.graph) for one in plan.versions
+                }
+                found = found.plus(ZSet.of(evaluation.run_versions(plan.part, change.after, versions, plan.memo), sign))
         return found.project(sorted(found.variables, key=str)).consolidated()
 
 
-def _window(name: str) -> StreamWindow:
-    return StreamWindow(name, 1, 1, True, own_name=name)  # no IRI has a space
+def _plan(node: Node, bgp: Bgp, number: int, clause: DatasetClause) -> _Plan:
+    """Lay out the part with one pattern over what has changed."""
+    patterns = [
+        pattern
+        if at < number
+        else replace(pattern, graph=GraphVersion(_written(pattern), CHANGED if at == number else BEFORE))
+        for at, pattern in enumerate(bgp.patterns)
+    ]
+    pattern, versions = bgp.patterns[number], (one.graph for one in patterns if isinstance(one.graph, GraphVersion))
+    graphs, part = StoredGraphs.of(_written(pattern), clause), _with_patterns(node, Bgp(tuple(patterns)))
+    return _Plan(pattern, graphs, part, tuple(dict.fromkeys(versions)))
 
 
 def _with_patterns(node: Node, bgp: Bgp) -> Node:
     return replace(node, pattern=_with_patterns(node.pattern, bgp)) if isinstance(node, Filter) else bgp
 
 
-def _graph_of(graph: GraphRef, clause: DatasetClause) -> Term | None:
-    """Return the one stored graph in which a pattern is matched; None if there are others, or it is a view of one."""
-    found: Term | None = None
-    if graph == ARGUMENTS:
-        return ARGUMENTS
-    if graph == DEFAULT:
-        if clause.is_empty:
-            found = iri(DEFAULT_GRAPH_IRI)
-        elif len(clause.default_graphs) == 1:
-            found = iri(clause.default_graphs[0])
-    elif isinstance(graph, Term) and (clause.is_empty or graph.name in clause.named_graphs):
-        found = graph
-    return None if found is None or view_of(found.name) is not None else found
+def _written(pattern: TriplePattern | PathPattern) -> WrittenGraph:
+    assert not isinstance(pattern.graph, GraphVersion), pattern
+    return pattern.graph
 
 
 @dataclass(slots=True)
@@ -243,23 +235,28 @@ def names_of(node: Node) -> tuple[Variable, ...]:
 
 
 def reads_of(part: object, evaluation: Evaluation) -> Callable[[Change], bool]:
-    """Return what tells whether a change may concern a part of a query."""
-    wanted = list[tuple[Term | None, Term | None]]()
+    """Return what tells whether a change may concern a part of a query: a triple has changed in a graph that it reads,
+    with the predicate of a pattern there."""
+    clause = evaluation.clause
+    wanted = set[tuple[Term | None, StoredGraphs]]()
     is_any = False
     for one in parts_of(part):
-        if isinstance(one, TriplePattern):
-            predicate = one.predicate if isinstance(one.predicate, Term) else None
-            wanted.append((predicate, _graph_of(one.graph, evaluation.clause)))
-        elif isinstance(one, PathPattern | GraphNames | PerGraph | Service | TripleParts):
-            is_any = True
+        match one:
+            case TriplePattern(predicate=predicate):
+                graphs = StoredGraphs.of(_written(one), clause)
+                wanted.add((predicate if isinstance(predicate, Term) else None, graphs))
+            case PathPattern():
+                wanted.add((None, StoredGraphs.of(_written(one), clause)))
+            case GraphNames(graph=graph) | PerGraph(graph=graph) if clause.is_empty:
+                wanted.add((None, StoredGraphs.of(graph, clause)))  # which graphs there are
+            case Service() | TripleParts():
+                is_any = True
 
     def reads(change: Change) -> bool:
-        if is_any and change.touches(None, None):
-            return True
         resolve = evaluation.resolve
-        return any(
-            change.touches(None if predicate is None else resolve(predicate), None if graph is None else resolve(graph))
-            for predicate, graph in wanted
+        return (is_any and change.is_of_stored) or any(
+            graphs.is_touched(change, None if predicate is None else resolve(predicate), resolve)
+            for predicate, graphs in wanted
         )
 
     return reads

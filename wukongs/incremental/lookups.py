@@ -123,6 +123,10 @@ class Kept:
     def kept_bytes(self) -> int:
         return self.after.size_bytes
 
+    def forget(self) -> None:
+        """Keep nothing until `begin`."""
+        self.before = self.after = Arranged(self.keys)
+
     def begin(self, stored: BatchSet) -> ZSet:
         found = self.below.begin(stored).consolidated()
         self.before = self.after = Arranged(self.keys).plus(found)

@@ -7,14 +7,19 @@ graph itself, which all views share: a part that can be explored from given rows
 The rules, with d for the change of a part, f for its content before and t for its content after the change:
 
 * basic graph pattern (DeltaJoin): the sum over its patterns i of the patterns before i at t, d of i, those after i at f
-  (delta queries; shared arrangements, section 5.3).
+  (delta queries; shared arrangements, section 5.3). d of a default graph of several graphs is that of their union.
 * filter, extend, project, union: linear, so the operator is applied to d.
 * join: d(L) * t(R) + f(L) * d(R).
-* OPTIONAL, MINUS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with a row of d(R), extended
-  by t(R) minus extended by f(R).
+* OPTIONAL, MINUS, over windows also EXISTS (Flag): d(L) extended by t(R), and the rows of f(L) that are compatible with
+  a row of d(R), extended by t(R) minus extended by f(R).
+* DISTINCT (Counted): how often each row is there follows d; rows whose count leaves or becomes 0 are the change.
 * groups (Grouped): counts, sums and terms of each group follow the rows in d.
-* DISTINCT, and groups whose aggregates cannot be kept exactly (Reduce): the groups of the rows in d are evaluated anew,
-  before and after.
+* groups whose aggregates cannot be kept exactly (Reduce): those of the rows in d are evaluated anew, before and after.
+* graph names (ExistingGraphs): the graphs in d that have a triple at only one of f and t.
+* GRAPH ?g over a part that counts or cuts rows (EachGraph): the graphs in d are evaluated anew, before and after.
+* triple patterns over windows (WindowJoin): matches end with the first of their tuples.
+* LIMIT of a view with arguments (Reduce): the arguments of the rows in d are evaluated anew, before and after.
+* a group without keys in such a view (EachArgument): an argument without a group has that of no rows.
 * whatever has no rule (Refresh): evaluated at t, minus what it was.
 """
 
@@ -28,23 +33,35 @@ import numpy as np
 from wukongs.csparql.algebra import (
     Bgp,
     Distinct,
+    Exists,
     Extend,
     Filter,
+    GraphNames,
     Group,
     Join,
     LeftJoin,
     Minus,
     Node,
     OrderBy,
+    PerGraph,
     Project,
     Slice,
     Union,
     Values,
 )
 from wukongs.csparql.exploration_order import is_explorable
-from wukongs.csparql.scope import certain_variables, exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.plan import FilteredBgp
+from wukongs.csparql.scope import (
+    certain_variables,
+    exists_patterns,
+    expression_variables,
+    node_expressions,
+    possible_variables,
+)
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.counted import Counted
 from wukongs.incremental.cuts import Cut, above_cut, below_cut, has_exists, variables_below
+from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import Constant, DeltaJoin, Refresh, names_of, reads_of
 from wukongs.incremental.lookups import Explored, Kept, LookUp, Operator, Side, noted, stored_at
@@ -52,8 +69,10 @@ from wukongs.incremental.versions import Change, Evaluation, leaf
 from wukongs.incremental.zset import WEIGHT, ZSet
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.argument_rows import NUMBER
+from wukongs.query.limits import current
 from wukongs.query.operators import operators as tables
 from wukongs.query.operators.aggregates import group
+from wukongs.query.rows import places_of
 from wukongs.store.batch_set import BatchSet
 from wukongs.store.dtypes import UNBOUND, BoolArray
 
@@ -138,10 +157,10 @@ class Joined:
 
 @dataclass(slots=True)
 class Flag:
-    """OPTIONAL or MINUS: rows of the left side, by whether they have partners on the right. Both sides are explored, or
-    keep their content."""
+    """OPTIONAL, MINUS, or a filter that is one EXISTS: rows of the left side, by whether they have partners on the
+    right. Both sides are explored, or keep their content."""
 
-    node: LeftJoin | Minus
+    node: LeftJoin | Minus | Filter
     children: tuple[LookUp, LookUp]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -174,6 +193,8 @@ class Flag:
         partners = right.consolidated()
         if isinstance(self.node, Minus):
             return left.take(tables.minus(rows, partners.table).column(_ROW))
+        if isinstance(self.node, Filter):
+            return self._existing(left, rows, partners)
         known = leaf(left.variables), leaf(right.variables)
         part = LeftJoin(*known, self.node.condition)
         pairs = self.evaluation.run_over(part, stored, (known[0], rows), (known[1], partners.weighted()))
@@ -181,6 +202,16 @@ class Flag:
         weights = np.where(weights == UNBOUND, 1, weights)  # a row without a partner
         own = tuple(variable for variable in pairs.variables if variable not in (WEIGHT, _ROW))
         return ZSet(tables.project(pairs, own), weights * left.weights[pairs.column(_ROW)])
+
+    def _existing(self, left: ZSet, rows: BindingTable, partners: ZSet) -> ZSet:
+        assert isinstance(self.node, Filter), self.node
+        assert isinstance(self.node.condition, Exists), self.node
+        shared = [variable for variable in left.variables if variable in partners.variables]
+        asked = tables.distinct(tables.project(partners.table, shared))
+        found = tables.join(tables.project(rows, (*shared, _ROW)), asked, current().rows_max).column(_ROW)
+        is_kept = np.full(len(left), self.node.condition.negated)
+        is_kept[found] = not self.node.condition.negated
+        return left.take(places_of(is_kept))
 
 
 @dataclass(slots=True)
@@ -240,10 +271,10 @@ class Existing:
 
 @dataclass(slots=True)
 class Reduce:
-    """DISTINCT or groups: those of the rows that have changed are evaluated anew from the rows below, which are kept.
-    Without keys there is one group, always. LIMIT of a view with arguments: the rows of an argument are a group."""
+    """Groups: those of the rows that have changed are evaluated anew from the rows below, which are kept. Without keys
+    there is one group, always. LIMIT of a view with arguments: the rows of an argument are a group."""
 
-    node: Distinct | Group | Slice
+    node: Group | Slice
     children: tuple[Kept]
     evaluation: Evaluation
     touched: int = field(default=0, init=False)
@@ -268,8 +299,6 @@ class Reduce:
         return after.plus(before.negated()).consolidated()
 
     def _reduced(self, rows: ZSet, stored: BatchSet) -> ZSet:
-        if isinstance(self.node, Distinct):
-            return ZSet.of(rows.table)
         if isinstance(self.node, Slice):
             ordered = rows.project(variables_below(self.node)).repeated()
             known = leaf(ordered.variables)
@@ -334,15 +363,18 @@ def _is_in(rows: ZSet, others: ZSet) -> BoolArray:
 
 def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     """Return the operators of a part of a query, the top one of them."""
-    joined, lifted = DeltaJoin.of(node, evaluation), evaluation.lifted
+    joined = DeltaJoin.of(node, evaluation) if evaluation.leaf is None else evaluation.leaf(node)
     if joined is not None:
         return joined
+    lifted = evaluation.lifted
     original = None if lifted is None else lifted.original(node)
     if lifted is not None and lifted.is_leaf(node):
         return Refresh.of(node, evaluation)
     match node:
         case Values() | Bgp(patterns=()):
             return Constant(node, evaluation)
+        case Filter(condition=Exists(pattern=right), pattern=left) if evaluation.leaf is not None and _is_plain(right):
+            return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Filter() | Extend() if any(map(exists_patterns, node_expressions(node))):
             return Existing.of(node, evaluation)
         case Filter() | Extend() | Project():
@@ -358,7 +390,7 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
         case Minus(left=left, right=right):
             return Flag(node, (_looked_up(left, right, evaluation), _looked_up(right, left, evaluation)), evaluation)
         case Distinct(pattern=pattern):
-            return Reduce(node, (Kept(operator_of(pattern, evaluation), names_of(pattern)),), evaluation)
+            return Counted(names_of(pattern), (operator_of(pattern, evaluation),))
         case Group() if not any(map(exists_patterns, node_expressions(node))):
             groups: Operator | None = Grouped.of(
                 node, evaluation, operator_of, lambda kept: Reduce(node, (kept,), evaluation)
@@ -368,6 +400,10 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
             if lifted is not None and isinstance(original, Group) and not original.keys:
                 return EachArgument(node, (groups, operator_of(lifted.arguments, evaluation)), evaluation)
             return groups
+        case GraphNames():
+            return ExistingGraphs.of(node, evaluation) or Constant(node, evaluation)
+        case PerGraph() if (each := EachGraph.of(node, evaluation)) is not None:
+            return each
         case OrderBy(pattern=pattern):
             return operator_of(pattern, evaluation)  # a collection has no order
         case Slice() if original is not None and not has_exists(node):
@@ -377,12 +413,22 @@ def operator_of(node: Node, evaluation: Evaluation) -> Operator:
     return Refresh.of(node, evaluation)
 
 
+def _is_plain(pattern: Node) -> bool:
+    """Tell whether the pattern of an EXISTS has a solution for a row exactly if it has one that is compatible with it:
+    triple patterns, with filters that mention their variables alone."""
+    found = FilteredBgp.of(pattern)
+    if found is None or not found.bgp.patterns or any(map(exists_patterns, found.filters)):
+        return False
+    own = possible_variables(found.bgp)
+    return all(own.issuperset(expression_variables(condition)) for condition in found.filters)
+
+
 def _looked_up(node: Node, other: Node, evaluation: Evaluation) -> LookUp:
     """Return the operators of a part that rows of another part are looked up in."""
     found = operator_of(node, evaluation)
-    if isinstance(found, Refresh | Constant):
+    if isinstance(found, Refresh | Constant | ExistingGraphs):
         return found
-    if is_explorable(node, possible_variables(other)):
+    if evaluation.leaf is None and is_explorable(node, possible_variables(other)):
         return Explored(node, found, evaluation)
     shared = certain_variables(node) & possible_variables(other)
     return Kept(found, tuple(sorted(shared, key=str)))
@@ -397,3 +443,13 @@ def operators_of(top: Operator) -> Iterator[tuple[int, Operator]]:
             yield from below(child, depth + 1)
 
     return below(top, 0)
+
+
+def operator_lines(top: Operator, *, analyze: bool = True) -> list[str]:
+    """Return the operators as text, a line each. analyze: with the bytes that each keeps, and the rows of its last
+    change."""
+    lines = list[str]()
+    for depth, operator in operators_of(top):
+        figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
+        lines.append(f"{'  ' * depth}{operator.kind}{figures}")
+    return lines

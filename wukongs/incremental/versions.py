@@ -3,26 +3,55 @@ query are evaluated over them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wukongs.csparql.algebra import DatasetClause, Node, StreamWindow, Values
+from wukongs.csparql.algebra import DatasetClause, GraphVersion, Node, Values
 from wukongs.csparql.terms import Variable
 from wukongs.incremental.lifted import Lifted
 from wukongs.incremental.zset import summed
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.executor import Executor
 from wukongs.query.limits import Limits
-from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.dataset import Dataset, Resolve, Source, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import QueryTerms
-from wukongs.store.batch import build_batch
+from wukongs.store.batch import Batch, build_batch
 from wukongs.store.batch_set import EMPTY, BatchSet
-from wukongs.store.dtypes import Int64Array
+from wukongs.store.dtypes import WINDOW_GRAPH, BoolArray, Int64Array
 from wukongs.store.hidden_graphs import ARGUMENTS_GRAPH
+from wukongs.store.quads import is_held, joined, taken
 from wukongs.store.trace import TraceEntry
+
+
+class Member(NamedTuple):
+    """One of the stored graphs that are read as one graph.
+
+    graph: its id; below 0 for a hidden graph.
+    without: a hidden graph whose triples are left out; all of them are in the graph."""
+
+    graph: int
+    without: int | None = None
+
+    @property
+    def graphs(self) -> tuple[int, ...]:
+        """The ids of all graphs that it depends on."""
+        return (self.graph,) if self.without is None else (self.graph, self.without)
+
+    def exists(self, read: BatchSet) -> bool:
+        """Tell whether a read sees a triple in it."""
+        *left_out, whole = read.counts_of(np.array(sorted(self.graphs), np.int64)).tolist()
+        return bool(whole > sum(left_out))
+
+    def held(self, read: BatchSet, subjects: Int64Array, predicates: Int64Array, objects: Int64Array) -> BoolArray:
+        """Mark the triples that a read sees in it. bool[n]"""
+        found, *left_out = (
+            is_held(read, (np.full(len(subjects), graph), subjects, predicates, objects)) for graph in self.graphs
+        )
+        return found & ~left_out[0] if left_out else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +63,9 @@ class Change:
     after: BatchSet
     inserted: BatchSet
     deleted: BatchSet
+    _united: dict[tuple[Member, ...], tuple[BatchSet, BatchSet]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @staticmethod
     def of(before: BatchSet, after: BatchSet, entries: Iterable[TraceEntry]) -> Change:
@@ -50,22 +82,46 @@ class Change:
         quads = [np.concatenate(column) for column in zip(*columns, strict=True)]
         firsts, sums = summed(quads, np.concatenate(weights))
         assert np.isin(sums, (-1, 0, 1)).all(), "a stored graph is a set"
-        parts = (_batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
-        return Change(before, after, *parts)
+        inserted, deleted = (_batch_set([column[firsts[sums == sign]] for column in quads]) for sign in (1, -1))
+        return Change(before, after, inserted, deleted)
 
     @property
     def is_empty(self) -> bool:
         return not (len(self.inserted) or len(self.deleted))
 
-    def touches(self, predicate: int | None, graph: int | None) -> bool:
-        """Tell whether a triple of a graph (None: of any stored one) with a predicate (None: any) was inserted or
-        deleted."""
-        for part in (self.inserted, self.deleted):
-            for batch in part.batches:
-                graphs = batch.graphs[batch.graphs != ARGUMENTS_GRAPH].tolist() if graph is None else [graph]
-                if any(batch.has_row(predicate, one) for one in graphs):
-                    return True
-        return False
+    @property
+    def is_of_stored(self) -> bool:
+        """Whether a triple of a stored graph was inserted or deleted, and not of arguments alone."""
+        return any((batch.graphs != ARGUMENTS_GRAPH).any() for batch in self.batches)
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """All batches of what was inserted and of what was deleted."""
+        return *self.inserted.batches, *self.deleted.batches
+
+    def united(self, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
+        """Return the triples that were inserted into the union of some graphs, and those that were deleted from it, all
+        under WINDOW_GRAPH. Found once for all views.
+
+        Cost: each triple that was inserted into a member or deleted from it is looked up in all of them, before the
+        change and after it."""
+        found = self._united.get(members)
+        if found is None:
+            graphs = [graph for member in members for graph in member.graphs]
+            changed = [taken(quads, np.isin(quads[0], graphs)) for quads in (one.triples() for one in self.batches)]
+            _, *columns = joined(changed)
+            quads = build_batch(np.full(len(columns[0]), WINDOW_GRAPH), *columns).triples()
+            was, now = (
+                np.logical_or.reduce([member.held(read, *quads[1:]) for member in members])
+                for read in (self.before, self.after)
+            )
+            found = self._united[members] = _batch_set(taken(quads, now & ~was)), _batch_set(taken(quads, was & ~now))
+        return found
+
+    def beside(self, before: BatchSet, after: BatchSet, inserted: BatchSet, deleted: BatchSet) -> Change:
+        """Return the change with that of a hidden graph beside the stored ones, whose unions are the same. All as of
+        Change."""
+        return Change(before, after, inserted, deleted, self._united)
 
 
 def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
@@ -77,13 +133,21 @@ def _batch_set(quads: Sequence[Int64Array]) -> BatchSet:
 
 @dataclass(slots=True)
 class Evaluation:
-    """Evaluates parts of one view. clause: the dataset that the query names; resolve: term -> id; terms: of the view;
-    limits: of the execution under way; lifted: the query, if it is asked for each of the view's arguments."""
+    """Evaluates parts of one view.
+
+    clause: the dataset that the query names.
+    resolve: term -> id.
+    terms: of the view.
+    limits: of the execution under way.
+    leaf: returns the operator of a part that is a leaf, and None for others; None: leaves are over stored graphs
+    (DeltaJoin), and parts are looked up there.
+    lifted: the query, if it is asked for each of the view's arguments."""
 
     clause: DatasetClause
     resolve: Resolve
     terms: QueryTerms
     limits: Limits
+    leaf: Callable[[Node], Any] | None = None
     lifted: Lifted | None = None
     _memo: PlanMemo = field(default_factory=PlanMemo)
 
@@ -105,29 +169,34 @@ class Evaluation:
     def run_given(self, node: Node, stored: BatchSet, given: BindingTable, number: Variable) -> BindingTable:
         """Return the solutions of a part for each of some arguments. given: these; number: the column that tells them
         apart."""
-        dataset = self.dataset(stored)
-        return Executor(dataset, self.terms, self.limits, self._memo, True, given=given, number=number).run(node)
+        return self._executor(self.dataset(stored), given=given, number=number).run(node)
 
     def explored(self, node: Node, rows: BindingTable, stored: BatchSet) -> BindingTable:
         """Join rows with an explorable part: the cost grows with the rows and what they lead to, not with the graph."""
         return self._executor(self.dataset(stored)).explore(node, rows)
 
-    def run_among(
-        self,
-        node: Node,
-        clause: DatasetClause,
-        stored: BatchSet,
-        windows: Mapping[StreamWindow, BatchSet],
-        graphs: Mapping[StreamWindow, int],
-        memo: PlanMemo,
+    def run_for(self, node: Node, stored: BatchSet, given: BindingTable) -> BindingTable:
+        """Return the solutions of a part for one row of bindings, as EXISTS and GRAPH give them to their patterns."""
+        return self._executor(self.dataset(stored), given=given).run(node)
+
+    def run_versions(
+        self, node: Node, stored: BatchSet, versions: Mapping[GraphVersion, Source], memo: PlanMemo
     ) -> BindingTable:
-        """Return the solutions of a part over the stored graph and other batches, which the windows of a clause
-        name."""
-        dataset = Dataset(clause, stored, windows, self.resolve, graphs=graphs)
+        """Return the solutions of a part, some patterns of which are matched at other versions than the stored
+        graph."""
+        dataset = Dataset(self.clause, stored, {}, self.resolve, versions=versions)
         return self._executor(dataset, memo).run(node)
 
-    def _executor(self, dataset: Dataset, memo: PlanMemo | None = None) -> Executor:
-        return Executor(dataset, self.terms, self.limits, self._memo if memo is None else memo, in_order=True)
+    def _executor(
+        self,
+        dataset: Dataset,
+        memo: PlanMemo | None = None,
+        given: BindingTable | None = None,
+        number: Variable | None = None,
+    ) -> Executor:
+        memo = self._memo if memo is None else memo
+        name_graphs(self.clause, self.terms)
+        return Executor(dataset, self.terms, self.limits, memo, in_order=True, given=given, number=number)
 
 
 def leaf(variables: Sequence[Variable] = ()) -> Node:

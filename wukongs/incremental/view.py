@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from wukongs.csparql.algebra import Distinct, Project, Query
 from wukongs.csparql.terms import Variable
+from wukongs.incremental.counted import Counted
 from wukongs.incremental.leaves import names_of, reads_of
 from wukongs.incremental.lookups import Kept, Operator, install
-from wukongs.incremental.operators import Reduce, operator_of, operators_of
+from wukongs.incremental.operators import operator_lines, operator_of, operators_of
 from wukongs.incremental.templates import TRIPLE, Template
-from wukongs.incremental.versions import Change, Evaluation, leaf
+from wukongs.incremental.versions import Change, Evaluation
 from wukongs.incremental.zset import ZSet
 from wukongs.store.batch_set import BatchSet
 
@@ -52,11 +53,13 @@ class View:
             if Template.has_blanks(query):
                 below = Kept(below, names_of(query.pattern))
             filled = Template(query, (below,), evaluation, self.scope)
-            top = Reduce(Distinct(leaf(TRIPLE)), (Kept(filled, TRIPLE),), evaluation)
+            top = Counted(TRIPLE, (filled,))
         else:
             self.variables = tuple(Variable(name) for name in query.variables)
             top = operator_of(query.pattern, evaluation)
-        self.top = Kept(top) if self.keeps_content else top
+        if self.keeps_content and not isinstance(top, Counted):
+            top = Counted(self.variables, (top,), is_distinct=False)
+        self.top = top
         self._reads = reads_of(query.pattern, evaluation)
 
     def install(self) -> None:
@@ -69,8 +72,8 @@ class View:
 
     def content(self) -> ZSet:
         """Return the content at the SN; the view keeps it."""
-        assert isinstance(self.top, Kept), self.keeps_content
-        return self._shown(self.top.after.rows())
+        assert isinstance(self.top, Counted), self.keeps_content
+        return self._shown(self.top.content())
 
     def advance(self, sn: int, change: Change) -> ZSet:
         """Move to a later SN; return the difference of the contents. change: of the graph between the two."""
@@ -105,8 +108,4 @@ class View:
     def explain(self, *, analyze: bool = False) -> str:
         """Return its operators as text, a line each. analyze: with the bytes that each keeps, and the rows of its last
         change."""
-        lines = list[str]()
-        for depth, operator in operators_of(self.top):
-            figures = f": {operator.touched} rows changed last, {operator.kept_bytes} bytes kept" if analyze else ""
-            lines.append(f"{'  ' * depth}{operator.kind}{figures}")
-        return "\n".join(lines)
+        return "\n".join(operator_lines(self.top, analyze=analyze))

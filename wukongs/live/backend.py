@@ -113,6 +113,9 @@ class Backend(Protocol):
     def register(self, query: Query, source: QuerySource, on_result: OnResult | None) -> RegisteredQuery:
         """query: what parse_continuous has made of its source."""
 
+    def check_views(self, query: Query) -> None:
+        """Raise StreamError where there are no live views."""
+
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
     ) -> LiveView:

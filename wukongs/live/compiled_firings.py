@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from wukongs.errors import WukongsError
-from wukongs.live.continuous import Firing
 from wukongs.live.core import Core
+from wukongs.live.firing import Firing
 from wukongs.query.limits import Limits, limits_of
 from wukongs.query.memory import Kind
 from wukongs.query.plans.compiled import CompiledQueries, CompiledQuery
@@ -35,7 +35,7 @@ class CompiledFirings:
 
         They are as before if there is nothing to share, or if one of them exceeds its limits: then each is run alone,
         and finds its own error."""
-        asked = [one for one in firings if one.deltas is None and one.twin is None]
+        asked = [one for one in firings if one.twin is None and not one.is_maintained]
         found = [(one, query) for one in asked if (query := one.whole) is not None]
         if len(found) < 2:
             return firings

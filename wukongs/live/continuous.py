@@ -5,25 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from wukongs.csparql.algebra import Output, Query
-from wukongs.csparql.functions import depends_on_moment
 from wukongs.csparql.warnings import UnseenNames
 from wukongs.errors import BudgetExceeded, StreamError, WukongsError
+from wukongs.live.answering import Answering
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.core import Core
 from wukongs.live.emptiness import Look, counted
+from wukongs.live.firing import Firing, Picked
 from wukongs.live.idleness import idle_told
 from wukongs.live.made_streams import Made, MadeStreams
 from wukongs.live.query_group import QueryGroup
-from wukongs.live.query_templates import constants_of, template_of
-from wukongs.live.query_windows import QueryWindows, Reading, counts_from
+from wukongs.live.query_templates import Template, constants_of
+from wukongs.live.query_windows import QueryWindows, counts_from
 from wukongs.live.readers import Readers
 from wukongs.live.reading import explain_over, profiled, terms_of
 from wukongs.live.reporting import Remembered, Reporter
@@ -46,29 +46,15 @@ from wukongs.live.windows import (
     waits_for,
     without_names,
 )
-from wukongs.query.binding_table import BindingTable
-from wukongs.query.execution.answer import Answer, answer, modified
 from wukongs.query.execution.argument_rows import ArgumentRows
-from wukongs.query.execution.executor import Explored
-from wukongs.query.limits import Limits, limits_of
-from wukongs.query.mechanisms import Mechanism, Used
-from wukongs.query.memory import Kind
+from wukongs.query.limits import limits_of
 from wukongs.query.output.html import query_html
 from wukongs.query.output.results import WindowResult
-from wukongs.query.paths.kept_paths import KeptPaths, PathChanges
-from wukongs.query.plans.compiled import Columns, CompiledQuery
-from wukongs.query.plans.compiled_plans import CompiledPlans
-from wukongs.query.plans.dataset import Dataset
-from wukongs.query.plans.deltas import Deltas
-from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.query.plans.plan_memo import PlanMemo
-from wukongs.query.terms.decoding import Utf8Reader
-from wukongs.query.terms.moment import Moment
 from wukongs.query.terms.names import given_terms
-from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
+from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.dtypes import Int64Array
 from wukongs.store.snapshot import tick_sn
-from wukongs.store.term_registry import TermReader
 
 log = logging.getLogger("wukongs")
 
@@ -258,23 +244,7 @@ class ContinuousQuery:
             self.group = QueryGroup(self._core.registry, query, source.bindings)
         if self.group is not None:
             self._references = np.concatenate((self._references, self.group.references))
-        self.template = template_of(query) if self.group is None else None
         self.windows = QueryWindows(self._core, query, self.name, known)
-        self.plans = PlanMemo(is_patient=True)
-        self._paths: KeptPaths | None = None
-        """Its paths that are kept from firing to firing, if some may be; from the first firing on."""
-        self._answer_to_nothing: tuple[ArgumentRows | None, Answer] | None = None
-        """The answer when all windows are empty and nothing else is read, and the rows that it is for. It is kept if it
-        has no row."""
-        self.compiled: CompiledPlans | None = None
-        """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
-        self._company: Hashable = None
-        self._twins: Hashable = None
-        """It is equal for all queries that have the same answer when they read the same; None if there may be none."""
-        self._used: Used = set()
-        """The mechanisms that have taken part in the answer under way, but for those that its plans and paths note."""
-        self._is_looked_at = False
-        """Whether it was tried to compile it."""
         self._states = self.windows.states
         is_held_alone = self.is_stream and self._core.query_log is not None  # by what it makes
         is_own = self.step_ms is None or is_held_alone
@@ -285,8 +255,20 @@ class ContinuousQuery:
         """The last firing of this text."""
         self._steady_to_ms: int | None = None
         """The windows hold the same from the last firing up to there, if that firing may be repeated."""
-        self._is_of_moment = depends_on_moment(query.pattern)
-        """Whether its firings have other answers at other times, whatever they read."""
+        is_joined, counts = self._rows is not None, self._counts
+        self.answering = Answering(
+            self._core, self.name, query, self.windows, self.reporter, counts, self.group, is_joined=is_joined
+        )
+
+    @property
+    def plans(self) -> PlanMemo:
+        """Its plans, for datasets of all sizes."""
+        return self.answering.plans
+
+    @property
+    def template(self) -> Template | None:
+        """The shape that it shares with queries of other constants."""
+        return self.answering.template
 
     def __repr__(self) -> str:
         return f"<ContinuousQuery {self.name}: {self._counts.windows} windows reported>"
@@ -314,6 +296,11 @@ class ContinuousQuery:
     def cursor(self, group: str | None = None) -> Cursor:
         """Return the cursor that results() reads, or that of a group. Raises SettingsError (no name), StorageError."""
         return self._readers.cursor(group)
+
+    @property
+    def makes(self) -> str | None:
+        """The IRI of the stream that it makes: its name. None: it makes none."""
+        return self.name if self.is_stream else None
 
     def close(self) -> None:
         """End the query. Windows that are due when it is called are still reported, unless that takes longer than 10 s;
@@ -617,10 +604,8 @@ class ContinuousQuery:
             "results_dropped": self.log.dropped_count,
             "results_dropped_to_ms": self.log.dropped_to_ms,
             "unread_bytes": self.log.size_bytes,
-            "plans_made": self.plans.planned_count,
             **({} if self.group is None else {"queries": self.group.rows.length}),
-            **({} if self.compiled is None else self.compiled.stats()),
-            **({} if self._paths is None else self._paths.stats()),
+            **self.answering.stats(),
         }
 
     def warnings(self) -> tuple[str, ...]:
@@ -641,12 +626,11 @@ class ContinuousQuery:
             dataset, _ = self.windows.dataset(at_ms)
             terms = terms_of(self._core)
         limits = limits_of(self._core.settings, None)
-        profile = profiled(self.query, dataset, terms, limits, self.plans, self.name) if analyze else None
+        profile = profiled(self.query, dataset, terms, limits, self.answering.plans, self.name) if analyze else None
         told = [f"warning: {warning}\n" for warning in self.warnings()]
         if self.group is not None:
             told.append(f"{self.group.told()}\n")
-        if self._paths is not None:
-            told += [f"{line}\n" for line in self._paths.told()]
+        told += [f"{line}\n" for line in self.answering.lines()]
         if others := self._schedule.company_of(self):
             told.append(f"each firing is explored together with those of {others} other queries of the template\n")
         return "".join([explain_over(self.query, dataset, profile), *told])
@@ -823,7 +807,7 @@ class ContinuousQuery:
         """Tell whether the firing at a time has the same answer before and after timeless tuples with some predicates
         join the stored graph. Called with the lock held."""
         self.company()  # so that it is compiled if it can be: others take long, and may wait
-        return self.compiled is not None and self.made is None and self.windows.is_apart_from(come, at_ms)
+        return self.answering.compiled is not None and self.made is None and self.windows.is_apart_from(come, at_ms)
 
     def reads_sn(self, at_ms: int) -> int:
         """Return the snapshot number that the firing at a time reads once everything up to then is sealed; -1 if it
@@ -935,7 +919,7 @@ class ContinuousQuery:
             if not self.windows.is_filtered:
                 picked.alike_to_ms[self.beat] = to_ms
         steady_ms, self._steady_to_ms = self._steady_to_ms, to_ms
-        if to_ms == at_ms or self._is_of_moment:
+        if to_ms == at_ms or self.answering.is_of_moment:
             return at_ms
         # What is compared with the firing before has its answer only if that one has read the same. Triples have blank
         # nodes, and a stream that they make, of their own: they are repeated when there are none.
@@ -952,33 +936,13 @@ class ContinuousQuery:
     def company(self) -> Hashable:
         """Return what is equal for all queries that are run together when they are due at one time, None if this one
         runs alone. Called with the lock held."""
-        if not self._is_looked_at:
-            self._is_looked_at = True
-            self.compiled = None if self.group is not None else self.windows.compile(self.query, self.plans)
-            if self.group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
-                self._paths = KeptPaths()
-            if self.template is not None and (self.compiled is None or self.compiled.whole is None):
-                self._company = _digest(self.template.shape)
-            elif self.compiled is not None:
-                self._company = _digest(sorted(self._states))  # they do not wait for the slices of other streams
-            self._twins = self._twins_key()
-        return self._company
-
-    def _twins_key(self) -> Hashable:
-        query = self.query
-        reports_all = not (self.reporter.is_compared or self.reporter.looks_at_contents)
-        if self.compiled is None or self._is_of_moment or not reports_all or self.windows.is_filtered:
-            return None
-        if query.form not in ("select", "ask"):
-            return None  # blank nodes that CONSTRUCT makes are of one query
-        windows = tuple(replace(window, line=0, column=0) for window in query.dataset.windows)
-        return _digest((query.form, query.variables, query.pattern, replace(query.dataset, windows=windows)))
+        return self.answering.company()
 
     def prepare(self, at_ms: int, picked: Picked) -> Firing | None:
         """Pick the batches that the firing at a time reads. Return None if it is not to be reported.
 
         picked: with others of the moment. Called with the lock held, when everything up to then is sealed."""
-        is_compiled, looks = self.compiled is not None, self.reporter.looks_at_contents
+        is_compiled, looks = self.answering.compiled is not None, self.reporter.looks_at_contents
         reading = None if looks else picked.readings.get(self.beat)
         if reading is None:
             reading = self.windows.read(at_ms, is_compiled=is_compiled, with_extents=looks)
@@ -998,23 +962,10 @@ class ContinuousQuery:
             self.reporter.go_on_no_more()
         self._core.journal.delivery.fired(self.lsn, at_ms, last_ms, reading.needs_ms, is_compared, is_stored)
         self._is_firing, self._picked_ms = True, at_ms
-        plans = self.compiled if reading.dataset is None and reading.error is None else None
-        deltas = None
-        twin = None if plans is None else picked.twins.get(self._twins)
-        if twin is not None and plans is not None:
-            self.windows.keep_nothing(plans)
-        elif plans is not None:
-            deltas = self.windows.stand(at_ms, plans, is_partial=reading.partial, is_before=picked.is_before)
         stretch = None
         if not is_alone:
             stretch = Stretch(at_ms, last_ms, self.step_ms or 1, self.windows.places(at_ms))
-        firing = Firing(self, at_ms, reading, picked.reader, plans, deltas, stretch, twin)
-        if self._paths is not None:
-            is_whole = reading.error is None and not reading.partial
-            firing.path_changes = self.windows.path_changes(at_ms, is_whole and self._paths.is_wanted)
-        if plans is not None and twin is None and self._twins is not None:
-            picked.twins[self._twins] = firing
-        return firing
+        return self.answering.pick(self, at_ms, reading, picked, stretch)
 
     def stand_behind(self, at_ms: int) -> None:
         """Go on behind a firing that was picked for this query, and is about to be run. Called with the lock held."""
@@ -1148,18 +1099,10 @@ class ContinuousQuery:
         if windows and self.reporter.is_compared and self.made is None:
             self.skip_to(windows[-1][0])
 
-    def _explored(self, firing: Firing) -> Explored | None:
-        if firing.explored is None or self.template is None:
-            return None
-        self._counts.explored_together += 1
-        self._used.add(Mechanism.TEMPLATE)
-        return self.template.core, firing.explored
-
     def _execute(self, firing: Firing, due_at_s: float) -> WindowResult | None:
         """Return what the firing reports, None if REPORT leaves it out."""
-        used = self._begin_use()
-        found, reader = firing.answered = self._answer(firing)
-        self._counts.count_found(set[Mechanism]().union(*used), firing.count)
+        (found, reader), used = self.answering.answer(firing)
+        self._counts.count_found(used, firing.count)
         if not self.reporter.is_reported(found):
             return None
         reading = firing.reading
@@ -1180,220 +1123,3 @@ class ContinuousQuery:
             is_stream=self.is_stream,
             text=self.source.text,
         )
-
-    def _begin_use(self) -> list[Used]:
-        """Return the sets of mechanisms to which an answer adds those that take part in it: empty."""
-        used = [self._used]
-        used += [] if self.compiled is None else [self.compiled.used]
-        used += [] if self._paths is None else [self._paths.used]
-        for one in used:
-            one.clear()
-        return used
-
-    def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
-        """Return what the firing reports of its answer, and what reads its terms."""
-        if firing.twin is not None and firing.twin.answered is not None:
-            self._counts.explored_together += 1
-            self._used.add(Mechanism.TWIN)
-            return firing.twin.answered
-        if (found := self._moved(firing)) is not None:
-            return found, firing.reader
-        found, reporter, extents = self._ran(firing), self.reporter, firing.reading.extents
-        if found is not None and not reporter.is_compared:
-            return found, firing.reader
-        terms = terms_of(self._core, firing.reader, firing.moment())
-        found = found or self._evaluated(firing, terms)
-        with self._limits():
-            if found.moves is not None:
-                self._used.add(Mechanism.CHANGES)
-                return reporter.go_on(firing.last_ms, extents, *found.moves, terms), terms
-            return reporter.compare(firing.last_ms, extents, found, terms), terms
-
-    def _goes_on(self, firing: Firing) -> bool:
-        """Tell whether rows that came and went since the firing before are all that ISTREAM or DSTREAM needs."""
-        return self.step_ms is not None and self.reporter.follows(firing.at_ms - self.step_ms)
-
-    def _moved(self, firing: Firing) -> Answer | None:
-        """Return what ISTREAM or DSTREAM reports by the rows that came and went; None if the whole answer is needed."""
-        deltas = firing.deltas
-        if deltas is None or not self._goes_on(firing):
-            return None
-        assert self.compiled is not None, self.name
-        if self.compiled.modifiers and not (self.compiled.is_distinct and len(self.compiled.modifiers) == 1):
-            return None
-        try:
-            moves = deltas.moved(self._limits)
-            if moves is None or moves.is_anew:
-                return None
-            if self.compiled.modifiers:
-                distinct = self._distinct(firing, deltas)
-                if distinct is None or distinct.came is None or distinct.went is None:
-                    return None
-                came, went = (Answer(tuple(rows.T.copy()), len(rows)) for rows in (distinct.came, distinct.went))
-            else:
-                came, went = (Answer(deltas.projected(rows), len(rows)) for rows in (moves.came, moves.went))
-        except MemoryError:
-            return None
-        self._used |= {moves.mechanism, Mechanism.CHANGES}
-        with self._limits():
-            terms = terms_of(self._core, firing.reader, firing.moment())
-            return self.reporter.go_on(firing.last_ms, firing.reading.extents, came, went, terms)
-
-    def _ran(self, firing: Firing) -> Answer | None:
-        """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
-        it."""
-        columns, modifiers = firing.columns, () if self.compiled is None else self.compiled.modifiers
-        if columns is not None:
-            self._counts.explored_together += 1
-            self._used.add(Mechanism.TOGETHER)
-        elif (whole := firing.whole) is not None:
-            try:
-                if firing.deltas is not None and (distinct := self._distinct(firing, firing.deltas)) is not None:
-                    columns, modifiers = distinct.columns(), modifiers[1:]
-                elif firing.deltas is not None:
-                    columns = firing.deltas.run(self._limits)
-                if columns is None:
-                    columns = whole.run(self._limits)
-                    self._used |= set() if columns is None else {Mechanism.COMPILED}
-                elif firing.deltas is not None and firing.deltas.moves is not None:
-                    self._used.add(firing.deltas.moves.mechanism)
-            except MemoryError:  # the executor says it by name, if it meets it again
-                return None
-        if columns is None:
-            return None
-        if modifiers:
-            return modified(columns, modifiers, self._limits())
-        return Answer(columns, len(columns[0]))
-
-    def _distinct(self, firing: Firing, deltas: Deltas) -> HeldDistinct | None:
-        """Return the distinct rows of a query that kernels run alone, if they are asked for, and kept."""
-        if firing.plans is None or not firing.plans.is_distinct or deltas.moved(self._limits) is None:
-            return None
-        with self._limits():
-            distinct = deltas.distinct()
-        if distinct is not None and distinct.came is not None:
-            self._used.add(Mechanism.DISTINCT)
-        return distinct
-
-    def _limits(self) -> Limits:
-        return limits_of(self._core.settings, None, kind=Kind.FIRING)
-
-    def _evaluated(self, firing: Firing, terms: QueryTerms) -> Answer:
-        """Evaluate the query by the executor."""
-        dataset = firing.dataset
-        is_empty = firing.is_over_nothing()
-        rows = None if self.group is None else self.group.rows
-        if firing.plans is not None and firing.explored is None:
-            firing.plans.has_run = True
-        if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
-            self._used.add(Mechanism.NOTHING)
-            return self._answer_to_nothing[1]
-        self._used.add(Mechanism.EXECUTOR)
-        if rows is not None:
-            self._used |= set() if self._rows is None else {Mechanism.JOINED}
-            found = rows.answer(dataset, terms, self._limits(), self.plans, self._used)
-        else:
-            if self._paths is not None:
-                self._paths.changes = firing.path_changes
-            found = answer(
-                self.query,
-                dataset,
-                terms,
-                self._limits(),
-                self.plans,
-                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
-                in_order=True,
-                by_solution=self.reporter.is_compared,
-                explored=self._explored(firing),
-                compiled=firing.plans,
-                by_moves=self._goes_on(firing),
-                paths=self._paths,
-            )
-        if is_empty and not (found.length or firing.depends_on_moment()):
-            # Without a row there is nothing in it that could be of another time.
-            self._answer_to_nothing = rows, replace(found, moves=None)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """The things that firings share which are picked at one moment. upper: they read below this snapshot number;
-    is_before: tuples that match none of them are about to join the stored graph at their time; readings: by the beat of
-    compiled queries; alike_to_ms: up to when others of the beat read the same; twins: of queries that have the same
-    answer, the first firing."""
-
-    reader: TermReader
-    upper: int
-    is_before: bool
-    readings: dict[object, Reading] = field(default_factory=dict)
-    alike_to_ms: dict[object, int] = field(default_factory=dict)
-    twins: dict[Hashable, Firing] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Firing:
-    """The batches and terms that one firing reads, picked at one moment. stretch: the firings that have its answer,
-    None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
-    other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
-    of windows, None if the firing has a dataset of its own; deltas: what finds the matches of the query by those of the
-    firing before, None: it is evaluated anew; path_changes: what has changed since then, if paths may be kept; twin: a
-    firing before it with the same answer; answered: the answer, and what reads its terms, once it has run."""
-
-    query: ContinuousQuery
-    at_ms: int
-    reading: Reading
-    reader: TermReader
-    plans: CompiledPlans | None
-    deltas: Deltas | None = None
-    stretch: Stretch | None = None
-    twin: Firing | None = None
-    path_changes: PathChanges | None = None
-    explored: BindingTable | None = None
-    columns: Columns | None = None
-    answered: tuple[Answer, Utf8Reader] | None = None
-
-    @property
-    def last_ms(self) -> int:
-        """The last firing that has its answer."""
-        return self.at_ms if self.stretch is None else self.stretch.last_ms
-
-    @property
-    def count(self) -> int:
-        """How many firings have its answer."""
-        return 1 if self.stretch is None else self.stretch.count
-
-    def count_after(self, time_ms: int) -> int:
-        """Return how many firings it stands for that come after a time, of which there is at least one."""
-        return 1 if self.stretch is None else self.stretch.after(time_ms).count
-
-    @property
-    def whole(self) -> CompiledQuery | None:
-        """The query but for its modifiers, if kernels answer it alone over the engine's table of windows."""
-        return None if self.plans is None else self.plans.whole
-
-    @property
-    def dataset(self) -> Dataset:
-        """The data that it reads; one that goes by compiled plans has the names of its graphs in the place of these."""
-        dataset = self.reading.dataset
-        if dataset is None:
-            assert self.query.compiled is not None, self.query.name
-            return self.query.compiled.names
-        return dataset
-
-    def is_over_nothing(self) -> bool:
-        """Whether the windows are empty and nothing else is read."""
-        clause, data = self.query.query.dataset, self.plans or self.dataset
-        return not (data.has_batches or clause.default_graphs or clause.named_graphs)
-
-    def moment(self) -> Moment:
-        """NOW() is the window's end, and a firing that is repeated draws the same random values."""
-        return Moment.of_firing(self.query.name, self.at_ms)
-
-    def depends_on_moment(self) -> bool:
-        """Whether another moment may give another answer over the same data."""
-        return depends_on_moment(self.query.query.pattern)
-
-
-def _digest(part: object) -> bytes:
-    """Return what is equal for equal parts of queries, and is compared faster than these."""
-    return blake2b(repr(part).encode("utf-8", "surrogatepass"), digest_size=16).digest()

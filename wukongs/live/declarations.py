@@ -248,6 +248,13 @@ def check_made(core: Core, made_of: MadeOf, query: Query, is_written: Callable[[
     if state is None:
         return False
     period_ms = firing_period(firing_step(query), (core.stream(window.stream) for window in query.dataset.windows))
+    return check_can_make(name, period_ms, state, is_written)
+
+
+def check_can_make(name: str, period_ms: int, state: StreamState, is_written: Callable[[StreamState], bool]) -> bool:
+    """Check that a query or view can make a stream that is declared; return whether it is the first to make it.
+    period_ms: how often it reports. Raises StreamError. Called with the lock held."""
+    stream = state.iri
     if state.batch_ms != period_ms:
         there = "read" if MADE in state.options else "declared"
         raise StreamError(
@@ -257,16 +264,18 @@ def check_made(core: Core, made_of: MadeOf, query: Query, is_written: Callable[[
         )
     if state.is_ended:
         raise StreamError(
-            f"stream {name} has ended with the query that made it: close its readers, then drop_stream it"
+            f"stream {stream} has ended with the query that made it: close its readers, then drop_stream it"
         )
     if state.is_made:
         return False
     is_special = state.sorts or state.idle_timeout_ms is not None or state.event_times is not None
     if is_written(state) or is_special:
+        who = f"the query {'of that name' if name == stream else name}"
+        other = "the query another name" if name == stream else "into= another stream"
         raise StreamError(
-            f"stream {name} is declared, and the query of that name would make it: that goes with a stream that nobody "
-            "has pushed to, without lateness_ms, late, retractions, on_late and idle_timeout_ms. Give the query "
-            "another name, or drop_stream the stream"
+            f"stream {stream} is declared, and {who} would make it: that goes with a stream that nobody has pushed to, "
+            f"without lateness_ms, late, retractions, on_late and idle_timeout_ms. Give {other}, or drop_stream the "
+            "stream"
         )
     return True
 

@@ -4,6 +4,7 @@ core's lock, each change is committed to the journal, then applied."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -17,6 +18,7 @@ from wukongs.live.backend import OnResult, RegisteredQuery
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import (
+    check_can_make,
     check_made,
     check_windows,
     declare_stream,
@@ -33,7 +35,9 @@ from wukongs.live.journal import DataFolder, HasStats
 from wukongs.live.lateness import LateTuples, late_tuples_of
 from wukongs.live.query_windows import counts_from
 from wukongs.live.reading import open_snapshot
+from wukongs.live.seen_graphs import check_seen
 from wukongs.live.stream import CoreSink, Stream
+from wukongs.live.stream_state import StreamState
 from wukongs.live.table_change import Change
 from wukongs.live.usage import process_usage
 from wukongs.live.views.live_view import LiveView, OnReport
@@ -48,6 +52,7 @@ from wukongs.query.limits import Limits
 from wukongs.rules.changing_graph import Read
 from wukongs.rules.derivation import Derivation
 from wukongs.rules.inference import InstalledRule, Ruleset
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 from wukongs.store.encoded import Encoded
 
 if TYPE_CHECKING:
@@ -75,7 +80,7 @@ class EmbeddedBackend:
         self._sink = CoreSink(core, injector)
         self.joined = joined
         self.watch = Watch(core, injector)
-        self._views = Views(core, injector.callbacks)
+        self._views = Views(core, injector.callbacks, injector.queries)
         with core.lock:
             for state in core.streams.values():
                 state.active_s = core.now_s()
@@ -111,7 +116,12 @@ class EmbeddedBackend:
     def change_rules(self, change: Callable[[Ruleset], Ruleset]) -> int:
         from wukongs.live.rule_changes import change_rules
 
-        return change_rules(self._core, self._injector, change)
+        def checked(ruleset: Ruleset) -> Ruleset:
+            after = change(ruleset)
+            self._views.check_rules(after.program.rules)
+            return after
+
+        return change_rules(self._core, self._injector, checked)
 
     def rules(self) -> list[InstalledRule]:
         with self._core.lock:
@@ -187,6 +197,8 @@ class EmbeddedBackend:
             readers = [self.joined.named(name) for name in self._injector.made.readers_of(stream_iri)]
             if readers:
                 raise StreamError(f"stream {stream_iri} is read by {', '.join(readers)}: close these first")
+            if makers := [view.name for view in self._views.makers if view.makes == stream_iri]:
+                raise StreamError(f"stream {stream_iri} is made by view {makers[0]}: close that one first")
             core.journal.commit({"op": "drop", "stream": stream_iri})
             core.drop_stream(state)
             self._injector.made.forget(stream_iri)
@@ -210,7 +222,9 @@ class EmbeddedBackend:
             if known is not None:
                 other = " in the data folder with another text or other bindings" if known.is_recovered else ""
                 raise StreamError(f"a query named {name} is registered already{other}: close it first")
+            self._check_is_not_made(name, name)
             makes = check_made(core, partial(made_of, self._injector), query, was_pushed)
+            self._views.check_query(query)
             serve_readers(core, self._injector, query)
             if self.joined.get(name) is not None:
                 raise StreamError(f"a query named {name} was registered at the same time: close it first")
@@ -236,11 +250,13 @@ class EmbeddedBackend:
                 log.warning("query %s, %s", name, warning)
             return registered
 
+    def check_views(self, query: Query) -> None:
+        if self._folder is not None:
+            raise no_view_here(query)
+
     def register_view(
         self, query: Query, source: QuerySource, options: ViewOptions, on_result: OnReport | None
     ) -> LiveView:
-        if self._folder is not None:
-            raise no_view_here(query)
         assert query.registration is not None
         name = query.registration.name
         arguments = None if source.bindings is None else ViewArguments.of(self._core, query, source.bindings)
@@ -248,13 +264,48 @@ class EmbeddedBackend:
             self._core.check_is_open()
             if self.joined.get(name) is not None or self._views.get(name) is not None:
                 raise StreamError(f"a query named {name} is registered already: close it first")
-            return self._views.register(query, source, options, on_result, arguments)
+            state = None if options.into is None else self._stream_of_view(query, source.only, options)
+            view = self._views.register(query, source, options, on_result, arguments)
+            if state is not None:
+                if self._injector.made.get(state.iri) is None:
+                    self._injector.made.add(state)
+                self._injector.made.attach(view)
+            return view
+
+    def _stream_of_view(self, query: Query, only: tuple[str, ...] | None, options: ViewOptions) -> StreamState:
+        """Return the stream that a view is to make. only: as of QuerySource. Raises StreamError, AccessError."""
+        assert query.registration is not None
+        assert options.into is not None
+        state, every_ms = self._core.stream(options.into), options.every_ms or query.registration.computed_every_ms
+        assert every_ms is not None, "is_rule has checked it"
+        check_seen(state.iri, only, "push to")
+        if state.timing is not True:
+            check_seen(state.into_iri or DEFAULT_GRAPH_IRI, only, "push to")
+        name = query.registration.name
+        self._check_is_not_made(state.iri, name)
+        check_can_make(name, every_ms, state, was_pushed)
+        return state
+
+    def _check_is_not_made(self, stream_iri: str, name: str) -> None:
+        """Raise StreamError if a stream is made by another query than that of a name."""
+        made = self._injector.made.get(stream_iri)
+        maker = None if made is None else made.producer
+        if maker is not None and maker.name != name:
+            raise StreamError(f"stream {stream_iri} is made by query {maker.name}: close that one first")
 
     def settle(self, timeout_s: float | None) -> None:
-        self._injector.settle(timeout_s)
-        if len(self._views):
-            self._views.settle(timeout_s)
-            self._injector.settle(timeout_s)  # what on_result was called for
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        left_s = timeout_s
+        while True:
+            self._injector.settle(left_s)
+            if not len(self._views):
+                return
+            sn = self._core.sn
+            self._views.settle(left_s)
+            self._injector.settle(left_s)  # what on_result was called for, and streams that views make
+            if self._core.sn == sn or not self._views.makers:
+                return
+            left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
 
     def queries(self) -> list[RegisteredQuery]:
         with self._core.lock:

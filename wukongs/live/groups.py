@@ -17,8 +17,8 @@ import numpy as np
 from wukongs.csparql.algebra import Node
 from wukongs.csparql.terms import Term, Variable
 from wukongs.errors import WukongsError
-from wukongs.live.continuous import Firing
 from wukongs.live.core import Core
+from wukongs.live.firing import Firing
 from wukongs.live.query_templates import Template, with_constants
 from wukongs.live.reading import terms_of
 from wukongs.query.binding_table import BindingTable
@@ -89,8 +89,8 @@ class Groups:
                 return
             tables = self._explore(first, start)
             for firing in firings:
-                if firing.plans is not None:
-                    firing.plans.look_at_sources()
+                if firing.maintained is not None:
+                    firing.maintained.estimate()
         except Exception as error:
             # One without a name is a mistake of ours, which each query tells of if it meets it again.
             is_named = isinstance(error, WukongsError | MemoryError)
@@ -138,7 +138,7 @@ class Groups:
 def _goes_alone(firing: Firing) -> bool:
     """Tell whether a firing is evaluated by itself: it has its matches from the firing before, or it is not known yet
     whether it might."""
-    return firing.plans is not None and (firing.plans.keeps_matches or not firing.plans.has_run)
+    return firing.maintained is not None and (firing.is_maintained or not firing.maintained.is_estimated)
 
 
 def _template(firing: Firing) -> Template:

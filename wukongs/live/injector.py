@@ -19,8 +19,9 @@ from wukongs.errors import StreamError
 from wukongs.live.beats import Beat, Beats
 from wukongs.live.callbacks import Callbacks
 from wukongs.live.compiled_firings import CompiledFirings
-from wukongs.live.continuous import ContinuousQuery, Firing, Picked
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import NOT_YET_MS, Core
+from wukongs.live.firing import Firing, Picked
 from wukongs.live.groups import FIRINGS_MAX, Groups
 from wukongs.live.made_streams import MadeStreams
 from wukongs.live.slice_budget import collect

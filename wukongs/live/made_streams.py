@@ -12,6 +12,9 @@
 
 All tuples are timing, and the clock of the stored graph waits for no such stream. If the user has declared it before
 its producer, its timeless tuples also join the stored graph, at the next SN.
+
+A live view makes a stream of another name (register's into=): the triples that a period has inserted are tuples with
+its end as timestamp, and those that it has deleted are retractions, if the stream has timeless ones.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -30,24 +33,30 @@ from wukongs.live.pieces import Close, Piece, Pushed, timing_mask
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.windows import Watermark
 from wukongs.query.output.results import WindowResult
+from wukongs.query.output.view_report import ViewReport
 from wukongs.store.dtypes import UNBOUND
-from wukongs.store.encoded import Encoded, TermCutter
+from wukongs.store.encoded import NO_SIGNS, Encoded, TermCutter, signs, signs_of
 from wukongs.store.encoder import encode_texts
 
 PRODUCER = "made"
 """The source partition of all tuples of a stream that a query makes."""
 MADE = "made"
 """The option of a stream that was declared for the first reader of what a query makes."""
+Triples: TypeAlias = WindowResult | ViewReport
+"""The triples of a firing, or of a period of a live view."""
 log = logging.getLogger("wukongs")
 
 
 class Producer(Protocol):
-    """A registered query, which may make a stream. made: that stream, if it is there."""
+    """A registered query or a live view, which may make a stream. made: that stream, if it is there."""
 
     name: str
-    is_stream: bool
     is_paused: bool
     made: Made | None
+
+    @property
+    def makes(self) -> str | None:
+        """The IRI of the stream that it makes, None: it makes none."""
 
     @property
     def is_firing(self) -> bool:
@@ -88,7 +97,7 @@ class Made(Protocol):
 
     def settled_watermark(self) -> Watermark: ...
 
-    def decide(self, at_ms: int, window: WindowResult | None) -> None: ...
+    def decide(self, at_ms: int, window: Triples | None) -> None: ...
 
     def begin_after(self, decided_ms: int | None) -> None: ...
 
@@ -120,7 +129,7 @@ class MadeStream:
         self.failure: str | None = None
         self._core = core
         self._wake = wake
-        self._undecided: deque[tuple[int, WindowResult | None]] = deque()
+        self._undecided: deque[tuple[int, Triples | None]] = deque()
         """Firings, with what they have brought, whose decisions are not in the log yet."""
         self._join_ms: int | None = None
         """Decisions up to there are taken, and wait for a join record to close the stream."""
@@ -138,12 +147,13 @@ class MadeStream:
         waits = bool(self._undecided) or self._join_ms is not None
         return is_firing or (waits and not self._cannot_log)
 
-    def decide(self, at_ms: int, window: WindowResult | None) -> None:
+    def decide(self, at_ms: int, window: Triples | None) -> None:
         """Log what the firing at a time has brought, None: nothing, and let readers have it. Called by the thread that
-        fires, with or without the lock. Returns when the record is safe; if none can be written, go_on tries again."""
+        fires, or moves views, with or without the lock. Returns when the record is safe; if none can be written, go_on
+        tries again."""
         core = self._core
         is_replay = core.replayed_to is not None
-        encoded = None if is_replay else encoded_window(window, at_ms, core.settings.hash_bits)
+        encoded = None if is_replay else self._encoded(window, at_ms)
         lsn = 0
         with core.lock:
             if not self._is_open or self._is_decided(at_ms):
@@ -159,8 +169,18 @@ class MadeStream:
                     is_kept = True
             if is_kept:
                 self._undecided.append((at_ms, window))
+            if self._join_ms is not None:
+                self._wake()  # a view is not moved by the thread that lets the stream go on
         if lsn:
             core.journal.wait(lsn)
+
+    def _encoded(self, window: Triples | None, at_ms: int) -> Encoded | None:
+        """Return what a firing has brought as tuples; None if it is nothing. Timing tuples are not retracted."""
+        encoded = encoded_window(window, at_ms, self._core.settings.hash_bits)
+        if encoded is None or not len(encoded.goes):
+            return encoded
+        rows = np.flatnonzero(~(encoded.goes & timing_mask(encoded, self.state.timing)))
+        return TermCutter(encoded).cut(rows) if len(rows) else None
 
     @property
     def _is_open(self) -> bool:
@@ -224,7 +244,7 @@ class MadeStream:
         pushed = Pushed(piece, None if is_late else at_ms, sn)
         if sn is not None:
             lsn = journal.commit(pushed)
-            take_piece(self._core, state, piece)
+            take_piece(self._core, state, _inserted(piece))
             self.taken(pushed)
             return lsn
         journal.prepare()
@@ -261,13 +281,23 @@ class MadeStream:
         if sn is not None and sn < core.arrangement.trace.upper:
             core.pass_to(sn + 1)
         elif sn is not None:
-            encoded = pushed.piece.encoded
-            timeless = TermCutter(encoded).cut(np.flatnonzero(~timing_mask(encoded, state.timing)))
-            core.absorb(sn, [core.registry.confirm(timeless)[0]], state.into)
+            self._store(sn, pushed.piece.encoded)
         if pushed.stands_ms is None:
-            self._join_ms = state.last_ms
+            self._join_ms = int(pushed.piece.encoded.timestamps[-1])
         else:
             self._complete(pushed.stands_ms)
+
+    def _store(self, sn: int, encoded: Encoded) -> None:
+        """Have timeless tuples join the stored graph, and retractions delete."""
+        core, state = self._core, self.state
+        is_timeless, goes = ~timing_mask(encoded, state.timing), signs_of(encoded.goes, len(encoded))
+        cutter = TermCutter(encoded)
+        parts = [cutter.cut(np.flatnonzero(is_timeless & is_wanted)) for is_wanted in (goes, ~goes)]
+        deleted, inserted = (core.registry.confirm(replace(part, goes=NO_SIGNS))[0] for part in parts)
+        if len(deleted):
+            core.apply(sn, [deleted], [inserted], state.into)
+        else:
+            core.absorb(sn, [inserted], state.into)
 
     def join(self, to: int, sn: int) -> None:
         """Carry out a join record: close the stream up to a stream batch, for readers of the snapshot that it makes."""
@@ -319,7 +349,7 @@ class MadeStream:
         lsn = 0
         while self._undecided:
             at_ms, window = self._undecided[0]
-            lsn = max(lsn, self._log(at_ms, encoded_window(window, at_ms, self._core.settings.hash_bits)))
+            lsn = max(lsn, self._log(at_ms, self._encoded(window, at_ms)))
             self._undecided.popleft()
         if lsn:
             self._core.journal.wait(lsn)
@@ -405,14 +435,14 @@ class MadeStreams:
         return made
 
     def attach(self, query: Producer) -> None:
-        """Let a query that was registered make the stream of its name, if that is there for it."""
-        made = self._made.get(query.name)
-        if made is not None and query.is_stream:
+        """Let a query that was registered make its stream, if that is there for it."""
+        made = None if query.makes is None else self._made.get(query.makes)
+        if made is not None:
             made.producer, query.made = query, made
 
     def leave(self, query: Producer) -> None:
         """Let a query that has ended make its stream no more. The stream stays as it is, and another one goes on."""
-        made = self._made.get(query.name)
+        made = None if query.makes is None else self._made.get(query.makes)
         if made is not None and made.producer is query:
             made.producer = None
 
@@ -480,8 +510,18 @@ class MadeStreams:
         return told
 
 
-def encoded_window(window: WindowResult | None, at_ms: int, hash_bits: int) -> Encoded | None:
-    """Return the triples of a window as tuples with its time; None if there are none. Blank nodes stay the same."""
+def _inserted(piece: Piece) -> Piece:
+    """Return a piece without its retractions, which no window has."""
+    encoded = piece.encoded
+    if not len(encoded.goes):
+        return piece
+    encoded = TermCutter(encoded).cut(np.flatnonzero(~encoded.goes))
+    return replace(piece, encoded=encoded, timing=np.ones(len(encoded), np.bool_))
+
+
+def encoded_window(window: Triples | None, at_ms: int, hash_bits: int) -> Encoded | None:
+    """Return the triples of a window as tuples with its time, those that a view has deleted as retractions; None if
+    there are none. Blank nodes stay the same."""
     if window is None or not len(window):
         return None
     columns = window.ids(0, len(window))
@@ -496,4 +536,5 @@ def encoded_window(window: WindowResult | None, at_ms: int, hash_bits: int) -> E
         objects=objects,
         graphs=np.full(rows, UNBOUND),
         timestamps=np.full(rows, at_ms, np.int64),
+        goes=signs(window.weights < 0) if isinstance(window, ViewReport) else NO_SIGNS,
     )

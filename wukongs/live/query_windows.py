@@ -6,25 +6,29 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from wukongs.csparql.algebra import Query, StreamWindow, TriplePattern
+from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow, TriplePattern
 from wukongs.csparql.terms import Term, iri
 from wukongs.csparql.warnings import STORED, default_predicates, query_warnings
 from wukongs.errors import BudgetExceeded
+from wukongs.incremental.maintained import Maintained
+from wukongs.incremental.versions import Evaluation
+from wukongs.incremental.window_join import WindowJoin
 from wukongs.live.core import NOT_YET_MS, Core
 from wukongs.live.engine_windows import EngineWindow, StoredSince
 from wukongs.live.path_changes import PathWatch
-from wukongs.live.reading import dataset_of
+from wukongs.live.reading import dataset_of, terms_of
 from wukongs.live.reporting import Extent
 from wukongs.live.slice_budget import refused
 from wukongs.live.slice_filter import ANY_PREDICATE, Predicate
 from wukongs.live.stream_state import FOREVER_MS, StreamState
 from wukongs.live.stretch import Places, earliest, enters_ms, leaves_ms
 from wukongs.live.windows import Interval, firing_step, interval, matched_in, matched_in_stored, reads_stored
+from wukongs.query.limits import Limits
 from wukongs.query.paths.kept_paths import PathChanges, may_be_kept
 from wukongs.query.plans.compiled import FIRING_BYTES_MAX, OUT_CELLS, CompiledQuery
 from wukongs.query.plans.compiled_plans import CompiledPlans
 from wukongs.query.plans.dataset import Dataset, Resolve
-from wukongs.query.plans.deltas import DeltaClause, Deltas, Kind, is_worth_it
+from wukongs.query.plans.deltas import DeltaClause, Deltas, Kind
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -92,8 +96,8 @@ class QueryWindows:
         if not self._counted:
             windows = tuple(replace(window, line=0, column=0) for window in self._timed)
             self.beat = self.reads_stored, windows, tuple(self.states.values())
-        self._changes: dict[CompiledQuery, Changes] = {}
-        """The patterns of which only what is new is looked for."""
+        self._changes: dict[WindowJoin, Changes] = {}
+        """The patterns whose matches are kept."""
         self._step_ms = firing_step(query)
         self._shared: list[tuple[StreamWindow, StreamState, EngineWindow | None]] = []
         """The windows with their streams, those of time as all queries share them; from the first firing on."""
@@ -167,47 +171,39 @@ class QueryWindows:
         windows = core.windows.numbered(shared, reads_stored=self.reads_stored)
         return CompiledPlans(query, windows, self._constants, memo, core.windows.workspace)
 
-    def stand(self, at_ms: int, plans: CompiledPlans, *, is_partial: bool, is_before: bool) -> Deltas | None:
-        """Be about to fire at a time by what has changed since the firing before. Return what finds the matches of a
-        query that kernels answer alone; None: it is evaluated anew, being small, or for good. plans: what compile has
-        returned; is_partial: a window lacks some of its tuples; is_before: as `is_apart_from` has told, tuples that are
-        about to join the stored graph at that time match nothing."""
-        if not self._may_change:
-            return None
-        if plans.whole is None:
-            for source in list(plans.sources.values()):
-                if source.deltas is not None:  # it may have been ready at a firing that has failed, or had no need
-                    source.deltas.skip()
-                if source.is_refused:
-                    source.refused_for -= 1
-                    if not source.is_refused:
-                        self._leave(self._changes.pop(one.whole, None) for one in plans.leave_to(source))
-                elif is_worth_it(source.estimated_rows):
-                    source.deltas = self._stand(at_ms, source.whole, source.derived, is_partial, is_before)
-                    if source.deltas is None:
-                        source.refuse()
-            return None
-        if not is_worth_it(plans.whole.estimated_rows):
-            return None
-        plans.deltas = self._stand(at_ms, plans.whole, 0, is_partial, is_before)
-        self._may_change = plans.deltas is not None
-        return plans.deltas
+    def stand(self, at_ms: int, maintained: Maintained, *, is_partial: bool, is_before: bool) -> None:
+        """Have the parts of a query whose rows are worth keeping be about to fire at a time.
 
-    def keep_nothing(self, plans: CompiledPlans) -> None:
-        """Keep no matches: another query keeps the same."""
+        is_partial: a window lacks some of its tuples; is_before: as `is_apart_from` has told, tuples that are about to
+        join the stored graph at that time match nothing."""
+        for part in maintained.parts:
+            if part.begin_firing() and self._may_change:
+                for join in part.kept:
+                    changes = self._changes.get(join) or self._compile_deltas(join)
+                    if changes is None:
+                        self._may_change = False
+                    else:
+                        self._changes[join], join.deltas = changes, changes.deltas
+                        self._stand(at_ms, changes, is_partial, is_before)
+
+    def maintained(self, query: Query, plans: CompiledPlans) -> Maintained:
+        """Return what keeps rows of a query from firing to firing."""
+        evaluation = Evaluation(DatasetClause(), self._constants, terms_of(self._core), Limits())
+        return Maintained(query, plans, evaluation, self._delta_clause)
+
+    def _delta_clause(self, join: CompiledQuery) -> DeltaClause | None:
+        step_ms = self._step_ms
+        return None if step_ms is None else DeltaClause.of(join.clause, join.wanted, step_ms, self._constants)
+
+    def keep_nothing(self, maintained: Maintained) -> None:
+        """Keep no rows: another query keeps the same."""
         if self._changes:
             self._leave(self._changes.values())
             self._changes = {}
-            plans.keep_nothing()
+            maintained.forget()
 
-    def _stand(
-        self, at_ms: int, whole: CompiledQuery, derived: int, is_partial: bool, is_before: bool
-    ) -> Deltas | None:
-        """Have the deltas of some patterns be about to fire; None if there are none. derived: see Deltas."""
-        changes = self._changes.get(whole) or self._compile_deltas(whole, derived)
-        if changes is None:
-            return None
-        self._changes[whole] = changes
+    def _stand(self, at_ms: int, changes: Changes, is_partial: bool, is_before: bool) -> None:
+        """Have the deltas of some patterns be about to fire."""
         for new in changes.new:
             new.move(at_ms)
         self._core.windows.write(changes.new, None)
@@ -217,7 +213,6 @@ class QueryWindows:
             is_known = table.stand(state.ring, span.after, span.to) and is_known
         goes_on, comes = self._stored_goes_on(changes, at_ms, is_before)
         changes.deltas.stand(at_ms, is_known=is_known, goes_on=goes_on, comes=comes)
-        return changes.deltas
 
     def is_apart_from(self, come: frozenset[int], at_ms: int) -> bool:
         """Tell whether nothing of what is read at a time changes when timeless tuples with some predicates join the
@@ -254,9 +249,10 @@ class QueryWindows:
         goes_on = not is_any and since.has_come_after(before, changes.stored) and not since.takes(touched)
         return goes_on, goes_on  # else what has come may have gone again
 
-    def _compile_deltas(self, whole: CompiledQuery, derived: int) -> Changes | None:
+    def _compile_deltas(self, join: WindowJoin) -> Changes | None:
+        """Return what finds matches by those of the firing before; None if the windows do not allow it."""
         core, states, step_ms = self._core, self.states, self._step_ms
-        found = None if step_ms is None else DeltaClause.of(whole.clause, whole.wanted, step_ms, self._constants)
+        found = join.clause or self._delta_clause(join.join)
         if found is None or step_ms is None:
             return None
         shared = {window: stands for window, _, stands in self._shared_windows() if stands is not None}
@@ -273,7 +269,8 @@ class QueryWindows:
             numbers = {**windows.numbers, **dict.fromkeys(found.since, since.number)}
             windows = replace(windows, numbers=numbers, graphs=found.since)
         batch_ms = {stream: state.batch_ms for stream, state in states.items()}
-        deltas = Deltas(found, whole, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
+        derived = len(join.rows.derived)
+        deltas = Deltas(found, join.join, windows, tables, batch_ms, step_ms, core.windows.workspace, derived)
         read = [(known[kind], states[kind[0]], window) for kind, window in widest.items()]
         return Changes(deltas, list(new.values()), read, found.stored, since)
 

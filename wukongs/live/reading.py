@@ -10,7 +10,6 @@ from functools import partial
 
 from wukongs.csparql.algebra import DatasetClause, Query, StreamWindow
 from wukongs.csparql.explain import Figures, explain
-from wukongs.csparql.terms import iri
 from wukongs.errors import CompactedError
 from wukongs.live.core import Core
 from wukongs.query.binding_table import BindingTable
@@ -20,7 +19,7 @@ from wukongs.query.execution.profile import Profile
 from wukongs.query.limits import Limits
 from wukongs.query.output.results import Result
 from wukongs.query.plans.cardinalities import DatasetCardinalities
-from wukongs.query.plans.dataset import Dataset, Resolve
+from wukongs.query.plans.dataset import Dataset, Resolve, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.spill_files import bytes_in_memory
 from wukongs.query.terms.moment import Moment
@@ -108,9 +107,8 @@ def reading(core: Core, clause: DatasetClause, limits: Limits, owner: str, at: i
         core.running.begin(number, owner, limits)
     try:
         dataset = dataset_of(core, clause, stored, handle.sn, terms=terms)
-        if clause.named_graphs:
-            with limits:
-                terms.ids([iri(name).text for name in clause.named_graphs])  # GRAPH ?g names them, whatever they hold
+        with limits:
+            name_graphs(clause, terms)
         yield Read(dataset, terms, handle.sn, f"query {number}")
     finally:
         core.running.end(number)

@@ -22,7 +22,7 @@ def change_rules(core: Core, injector: Injector, change: Callable[[Ruleset], Rul
         after = change(before)
         if after.rules == before.rules:
             return core.sn
-        stored = inference.plans()
+        stored = None if after.alters(before) else inference.plans()
         try:
             inference.take(after)
             trace = core.arrangement.trace
@@ -48,7 +48,7 @@ def replay(core: Core, found: Ruleset, sn: int) -> None:
     that the data folder opens."""
     inference = core.inference
     is_followed = inference.is_changed or found.rules != inference.ruleset.rules
-    stored = inference.plans() if is_followed else None
+    stored = inference.plans() if is_followed and not found.alters(inference.ruleset) else None
     inference.take(found)
     trace = core.arrangement.trace
     if sn >= trace.upper:

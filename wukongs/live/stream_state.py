@@ -828,7 +828,7 @@ class StreamState:
         if self.is_ended:
             raise StreamError(f"stream {self.iri} is closed: declare a new one to push more")
         if self.is_made and not is_by_its_query:
-            raise StreamError(f"stream {self.iri} is made by the query of that name: nothing else is pushed to it")
+            raise StreamError(f"stream {self.iri} is made by a registered query: nothing else is pushed to it")
 
 
 def _rows(columns: Columns, rows: Int64Array | BoolArray) -> Columns:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from wukongs.csparql.algebra import DefaultGraph, GraphRef, TriplePattern
+from wukongs.csparql.algebra import DefaultGraph, GraphRef, GraphVersion, TriplePattern
 from wukongs.csparql.terms import Term, Variable
 from wukongs.csparql.updates import DataColumns, DeleteData, InsertData, in_columns
 from wukongs.query.limits import CHARACTER_BYTES, OBJECT_BYTES, current
@@ -119,6 +119,7 @@ def _filled(
     def ids_of(part: GraphRef) -> Int64Array:
         if isinstance(part, Variable):
             return final[part]
+        assert not isinstance(part, GraphVersion), part
         return filled(solutions.length, default_graph if isinstance(part, DefaultGraph) else constants[part])
 
     def kinds_of(part: Variable) -> UInt8Array:

@@ -28,6 +28,8 @@ class Mechanism(StrEnum):
     """ISTREAM or DSTREAM was answered by inserted and deleted rows alone."""
     DISTINCT = "maintained_distinct"
     GROUPS = "maintained_groups"
+    JOINS = "maintained_joins"
+    """OPTIONAL, MINUS, EXISTS, UNION and joins of their parts have followed what has changed below them."""
     PATHS = "maintained_paths"
     TEMPLATE = "explored_template"
     """Its core was explored together with other queries of its template."""

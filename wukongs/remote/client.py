@@ -466,11 +466,12 @@ class RemoteEngine:
         snapshot: bool = True,
         every_ms: int | None = None,
         keep: bool = False,
+        into: str | None = None,
     ) -> RemoteQuery:
         """Do the same as Engine.register; nodes have no live views, and refuse their options. on_result is called by a
         thread of this process. The query stays registered when this client leaves; whoever registers the same text then
         goes on with it."""
-        ViewOptions(snapshot, every_ms, keep).check_are_default()
+        ViewOptions(snapshot, every_ms, keep, into).check_are_default()
         args = {
             "text": _query_text(text),
             "base": _text(base),

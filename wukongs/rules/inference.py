@@ -38,24 +38,35 @@ log = logging.getLogger("wukongs")
 
 @dataclass(frozen=True, slots=True)
 class InstalledRule:
-    """A rule of an engine. text: a rule file of this rule alone; into: the IRI of the graph that it reads and concludes
-    into (None: the default graph); error: why it is paused (None: it is not)."""
+    """A rule of an engine.
+
+    text: a rule file of this rule alone.
+    into: the IRI of the graph that it concludes into (None: the default graph).
+    error: why it is paused (None: it is not).
+    reads: the IRI of the graph that it reads where it names none (None: that of `into`)."""
 
     name: str
     text: str
     into: str | None = None
     error: str | None = None
+    reads: str | None = None
 
     @property
     def is_paused(self) -> bool:
         return self.error is not None
 
+    @property
+    def says(self) -> tuple[str, str | None, str | None]:
+        """Its text and its graphs: what it concludes, paused or not."""
+        return self.text, self.into, self.reads
+
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "text": self.text, "into": self.into, "error": self.error}
+        found = {"name": self.name, "text": self.text, "into": self.into, "error": self.error}
+        return found if self.reads is None else found | {"reads": self.reads}
 
     @staticmethod
     def of_json(found: Mapping[str, Any]) -> InstalledRule:
-        return InstalledRule(found["name"], found["text"], found["into"], found["error"])
+        return InstalledRule(found["name"], found["text"], found["into"], found["error"], found.get("reads"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +94,14 @@ class Ruleset:
         """Return the record of the log by which these are the rules from an SN on."""
         return {"op": "rules", "sn": sn, "rules": self.as_json()}
 
-    def with_rules(self, come: Iterable[ParsedRule], into: str | None = None) -> Ruleset:
-        """Return these rules and more. Raises RuleError (a name that is taken)."""
+    def with_rules(self, come: Iterable[ParsedRule], into: str | None = None, reads: str | None = None) -> Ruleset:
+        """Return these rules and more. into, reads: as in InstalledRule. Raises RuleError (a name that is taken)."""
         found = list(self.rules.values())
         for parsed in come:
             if parsed.name in self.rules:
                 known = f"rule {parsed.name}, which is there already"
                 raise parsed.error("a name that no other rule has", known, "drop that one first")
-            found.append(InstalledRule(parsed.name, text_of(parsed), into))
+            found.append(InstalledRule(parsed.name, text_of(parsed), into, reads=reads))
         return Ruleset.of(found)
 
     def with_missing(self, wanted: Iterable[ParsedRule]) -> Ruleset:
@@ -106,6 +117,10 @@ class Ruleset:
                     f"rule {parsed.name} as the data folder has it", "another text", "drop that one first"
                 )
         return self.with_rules(missing) if missing else self
+
+    def alters(self, before: Ruleset) -> bool:
+        """Tell whether a rule of some rules before says something else here, under the same name."""
+        return any(name in before.rules and before.rules[name].says != rule.says for name, rule in self.rules.items())
 
     def without(self, names: Iterable[str]) -> Ruleset:
         """Raises RuleError (no such rule)."""
@@ -142,8 +157,8 @@ def standing_rule(name: str, text: str) -> InstalledRule:
 
 
 def _plain(rule: InstalledRule) -> Sequence[Rule]:
-    into = None if rule.into is None else Term(f"<{rule.into}>")
-    return [one for parsed in parse_rules(rule.text) for one in rules_of(parsed, into)]
+    into, reads = (None if name is None else Term(f"<{name}>") for name in (rule.into, rule.reads))
+    return [one for parsed in parse_rules(rule.text) for one in rules_of(parsed, into, reads)]
 
 
 class Inference:

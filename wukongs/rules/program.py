@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TypeVar
 
 from wukongs.csparql.algebra import (
     DEFAULT,
@@ -42,13 +43,17 @@ from wukongs.csparql.algebra import (
 )
 from wukongs.csparql.parser_rules import ParsedRule
 from wukongs.csparql.scope import exists_patterns, expression_variables, mentioned_variables, possible_variables
-from wukongs.csparql.terms import Term, Variable
+from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.errors import RuleError
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI
 
 BRANCHES_MAX = 64
 """How many rules the UNIONs of one text may become, for each triple of its head."""
 OWN_GRAPHS = "<urn:x-wukongs:"
 """The begin of the names of graphs that are no graphs of users."""
+
+STORED_DEFAULT = iri(DEFAULT_GRAPH_IRI)
+"""The stored default graph, in patterns of rules that conclude into another one."""
 
 Bind = tuple[Variable, Expression]
 
@@ -92,8 +97,7 @@ class Rule:
 
     def graphs(self) -> set[Term | None]:
         """Return the graphs that the rule reads or concludes into; None is the default graph."""
-        read = (pattern.graph for pattern, _, _ in _reads(self))
-        return {self.into, *(graph if isinstance(graph, Term) else self.into for graph in read)}
+        return {self.into, *(_graph_of(self, pattern) for pattern, _, _ in _reads(self))}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,9 +167,9 @@ class _Body:
         return self.matched().union(variable for variable, _ in self.binds)
 
 
-def rules_of(parsed: ParsedRule, into: Term | None = None) -> tuple[Rule, ...]:
-    """Make the rules that a parsed rule stands for. into: the graph that it reads, where it names none, and concludes
-    into; None is the default graph.
+def rules_of(parsed: ParsedRule, into: Term | None = None, reads: Term | None = None) -> tuple[Rule, ...]:
+    """Make the rules that a parsed rule stands for. into: the graph that it concludes into; None is the default graph.
+    reads: the graph that it reads where it names none (STORED_DEFAULT: the default graph); None: that of `into`.
 
     Raises RuleError: a body that no list of patterns says, a variable of the head that the body does not bind."""
     node, aggregation = _without_group(parsed, parsed.query.pattern)
@@ -188,16 +192,29 @@ def rules_of(parsed: ParsedRule, into: Term | None = None) -> tuple[Rule, ...]:
                 Rule(
                     parsed.name,
                     head,
-                    body.patterns,
+                    _reading(Bgp(body.patterns), reads).patterns,
                     body.tables,
                     body.binds,
                     tuple(condition for condition, _ in body.conditions),
-                    tuple(absent for absent, _ in body.absent),
+                    tuple(replace(absent, pattern=_reading(absent.pattern, reads)) for absent, _ in body.absent),
                     aggregation,
                     into,
                 )
             )
     return tuple(rules)
+
+
+_Read = TypeVar("_Read", bound=Node)
+
+
+def _reading(node: _Read, graph: Term | None) -> _Read:
+    """Return patterns, with filters above or not, that read a graph where they name none; None: as they are."""
+    if graph is None:
+        return node
+    if isinstance(node, Filter):
+        return replace(node, pattern=_reading(node.pattern, graph))
+    assert isinstance(node, Bgp), node
+    return replace(node, patterns=tuple(replace(p, graph=graph) if p.graph == DEFAULT else p for p in node.patterns))
 
 
 def _without_group(parsed: ParsedRule, node: Node) -> tuple[Node, Aggregation | None]:
@@ -410,12 +427,19 @@ def _edges(rules: Sequence[Rule]) -> list[list[_Edge]]:
     edges: list[list[_Edge]] = [[] for _ in rules]
     for target, rule in enumerate(rules):
         for pattern, is_strict, by in _reads(rule):
-            graph = rule.into if pattern.graph == DEFAULT else pattern.graph
-            assert graph is None or isinstance(graph, Term)
+            graph = _graph_of(rule, pattern)
             for source in _feeders(heads, graph, pattern.predicate):
                 if may_feed(rules[source].head, rules[source].into, pattern, graph):
                     edges[source].append(_Edge(target, is_strict, by))
     return edges
+
+
+def _graph_of(rule: Rule, pattern: TriplePattern) -> Term | None:
+    """Return the graph that a pattern of a rule reads; None is the default graph."""
+    graph = pattern.graph
+    if not isinstance(graph, Term):
+        return rule.into
+    return None if graph == STORED_DEFAULT else graph
 
 
 def _feeders(
@@ -442,7 +466,7 @@ def _reads(rule: Rule) -> Iterable[tuple[TriplePattern, bool, str]]:
 
 def _shown(pattern: TriplePattern) -> str:
     triple = " ".join(map(_name, (pattern.subject, pattern.predicate, pattern.object)))
-    return triple if pattern.graph == DEFAULT else f"GRAPH {pattern.graph} {{ {triple} }}"
+    return triple if pattern.graph in (DEFAULT, STORED_DEFAULT) else f"GRAPH {pattern.graph} {{ {triple} }}"
 
 
 def _name(part: TermOrVariable) -> str:

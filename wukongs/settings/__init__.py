@@ -110,6 +110,17 @@ class Settings:
     handle_age_max_s: int = _option(
         3600, 0, 31_536_000, "seconds", "how long a reader may hold back merging; then its handle is revoked (0: ever)"
     )
+    view_lag_max_rows: int = _option(
+        10_000_000,
+        0,
+        1 << 40,
+        "rows",
+        "how many inserted and deleted triples a live view may be behind by; beyond, it begins again at the newest "
+        "snapshot, its readers with a reset, and holds back merging no longer (0: any number)",
+    )
+    view_lag_max_s: int = _option(
+        600, 0, 31_536_000, "seconds", "how long a live view may be behind; then it begins again likewise (0: ever)"
+    )
     load_bytes_max: int = _option(
         1 << 30, 1 << 20, 1 << 50, "bytes", "what a load may hold in flight, beside the graph and what it has built"
     )

@@ -6,13 +6,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
 from tests.clusters import PATIENT, cluster
+from tests.failing_disk import CountingDisk
 from tests.unit.wire.conftest import wait_until
 from wukongs.cluster import host as host_module
-from wukongs.cluster.host import Dropped, Host
+from wukongs.cluster.host import Disk, Dropped, Host
+from wukongs.cluster.node_disk import NodeDisk, NodeFolder
 from wukongs.cluster.node_store import NodeStore
 from wukongs.cluster.times import first_tick_of
 from wukongs.errors import DataError, NodeUnavailable, OutcomeUnknown, WukongsError
@@ -33,10 +37,10 @@ BATCH = 12_000_000_000
 
 
 @contextmanager
-def hosted(node_count: int = 1, is_started: bool = True) -> Iterator[Host]:
+def hosted(node_count: int = 1, is_started: bool = True, disk: Disk | None = None) -> Iterator[Host]:
     """A node that nobody else hears: one of several never has a majority."""
     store = NodeStore(Settings(), 0, ShardMap.even(node_count))
-    host = Host(Cluster(node_count), ME, store, lambda *_: None, pulse_s=0.002)
+    host = Host(Cluster(node_count), ME, store, lambda *_: None, pulse_s=0.002, disk=disk)
     store.start()
     if is_started:
         host.start()
@@ -195,6 +199,39 @@ def test_a_node_whose_store_has_failed_ends_so_that_others_answer_instead(monkey
         assert [str(error) for error in told] == ["a record that was never staged"]
         with pytest.raises(WukongsError, match="node 0 has failed: a record that was never staged"):
             host.check()
+
+
+def test_a_single_voter_applies_a_record_once_its_disk_has_it(tmp_path: Path) -> None:
+    """It commits a record with its save. Other threads act on applied records and send their indexes to other nodes."""
+    seen: list[tuple[bool, bool]] = []
+
+    def is_applied(host: Host) -> tuple[bool, bool]:
+        assert isinstance(host._store, NodeStore)
+        return S in host._store.records.keys, S in host.node.control.keys
+
+    class Watched(CountingDisk):
+        """Notes at each sync of the log, once the declaration is in it, whether store and host have applied that."""
+
+        is_declared = False
+
+        def write(self, file: BinaryIO, data: Any) -> None:
+            super().write(file, data)
+            self.is_declared |= S.encode() in bytes(data)
+
+        def fsync(self, file: BinaryIO) -> None:
+            if self.is_declared:
+                seen.append(is_applied(host))
+            super().fsync(file)
+
+    disk = NodeDisk(NodeFolder(tmp_path, 0, "one node", Watched()))
+    disk.begin()
+    try:
+        with hosted(disk=disk) as host:
+            declare(host)
+            assert is_applied(host) == (True, True)
+    finally:
+        disk.close()
+    assert seen[0] == (False, False)
 
 
 def test_messages_beyond_what_may_wait_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

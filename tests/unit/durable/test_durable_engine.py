@@ -19,7 +19,8 @@ from tests.inside import core_of, ingest_of
 from tests.unit.wire.pieces import make_piece, many
 from wukongs.adapters.feeds.spool import Spool
 from wukongs.durable.durability import DurableJournal
-from wukongs.live.continuous import ContinuousQuery, Firing
+from wukongs.live.continuous import ContinuousQuery
+from wukongs.live.firing import Firing
 from wukongs.live.injector import Injector
 from wukongs.live.pieces import Close, Finish, Open
 from wukongs.store.checkpoint import CheckpointStore

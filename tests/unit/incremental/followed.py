@@ -21,7 +21,7 @@ from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import answer, within
 from wukongs.query.execution.argument_rows import BoundQuery
 from wukongs.query.limits import Limits
-from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.dataset import Dataset, name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds
 from wukongs.store.term_ids import integer_ids
@@ -45,7 +45,7 @@ class Followed:
         self.rows: dict[int, tuple[str, ...]] = {}
         self._terms = terms_of(self._core)
         self._handle = self._trace.open(self._core.sn, "view", expires=False)
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), self._lifted)
+        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=self._lifted)
         query = self._lifted.query if self._lifted else self.query
         self.view = View(query, evaluation, self._core.sn, self._handle.read())
         with within(evaluation.limits):
@@ -133,6 +133,7 @@ class Followed:
     def _asked(self, arguments: tuple[str, ...] | None = None) -> Counter[Row]:
         terms, limits = terms_of(self._core), Limits()
         dataset = Dataset(self.query.dataset, self._handle.read(), {}, self._ids())
+        name_graphs(self.query.dataset, terms)
         query, row = self.query, None
         if arguments is not None:
             bound = BoundQuery(query, tuple(map(Variable, self.given)))

@@ -10,6 +10,19 @@ NUMBERS = ("1", "2", "5e-1", "2e0", '"a"', '"b"@en')
 GRAPHS = ("", "<http://ex/g0>", "<http://ex/g1>")
 """The default graph, and named ones."""
 VARIABLES = ("?a", "?b", "?c", "?d")
+CLAUSES = ("", "", "", "", f"FROM {GRAPHS[1]} FROM NAMED {GRAPHS[2]}", f"FROM {GRAPHS[1]} FROM {GRAPHS[2]}")
+_DEFAULT, _EXPLICIT, _INFERRED = (f"<urn:x-wukongs:{name}>" for name in ("default", "explicit", "inferred"))
+CLAUSES_OF_GRAPHS = (
+    *("", "", ""),
+    f"FROM {GRAPHS[1]} FROM {GRAPHS[2]}",
+    f"FROM {_DEFAULT} FROM {GRAPHS[1]} FROM NAMED {GRAPHS[2]}",
+    f"FROM {_DEFAULT} FROM {GRAPHS[1]} FROM {GRAPHS[2]} FROM NAMED {GRAPHS[1]} FROM NAMED {GRAPHS[2]}",
+    f"FROM NAMED {GRAPHS[1]} FROM NAMED <http://ex/none>",
+    f"FROM {_EXPLICIT} FROM {GRAPHS[2]} FROM NAMED {GRAPHS[1]}",
+    f"FROM {_INFERRED} FROM {GRAPHS[1]} FROM NAMED {_EXPLICIT} FROM NAMED {GRAPHS[2]} FROM NAMED {_INFERRED}",
+)
+RULE = "RULE made: CONSTRUCT { ?x <http://ex/p1> ?z } WHERE { ?x <http://ex/p0> ?y . ?y <http://ex/p0> ?z }"
+"""It infers in the default graph, so that its two views differ."""
 Triple = tuple[str, str, str]
 Graphs = dict[str, set[Triple]]
 
@@ -26,20 +39,21 @@ def quads_text(graph: str, triples: list[Triple]) -> str:
     return f"GRAPH {graph} {{ {inside} }}" if graph else inside
 
 
-def random_update(rng: random.Random, graphs: Graphs) -> str:
+def random_update(rng: random.Random, graphs: Graphs, *, of_graphs: bool = False) -> str:
     """Return an update: triples are inserted, deleted, deleted and inserted again, or a graph is cleared. graphs: what
-    is stored, which is changed too."""
-    graph = rng.choices(GRAPHS, (3, 1, 1))[0]
+    is stored, which is changed too. of_graphs: named graphs change as often as the default graph, and all are
+    cleared more often."""
+    graph = rng.choices(GRAPHS, (1, 1, 1) if of_graphs else (3, 1, 1))[0]
     held, kind = graphs[graph], rng.random()
     if kind < 0.45 or not held:
         new = random_triples(rng, rng.randint(1, 4))
         held.update(new)
         return f"INSERT DATA {{ {quads_text(graph, new)} }}"
     some = rng.sample(sorted(held), min(len(held), rng.randint(1, 4)))
-    if kind < 0.85:
+    if kind < (0.75 if of_graphs else 0.85):
         held.difference_update(some)
         return f"DELETE DATA {{ {quads_text(graph, some)} }}"
-    if kind < 0.95:
+    if kind < (0.8 if of_graphs else 0.95):
         text = quads_text(graph, some)
         return f"DELETE DATA {{ {text} }} ; INSERT DATA {{ {text} }}"
     held.clear()
@@ -47,20 +61,20 @@ def random_update(rng: random.Random, graphs: Graphs) -> str:
 
 
 class QueryMaker:
-    """Makes SELECT queries of all operators."""
+    """Makes SELECT queries of all operators. of_graphs: mostly of GRAPH ?g, merged default graphs and their like."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, *, of_graphs: bool = False) -> None:
         self.rng = rng
+        self._of_graphs = of_graphs
+        self._variables = (*VARIABLES, "?g") if of_graphs else VARIABLES
         self._made = 0
 
     def query(self) -> str:
         rng = self.rng
-        clause = rng.choice(
-            ("", "", "", "", f"FROM {GRAPHS[1]} FROM NAMED {GRAPHS[2]}", f"FROM {GRAPHS[1]} FROM {GRAPHS[2]}")
-        )
+        clause = rng.choice(CLAUSES_OF_GRAPHS if self._of_graphs else CLAUSES)
         body, kind = self.group(2), rng.random()
         if kind < 0.45:
-            shown = " ".join(rng.sample(VARIABLES, rng.randint(1, 3)))
+            shown = " ".join(rng.sample(self._variables, rng.randint(1, 3)))
             word = rng.choice(("", "", "DISTINCT"))
             return f"SELECT {word} {shown} {clause} WHERE {body}{self._order(shown)}"
         if kind < 0.75:
@@ -75,7 +89,7 @@ class QueryMaker:
 
     def _grouped(self, clause: str, body: str) -> str:
         rng = self.rng
-        keys = " ".join(rng.sample(VARIABLES, rng.randint(0, 2)))
+        keys = " ".join(rng.sample(self._variables, rng.randint(0, 2)))
         function = rng.choice(("COUNT", "SUM", "MIN", "MAX", "AVG", "SAMPLE", "GROUP_CONCAT"))
         argument = f"{rng.choice(('', 'DISTINCT '))}{rng.choice(VARIABLES)}"
         aggregate = rng.choice((f"COUNT({rng.choice(('*', argument))})", f"{function}({argument})"))
@@ -84,6 +98,8 @@ class QueryMaker:
         return f"SELECT {keys} ({aggregate} AS ?n) {clause} WHERE {body}{by}{having}"
 
     def group(self, depth: int) -> str:
+        if self._of_graphs and depth > 0 and self.rng.random() < 0.4:
+            return f"{{ {' '.join(self._graph_part(0) for _ in range(self.rng.choice((1, 1, 2))))} }}"
         parts = [self._triples()] if self.rng.random() < 0.9 else []
         parts.extend(self._part(depth) for _ in range(self.rng.randint(0, 2) if depth else 0))
         return f"{{ {' '.join(parts)} }}"
@@ -98,12 +114,16 @@ class QueryMaker:
             predicate = rng.choice(VARIABLES) if rng.random() < 0.08 else rng.choice(PREDICATES)
             made.append(f"{self._term(NODES)} {predicate} {self._term(NODES)} .")
         text = " ".join(made)
-        if rng.random() < 0.2:
-            return f"GRAPH {rng.choice((*GRAPHS[1:], '?g'))} {{ {text} }}"
+        if rng.random() < (0.5 if self._of_graphs else 0.2):
+            outside = rng.randint(0, len(made) - 1) if self._of_graphs else 0  # one basic graph pattern all the same
+            inside = " ".join(made[outside:])
+            return f"{' '.join(made[:outside])} GRAPH {rng.choice((*GRAPHS[1:], '?g'))} {{ {inside} }}"
         return text
 
     def _part(self, depth: int) -> str:
         rng, inner = self.rng, depth - 1
+        if self._of_graphs and rng.random() < 0.35:
+            return self._graph_part(inner)
         one, other = rng.sample(VARIABLES, 2)
         match rng.randrange(12):
             case 0 | 1:
@@ -133,3 +153,25 @@ class QueryMaker:
             case _:
                 self._made += 1
                 return f"{{ SELECT {one} (COUNT(*) AS ?x{self._made}) WHERE {self.group(inner)} GROUP BY {one} }}"
+
+    def _graph_part(self, depth: int) -> str:
+        """Return a GRAPH block of a kind that triples alone do not make."""
+        rng = self.rng
+        name = rng.choice(("?g", "?g", "?h", rng.choice(VARIABLES)))
+        one, other = rng.sample(VARIABLES, 2)
+        self._made += 1
+        match rng.randrange(7):
+            case 0:
+                return f"GRAPH {rng.choice((name, *GRAPHS[1:], _EXPLICIT, _INFERRED, _DEFAULT))} {{ }}"
+            case 1:
+                return f"GRAPH {name} {{ SELECT (COUNT(*) AS ?x{self._made}) WHERE {self.group(0)} }}"
+            case 2:
+                return f"GRAPH {name} {{ SELECT {one} {other} WHERE {self.group(0)} ORDER BY {one} {other} LIMIT 2 }}"
+            case 3:
+                return f"FILTER {rng.choice(('', 'NOT '))}EXISTS {{ GRAPH {name} {self.group(0)} }}"
+            case 4:
+                return f"GRAPH {name} {self.group(max(depth, 0))}"
+            case 5:  # the names are joined with triples that are inserted with the graph
+                return f"GRAPH {name} {{ }} GRAPH {name} {self.group(0)}"
+            case _:
+                return f"OPTIONAL {{ GRAPH {name} {{ {one} {rng.choice((*PREDICATES, '?p'))} {other} }} }}"

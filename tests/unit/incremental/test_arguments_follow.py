@@ -36,7 +36,10 @@ from wukongs.query.execution.bindings import where_clause
 
 VIEWS, STEPS, SEEDS = 15, 7, range(12)
 TERMS = (*NODES, *NODES, *GRAPHS[1:], '"a"', '"b"@en', f'"1"^^<{XSD}integer>', "<http://ex/unknown>")
-NAMES = {"delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "exists", "refresh"}
+NAMES = {
+    *("delta join", "explored", "kept", "linear", "union", "join", "flag", "reduce", "distinct", "exists", "refresh"),
+    *("delta join (named graphs)", "delta join (merged graphs)"),
+}
 """Operators that a run has to have moved, beside groups of each argument."""
 
 
@@ -107,6 +110,49 @@ def test_views_follow_their_text_for_each_argument_and_many_seeds() -> None:
     for seed in range(1000, 1030):
         follow(seed, moved)
     assert {*moved} >= {*NAMES, "groups", "each argument"}, moved
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "kind"),
+    [
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", "s", "delta join (named graphs)"),
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } }", "g", "delta join (named graphs)"),
+        ("SELECT * { GRAPH ?g { ?s ?p ?o } GRAPH ?g {} }", "o", "graph names"),
+        ("SELECT * FROM <http://ex/g0> FROM <http://ex/g1> { ?s ?p ?o }", "o", "delta join (merged graphs)"),
+        (
+            "SELECT * FROM <http://ex/g0> FROM <http://ex/g1> FROM NAMED <http://ex/g0> FROM NAMED <http://ex/g1> "
+            "{ ?s ?p ?o GRAPH ?g { ?o ?q ?t } }",
+            "s",
+            "delta join (named and merged graphs)",
+        ),
+    ],
+)
+def test_several_graphs_follow_for_each_argument_and_nothing_is_kept(text: str, given: str, kind: str) -> None:
+    graphs = [f"<http://ex/g{number}>" for number in range(2)]
+    nodes = [f"<http://ex/n{number}>" for number in range(3)]
+    with wukongs.Engine() as engine:
+        for graph in graphs:
+            engine.update(f"INSERT DATA {{ GRAPH {graph} {{ {nodes[0]} <http://ex/p> {nodes[1]} }} }}")
+        view = Followed(engine, text, [given])
+        kinds = {operator.kind for _, operator in operators_of(view.view.top)}
+        assert kind in kinds, kinds
+        assert view.view.kept_bytes == 0, view.view.explain(analyze=True)
+        view.bind([(term,) for term in (*nodes, *graphs, nodes[0])])
+        reports = [view.advance()]
+        assert view.asked() == view.content
+        for change in (
+            f"INSERT DATA {{ GRAPH {graphs[0]} {{ {nodes[1]} <http://ex/p> {nodes[2]} , {nodes[1]} }} }}",
+            f"DELETE DATA {{ GRAPH {graphs[1]} {{ {nodes[0]} <http://ex/p> {nodes[1]} }} }}",
+            f"DELETE DATA {{ GRAPH {graphs[0]} {{ {nodes[0]} <http://ex/p> {nodes[1]} }} }}",
+        ):
+            engine.update(change)
+            view.unbind([min(view.rows)])
+            view.bind([(nodes[1],)])
+            reports.append(view.advance())
+            assert view.asked() == view.content, change
+        assert sum(map(bool, reports)) > 1, reports
+        assert view.view.kept_bytes == 0
+        view.close()
 
 
 # --- mutants ----------------------------------------------------------------------------------------------------------

@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 from tests.unit.incremental.test_views_follow import follow
+from wukongs.csparql.terms import Variable
 from wukongs.incremental import cuts, operators
 from wukongs.incremental.arranged import Arranged
+from wukongs.incremental.graphs import EachGraph, ExistingGraphs
 from wukongs.incremental.groups import Grouped
 from wukongs.incremental.leaves import DeltaJoin, Refresh
 from wukongs.incremental.lookups import Explored, Kept, Side
-from wukongs.incremental.versions import Change
+from wukongs.incremental.sources import StoredGraphs
+from wukongs.incremental.versions import Change, Member
 from wukongs.incremental.zset import ZSet
+from wukongs.store.batch_set import EMPTY, BatchSet
 
 SEEDS, SEEDS_OF_LIMIT = range(40), range(95, 100)
 
@@ -130,6 +134,107 @@ MUTANTS = (
         lambda self, change: self.children[1].matching(self.children[0].change(change), change, Side.AFTER),
     ),
 )
+
+
+# --- views over several graphs ----------------------------------------------------------------------------------------
+
+
+def others_do_not_hold_it(patch: pytest.MonkeyPatch) -> None:
+    """What is inserted into one graph counts, whether or not another one has it."""
+    right = Change.united
+
+    def united(self: Change, members: tuple[Member, ...]) -> tuple[BatchSet, BatchSet]:
+        return right(Change(EMPTY, self.inserted, self.inserted, EMPTY), members)[0], right(
+            Change(self.deleted, EMPTY, EMPTY, self.deleted), members
+        )[1]
+
+    patch.setattr(Change, "united", united)
+
+
+def only_the_first_is_looked_at(patch: pytest.MonkeyPatch) -> None:
+    right = Change.united
+    patch.setattr(Change, "united", lambda self, members: right(self, members[:1]))
+
+
+def inferred_triples_are_explicit(patch: pytest.MonkeyPatch) -> None:
+    right = Member.held
+    patch.setattr(Member, "held", lambda self, *triples: right(self._replace(without=None), *triples))
+
+
+def undeclared_graphs_are_read(patch: pytest.MonkeyPatch) -> None:
+    right = StoredGraphs.of
+
+    def of(graph: Any, clause: Any) -> StoredGraphs:
+        found = right(graph, clause)
+        return StoredGraphs(graph, None) if isinstance(graph, Variable) else found
+
+    patch.setattr(StoredGraphs, "of", of)
+
+
+def deletes_are_not_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Change, "batches", property(lambda self: self.inserted.batches))
+
+
+def named_graphs_are_not_read(patch: pytest.MonkeyPatch) -> None:
+    right = StoredGraphs.reads
+    patch.setattr(
+        StoredGraphs, "reads", lambda self, graphs, resolve: right(self, graphs, resolve) & (self.names is not None)
+    )
+
+
+def graphs_were_not_there(patch: pytest.MonkeyPatch) -> None:
+    right = ExistingGraphs.change
+    patch.setattr(
+        ExistingGraphs,
+        "change",
+        lambda self, change: right(self, Change(EMPTY, change.after, change.inserted, change.deleted)),
+    )
+
+
+def names_at(side: Side) -> Callable[..., Any]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        right = ExistingGraphs._near
+        patch.setattr(ExistingGraphs, "_near", lambda self, rows, change, _: right(self, rows, change, side))
+
+    return mutate
+
+
+def rows_of_a_graph_stay(patch: pytest.MonkeyPatch) -> None:
+    def change(self: EachGraph, change: Change) -> ZSet:
+        return self._rows(self._touched(change), change.after)
+
+    patch.setattr(EachGraph, "change", change)
+
+
+def one_graph_is_enough(patch: pytest.MonkeyPatch) -> None:
+    right = EachGraph._touched
+    patch.setattr(EachGraph, "_touched", lambda self, change: right(self, change)[:1])
+
+
+MUTANTS_OF_GRAPHS = (
+    others_do_not_hold_it,
+    only_the_first_is_looked_at,
+    inferred_triples_are_explicit,
+    undeclared_graphs_are_read,
+    deletes_are_not_read,
+    named_graphs_are_not_read,
+    graphs_were_not_there,
+    names_at(Side.BEFORE),
+    names_at(Side.AFTER),
+    rows_of_a_graph_stay,
+    one_graph_is_enough,
+    patterns_all_after,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutate", MUTANTS_OF_GRAPHS)
+def test_a_broken_rule_of_graphs_is_caught(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match=r"seed|Counter"):
+        sum(follow(seed, of_graphs=True) for seed in SEEDS)
 
 
 @pytest.mark.slow

@@ -11,12 +11,20 @@ import pytest
 
 import wukongs
 from tests.unit.incremental.followed import Followed
-from tests.unit.incremental.queries import GRAPHS, QueryMaker, quads_text, random_triples, random_update
+from tests.unit.incremental.queries import GRAPHS, RULE, QueryMaker, quads_text, random_triples, random_update
 from wukongs.incremental import cuts
 from wukongs.incremental.cuts import Cut
 from wukongs.incremental.operators import operators_of
 
 VIEWS, STEPS = 25, 8
+OF_GRAPHS = {
+    "delta join (named graphs)",
+    "delta join (merged graphs)",
+    "delta join (named and merged graphs)",
+    "graph names",
+    "per graph",
+}
+"""The operators of views over several graphs, likewise."""
 NAMES = {
     "delta join",
     "explored",
@@ -34,25 +42,28 @@ NAMES = {
 """The operators that a run has to have moved, by a change that was not empty."""
 
 
-def follow(seed: int, moved: Counter[str] | None = None) -> int:
+def follow(seed: int, moved: Counter[str] | None = None, *, of_graphs: bool = False) -> int:
     """Follow views over random changes; return how many reports were not empty. moved: counts the operators of views
-    with such reports. Raises AssertionError (a view's sum is not its text's answer)."""
+    with such reports; of_graphs: views of GRAPH ?g and its like. Raises AssertionError (a view's sum is not its text's
+    answer)."""
     rng, reports = random.Random(seed), 0
     graphs = {graph: set(random_triples(rng, 14 if not graph else 6)) for graph in GRAPHS}
     stored = " ".join(quads_text(graph, sorted(triples)) for graph, triples in graphs.items())
     few = patch.object(cuts, "MARGIN", seed % 3)  # the first rows of LIMIT are soon used up
     with few, wukongs.Engine() as engine:
         engine.update(f"INSERT DATA {{ {stored} }}")
+        if of_graphs:
+            engine.add_rules(RULE)
         views = list[tuple[str, Followed]]()
         while len(views) < VIEWS:
-            text = QueryMaker(rng).query()
+            text = QueryMaker(rng, of_graphs=of_graphs).query()
             try:
                 views.append((text, Followed(engine, text)))
             except wukongs.QuerySyntaxError:  # a variable that BIND would bind again
                 continue
         for step in range(STEPS):
-            for _ in range(rng.choice((1, 1, 1, 3))):
-                engine.update(random_update(rng, graphs))
+            for _ in range(rng.choice((1, 2, 3) if of_graphs else (1, 1, 1, 3))):
+                engine.update(random_update(rng, graphs, of_graphs=of_graphs))
             for text, followed in views:
                 report = followed.advance()
                 assert 0 not in report.values(), f"seed {seed}, step {step}: {text}"
@@ -85,7 +96,14 @@ def test_views_follow_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert followed["filled"] > 2, "and were looked for again"
 
 
+def test_views_over_several_graphs_follow_their_text() -> None:
+    moved = Counter[str]()
+    assert follow(13, moved, of_graphs=True) > 20
+    assert {*moved} >= OF_GRAPHS, moved
+
+
 @pytest.mark.slow
 def test_views_follow_their_text_for_many_seeds() -> None:
     for seed in range(1000, 1030):
         follow(seed)
+        follow(seed, of_graphs=True)

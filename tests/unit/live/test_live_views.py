@@ -253,6 +253,20 @@ def test_a_period_of_wall_time_ends_without_streams(engine: wukongs.Engine) -> N
     assert set(found.values()) == {1}
 
 
+def test_periods_are_of_event_time_from_the_first_stream_batch_on(engine: wukongs.Engine) -> None:
+    view = register(engine, "SELECT ?x WHERE { ?x :p ?y }", every_ms=3_600_000, snapshot=False)
+    engine.settle(30)
+    stream = engine.stream("http://ex/s", batch_ms=10)
+    stream.push(joining(("s1", 5)))
+    stream.advance(3_599_990)
+    engine.settle(30)
+    assert read(view) == []
+    stream.advance(3_600_000)
+    engine.settle(30)
+    [report] = read(view)
+    assert (report.time_ms, rows(report)) == (3_600_000, {("<s1>",): 1})
+
+
 def test_what_a_stream_adds_and_rules_conclude_is_reported(engine: wukongs.Engine) -> None:
     view = register(engine, "SELECT ?x ?z WHERE { ?x :q ?z }")
     read(view)
@@ -490,6 +504,22 @@ def test_a_view_follows_another_text_from_a_reset_on(engine: wukongs.Engine) -> 
     assert (report.is_reset, report.vars, len(report)) == (True, ["x"], 2)
     with pytest.raises(wukongs.StreamError, match="registered as other"):
         view.replace(EX + "REGISTER QUERY other AS SELECT ?x WHERE { ?x :p ?y }")
+
+
+def test_what_was_read_while_another_text_was_given_is_of_one_text(
+    engine: wukongs.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, evaluate = register(engine, PAIRS), live_view.answer
+
+    def replaced(*given: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        found = evaluate(*given, **options)
+        view.replace(EX + "REGISTER QUERY v AS SELECT ?x WHERE { ?x :p ?y }")
+        return found
+
+    monkeypatch.setattr(live_view, "answer", replaced)
+    before, after = read(view)
+    assert (before.vars, rows(before), after.vars, len(after)) == (["x", "z"], {("<a>", "<c>"): 1}, ["x"], 2)
 
 
 def test_a_closed_view_gives_all_back(engine: wukongs.Engine) -> None:

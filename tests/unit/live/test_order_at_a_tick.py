@@ -16,9 +16,10 @@ import pytest
 import wukongs
 from tests.engine_helpers import A, B, at, node, rows
 from tests.inside import core_of
-from wukongs.live.continuous import ContinuousQuery, Firing
+from wukongs.live.continuous import ContinuousQuery
 from wukongs.live.core import Core
 from wukongs.live.engine_windows import StoredSince
+from wukongs.live.firing import Firing
 from wukongs.live.injector import Injector
 from wukongs.query.plans.deltas import Deltas
 from wukongs.settings import Settings

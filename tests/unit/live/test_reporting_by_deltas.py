@@ -214,7 +214,7 @@ def test_rows_above_patterns_are_reported_by_what_came_and_went(
     monkeypatch: pytest.MonkeyPatch, decoded: list[int], shape: str, output: Any
 ) -> None:
     """The same as where all is compared; but for DISTINCT above groups no more than moves becomes texts."""
-    monkeypatch.setattr("wukongs.query.plans.held_distinct.STAY_MIN", 1)
+    monkeypatch.setattr("wukongs.incremental.maintained.STAY_MIN", 1)
     found = shaped(shape, output, decoded)
     counts = decoded[decoded.index(-1) + 1 :]
     monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 1e18)

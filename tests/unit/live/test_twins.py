@@ -6,7 +6,7 @@ import pytest
 
 import wukongs
 from tests.engine_helpers import A, node, rows
-from wukongs.live import continuous
+from wukongs.live import answering
 
 WINDOW = f"FROM STREAM <{A}> [RANGE 300ms STEP 100ms]"
 WHERE = f"WHERE {{ ?s {node('p')} ?v . ?v {node('q')} ?w }}"
@@ -22,13 +22,13 @@ TEXTS = {
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The scopes in which the executor has evaluated queries: their names and times."""
     found: list[str] = []
-    answer = continuous.answer
+    answer = answering.answer
 
     def noted(*arguments: object, **options: object) -> object:
         found.append(str(options["scope"]))
         return answer(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(continuous, "answer", noted)
+    monkeypatch.setattr(answering, "answer", noted)
     return found
 
 

@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +58,8 @@ def test_a_trace_with_hidden_graphs_holds_what_was_sealed(steps: list[tuple[set[
         assert [graph for graph in ALL_GRAPHS if read.has_graph(graph)] == [
             graph for graph in ALL_GRAPHS if any(graph == one for one, *_ in held)
         ]
+        counted = read.counts_of(np.array(sorted(ALL_GRAPHS), np.int64)).tolist()
+        assert counted == [sum(graph == one for one, *_ in held) for graph in sorted(ALL_GRAPHS)]
         assert read.hidden_count == sum(graph < 0 for graph, *_ in held)
         assert is_held(read, columns(held)).all()
     arrangement.trace.merge_all()

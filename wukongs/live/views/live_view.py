@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -26,10 +27,13 @@ from wukongs.live.callbacks import Callbacks, FailedCalls
 from wukongs.live.continuous import QuerySource
 from wukongs.live.core import Core
 from wukongs.live.declarations import parse_registered
+from wukongs.live.made_streams import Made
 from wukongs.live.query_group import check_arguments
 from wukongs.live.reading import ask, dataset_of, ids_of, reading, terms_of
 from wukongs.live.support import Facts
-from wukongs.live.views.options import ViewOptions, check_view
+from wukongs.live.views.cycles import Place, Step, reads_of
+from wukongs.live.views.given import Given, MakesByPeriods
+from wukongs.live.views.options import ViewOptions, check_period, check_view, is_rule
 from wukongs.live.views.row_support import (
     TRIPLE_NAMES,
     RowSearch,
@@ -39,15 +43,16 @@ from wukongs.live.views.row_support import (
     no_such_row,
 )
 from wukongs.live.views.snapshots import Snapshot, Snapshots
-from wukongs.live.views.view_arguments import Numbers, ViewArguments
+from wukongs.live.views.view_arguments import Numbers, ViewArguments, answer_each
 from wukongs.live.views.view_log import LoggedReport, Position, ViewCursor, ViewLog
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.execution.answer import Answer, answer, within
-from wukongs.query.execution.argument_rows import ARGUMENT
+from wukongs.query.execution.argument_rows import ARGUMENT, NUMBER
 from wukongs.query.limits import Limits, check_seconds, limits_of, scheduled
 from wukongs.query.memory import Kind
 from wukongs.query.output.results import Result
 from wukongs.query.output.view_report import ViewReport
+from wukongs.query.plans.dataset import name_graphs
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.terms.query_terms import ConstantIds, QueryTerms
 from wukongs.store.batch_set import EMPTY, BatchSet
@@ -78,11 +83,26 @@ class Due(NamedTuple):
     time_ms: int | None
 
 
-class LiveView:
+class _Period(NamedTuple):
+    """A period that has ended, and is not reported yet.
+
+    end_ms: its end.
+    snapshot: the graph there, held for the view.
+    since_s: when it ended, by the engine's clock.
+    arguments: those that were bound there; None: the view has none."""
+
+    end_ms: int
+    snapshot: Snapshot
+    since_s: float
+    arguments: Arguments | None
+
+
+class LiveView(MakesByPeriods):
     """A registered query without a window. Its content at a snapshot is the answer of its text there, as a multiset; a
     report is the difference of two contents.
 
-    snapshot, due, end_period, is_behind: for the thread that moves views, with the engine's lock held."""
+    snapshot, due, begin_move, bound_lag, end_period, is_behind: for whoever moves views, with the engine's lock held.
+    """
 
     is_stream = False
 
@@ -96,22 +116,27 @@ class LiveView:
         options: ViewOptions,
         snapshot: Snapshot,
         forget: Callable[[LiveView], None],
+        check_cycle: Callable[[Query, ViewOptions], None],
         arguments: ViewArguments | None = None,
     ) -> None:
-        """snapshot: held for the view, which gives it back. forget: called when it is closed. arguments: None: it is
-        registered without bindings. Called with the engine's lock held."""
+        """snapshot: held for the view, which gives it back. forget: called when it is closed. check_cycle: raises
+        StreamError if a text would read what is made of its own triples. arguments: None: it is registered without
+        bindings. Called with the engine's lock held."""
         assert query.registration is not None
         self.name, self.source, self.snapshot = query.registration.name, source._replace(bindings=None), snapshot
         self._core, self._snapshots, self._callbacks, self._forget = core, snapshots, callbacks, forget
-        self._options = options
+        self._options, self._check_cycle = options, check_cycle
         self._turn = threading.Lock()
         """Held while the view moves, or its text is replaced."""
         self.arguments = arguments
+        self.made: Made | None = None
+        self._given = Given(options.snapshot) if options.into is not None else None
+        """The sum of what the stream has got."""
         self._lay_out(query)
         self.log = ViewLog(core.unread, source.unread_bytes_max, self.position)
         self._own = self.log.cursor(needs_reset=self._begins_whole)
         self._groups: dict[str, ViewCursor] = {}
-        self._periods: deque[tuple[int, Snapshot, Arguments | None]] = deque()
+        self._periods: deque[_Period] = deque()
         self._next_arguments: Arguments | None = None
         """Those to which the move under way leads."""
         self.period_end_ms = 0
@@ -119,10 +144,18 @@ class LiveView:
         self.is_paused = self.is_closed = False
         self.is_moving = False
         """The thread that moves views is at this one."""
+        self._to: Snapshot | None = None
+        """Where it moves, held; None: it does not, or the move is void."""
+        self._limits: Limits | None = None
+        """Those of the move under way."""
+        self._since_s: float | None = None
+        """When the period ended that it moves over."""
+        self._lagged = ""
+        """How it was too far behind last, in words."""
         self._failed_at_sn: int | None = None
         self._failures = 0
         self._retry_at_s: float | None = None
-        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0}
+        self._counts = {"reports": 0, "rows": 0, "errors": 0, "rebuilt": 0, "resets_for_lag": 0}
         self._last_us = 0.0
 
     def _lay_out(self, query: Query) -> None:
@@ -141,7 +174,7 @@ class LiveView:
         core, stood, arguments = self._core, self.snapshot, self.arguments
         self._terms = terms_of(core)
         lifted = None if arguments is None else arguments.lifted
-        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted)
+        evaluation = Evaluation(self.query.dataset, self._ids(), self._terms, Limits(), lifted=lifted)
         query, stored = self.query if lifted is None else lifted.query, self._with_arguments(stood.stored)
         self._view = View(query, evaluation, stood.sn, stored, self.name, self._keeps)
         self._computed_max = COMPUTED_MIN
@@ -170,6 +203,17 @@ class LiveView:
         return self._view.top
 
     @property
+    def makes(self) -> str | None:
+        """The IRI of the stream that it makes, None: it makes none."""
+        return self._options.into
+
+    @property
+    def step(self) -> Step:
+        """The view as one that makes triples of others."""
+        assert self.makes is not None
+        return Step(f"view {self.name}", reads_of(self.query), Place("stream", self.makes))
+
+    @property
     def sn(self) -> int:
         """The SN of its content."""
         return self.snapshot.sn
@@ -182,7 +226,7 @@ class LiveView:
     @property
     def variables(self) -> tuple[str, ...]:
         """The names of its columns."""
-        return self.query.variables if self.arguments is None else (ARGUMENT, *self.query.variables)
+        return _columns(self._view.query)
 
     def _may_begin_again(self, failed_at_sn: int, sn: int) -> bool:
         """Whether something has changed since the view has failed."""
@@ -211,8 +255,9 @@ class LiveView:
             self._next_arguments = None if arguments is None else arguments.at
             return Due(self._snapshots.hold(self.snapshot), None)
         if self._periods:
-            end_ms, snapshot, self._next_arguments = self._periods.popleft()
-            return Due(snapshot, end_ms)
+            period = self._periods.popleft()
+            self._since_s, self._next_arguments = period.since_s, period.arguments
+            return Due(period.snapshot, period.end_ms)
         return Due(None, None) if self.every_ms is None and self._has_moved_on(sn) else None
 
     def is_behind(self, sn: int) -> bool:
@@ -238,11 +283,43 @@ class LiveView:
         end_ms = time_ms // every_ms * every_ms
         if snapshots is not None and not (self.is_paused or self.is_closed):
             if len(self._periods) >= PERIODS_MAX:
-                snapshots.release(self._periods.pop()[1])
-            self._periods.append(
-                (end_ms, snapshots.newest(), None if self.arguments is None else self.arguments.newest)
-            )
+                snapshots.release(self._periods.pop().snapshot)
+            arguments = None if self.arguments is None else self.arguments.newest
+            self._periods.append(_Period(end_ms, snapshots.newest(), self._core.now_s(), arguments))
         self.period_end_ms = end_ms + every_ms
+
+    def begin_move(self, to: Snapshot) -> None:
+        """Note that the thread that moves views is going to move it to a snapshot, which is held for the view."""
+        self.is_moving, self._to = True, to
+
+    def bound_lag(self) -> None:
+        """Begin again at the newest SN if it is behind by view_lag_max, and give back the versions that it holds; a
+        move under way ends without effect."""
+        if self.is_paused or self.is_closed:
+            return
+        since_s = self.snapshot.passed_at_s
+        if self.every_ms is not None:
+            since_s = self._since_s if self.is_moving or not self._periods else self._periods[0].since_s
+        lag = self._snapshots.lag(self.snapshot, since_s)
+        if lag is None:
+            return
+        self._lagged = f"it was {lag}, at SN {self.sn}, and began again at SN {self._core.sn}"
+        log.warning("view %s: %s", self.name, self._lagged)
+        newest = self._snapshots.newest()
+        self._give_back()
+        self.snapshot = newest
+        self.is_anew = True
+        self._void_move()
+        self._counts["resets_for_lag"] += 1
+        self.log.begin_again(self.position)
+
+    def _void_move(self) -> None:
+        """Have the move that is under way, or prepared, end without effect: the view is built anew after it."""
+        if self._to is not None:
+            self._snapshots.release(self._to)
+            self._to = None
+            if self._limits is not None:
+                self._limits.kill()
 
     def advance(
         self, to: Snapshot, change: Callable[[], Change | None], reader: TermReader, time_ms: int | None
@@ -252,7 +329,7 @@ class LiveView:
         began_s = time.monotonic()
         with self._turn:
             error, report, is_reset = None, None, self._failures > 0
-            is_done = self.is_closed or self.is_paused
+            is_done = self.is_closed or self.is_paused or self._to is None
             try:
                 if not is_done:
                     report = self._moved(to, change, reader, time_ms)
@@ -262,8 +339,11 @@ class LiveView:
                 log.exception("view %s has failed", self.name)
                 error = WukongsError(f"view {self.name} has failed: {type(caught).__name__}: {caught}")
             with self._core.lock:
-                self.is_moving = False
-                if is_done or self.is_closed:
+                is_void = self._to is None
+                self.is_moving, self._to, self._limits, self._since_s = False, None, None, None
+                if is_void:  # what the operators keep is of no use, and the snapshot is given back
+                    self.is_anew = True
+                elif is_done or self.is_closed:
                     self._snapshots.release(to)
                 elif error is not None:
                     self._fail(error, to)
@@ -305,7 +385,7 @@ class LiveView:
         """Return what has changed up to a snapshot, None if nothing has. Raises WukongsError; nothing is kept then."""
         view, arguments, after = self._view, self._next_arguments, self.position
         position = Position(to.sn, 0 if arguments is None else arguments.version)
-        limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
+        limits = self._limits = scheduled(limits_of(self._core.settings, None, kind=Kind.FIRING))
         with within(limits):
             if self.is_anew:
                 self._build(to, limits, reader)
@@ -317,7 +397,9 @@ class LiveView:
             found = view.advance_anew(to.sn, stored) if known is None else view.advance(to.sn, known)
             is_whole = self.output == "rstream"
             shown = view.content() if is_whole else _shown(found, self.output)
-            report = LoggedReport(after, position, shown, self._terms, time_ms, is_whole)
+            report = LoggedReport(view.query, after, position, shown, self._terms, time_ms, is_whole)
+            if self._given is not None and self.made is not None:
+                self._end_given(self._given, self.made, report, found)
             if self._terms.computed_count > self._computed_max:
                 self._forget_terms(to, limits, reader)
         return report if len(found) and (is_whole or len(shown)) else None
@@ -326,10 +408,27 @@ class LiveView:
         """Return the change of the stored graph and the arguments up to a snapshot; None if the first is not known.
         stored: the graph there, with the arguments."""
         before = self._view.stored
-        known = Change(before, stored, EMPTY, EMPTY) if to.sn == self.sn else change()
+        known = Change(before, stored, EMPTY, EMPTY) if to.sn == self._view.sn else change()
         if self.arguments is None or self._next_arguments is None or known is None:
             return known
         return with_arguments(known, before, stored, self.arguments.change_to(self._next_arguments))
+
+    def _end_given(self, given: Given, made: Made, report: LoggedReport, found: ZSet) -> None:
+        """Put into the stream what a period has changed, if that is nothing the news that it has ended."""
+        assert report.time_ms is not None, "the end of a period"
+        change = given.change(found, self._terms)
+        with self._core.lock:
+            is_late = report.time_ms <= made.decided_to_ms
+        if is_late:  # its periods were of wall time before some stream has closed anything
+            given.owe(change)
+            return
+        pushed = self._rendered(replace(report, rows=change), report.after) if len(change) else None
+        made.decide(report.time_ms, pushed)
+        number = report.time_ms // made.state.batch_ms
+        if any(first <= number <= last for first, last in made.state.refused):  # it found no room
+            given.owe(change)
+        else:
+            given.give(change)
 
     def _renew(self, limits: Limits, reader: TermReader) -> None:
         """Give the operators the ids, terms and limits of the execution under way."""
@@ -341,7 +440,10 @@ class LiveView:
         """Evaluate at a snapshot what the operators keep."""
         self._view.sn, self._view.stored = to.sn, self._with_arguments(to.stored, self._next_arguments)
         self._renew(limits, reader)
-        self._view.install()
+        if self._given is None:
+            self._view.install()
+        else:
+            self._given.begin_again(self._view.begin(), self._terms)
 
     def _forget_terms(self, to: Snapshot, limits: Limits, reader: TermReader) -> None:
         """Evaluate what the operators keep with new ids for computed terms: those that are not needed are gone."""
@@ -453,8 +555,9 @@ class LiveView:
             if not cursor.needs_reset:
                 logged = self.log.next_report(cursor)
                 if logged is None:
-                    nothing, sn = ZSet.empty(self._view.variables), self.log.sn
-                    logged = LoggedReport(cursor.sn, sn, nothing, self._terms, tick_of(sn.sn))
+                    view, sn = self._view, self.log.sn
+                    nothing = ZSet.empty(view.variables)
+                    logged = LoggedReport(view.query, cursor.sn, sn, nothing, self._terms, tick_of(sn.sn))
                 return self._rendered(logged, cursor.sn)
         try:
             whole = self._whole(cursor)
@@ -470,7 +573,7 @@ class LiveView:
         core = self._core
         with self._turn if self._keeps else contextlib.nullcontext():
             with core.lock:
-                snapshot, position = self._held(), self.position
+                snapshot, view, position = self._held(), self._view, self.position
                 arguments = None if self.arguments is None else self.arguments.at
                 after = position if cursor is None else min(cursor.sn, position)
                 if cursor is not None:
@@ -478,9 +581,9 @@ class LiveView:
                         cursor.sn, cursor.needs_reset = position, False
             try:
                 if self._keeps and not self.is_anew:
-                    rows, terms = self._view.content(), self._terms
+                    rows, terms = view.content(), self._terms
                 else:
-                    rows, terms = self._evaluated(snapshot, arguments, timeout_s)
+                    rows, terms = self._evaluated(view, snapshot, arguments, timeout_s)
             except BaseException:
                 if cursor is not None:
                     cursor.needs_reset = True
@@ -488,30 +591,35 @@ class LiveView:
             finally:
                 with core.lock:
                     self._snapshots.release(snapshot)
-        return LoggedReport(after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
+        return LoggedReport(view.query, after, position, rows, terms, tick_of(snapshot.sn), is_whole=True)
 
     def _evaluated(
-        self, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None
+        self, view: View, snapshot: Snapshot, arguments: Arguments | None, timeout_s: float | None
     ) -> tuple[ZSet, QueryTerms]:
         """Return the content at a snapshot, evaluated anew. arguments: those that were bound there."""
         core = self._core
         with core.lock:
             terms = terms_of(core)
         limits = scheduled(limits_of(core.settings, timeout_s))
-        dataset = dataset_of(core, self.query.dataset, snapshot.stored, snapshot.sn, terms=terms)
-        if self.arguments is not None and arguments is not None:
-            found = self.arguments.answer(arguments, dataset, terms, limits)
+        dataset, lifted = (
+            dataset_of(core, view.query.dataset, snapshot.stored, snapshot.sn, terms=terms),
+            view.evaluation.lifted,
+        )
+        name_graphs(view.query.dataset, terms)
+        lifted = view.evaluation.lifted
+        if lifted is not None and arguments is not None:
+            found = answer_each(lifted, arguments, dataset, terms, limits)
         else:
-            found = answer(self.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
+            found = answer(view.query, dataset, terms, limits, PlanMemo(), self.name, in_order=True, by_solution=True)
         with within(limits):
-            return _rows_of(found, self._view.variables).consolidated(), terms
+            return _rows_of(found, view.variables).consolidated(), terms
 
     def _rendered(self, logged: LoggedReport, after: Position) -> ViewReport:
-        query, weights = self.query, logged.rows.weights
+        query, weights = logged.query, logged.rows.weights
         is_answered = query.form == "ask" and (logged.is_whole or len(weights))
         return ViewReport(
             query.form,
-            self.variables,
+            _columns(query),
             logged.rows.table.columns,
             logged.terms,
             logged.sn.sn,
@@ -534,18 +642,18 @@ class LiveView:
 
         at: another SN, as Engine.query has it, for the arguments at which the view stands. Raises QueryTimeout,
         BudgetExceeded, CompactedError (at), StreamError (the view is closed)."""
-        query = self.query
         if at is not None:
             limits = scheduled(limits_of(self._core.settings, timeout_s))
             if self.arguments is not None:
                 return self._content_at(self.arguments, at, limits)
-            return ask(self._core, query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
+            return ask(self._core, self.query, PlanMemo(), limits, f"view {self.name}", at, text=self.source.text)[0]
         whole = self._whole(timeout_s=timeout_s)
+        query = whole.query
         table = whole.rows.repeated()
         boolean = table.length > 0 if query.form == "ask" else None
         return Result(
             query.form,
-            self.variables,
+            _columns(query),
             table.columns,
             whole.terms,
             whole.sn.sn,
@@ -555,10 +663,11 @@ class LiveView:
         )
 
     def _content_at(self, arguments: ViewArguments, at: int, limits: Limits) -> Result:
-        with reading(self._core, self.query.dataset, limits, f"view {self.name}", at) as read, limits:
-            found = arguments.answer(arguments.at, read.dataset, read.terms, limits)
-        text = self.source.text
-        return Result("select", self.variables, found.columns, read.terms, read.sn, None, found.length, text=text)
+        with self._core.lock:
+            query, lifted, bound, text = self._view.query, arguments.lifted, arguments.at, self.source.text
+        with reading(self._core, query.dataset, limits, f"view {self.name}", at) as read, limits:
+            found = answer_each(lifted, bound, read.dataset, read.terms, limits)
+        return Result("select", _columns(query), found.columns, read.terms, read.sn, None, found.length, text=text)
 
     # --- arguments ----------------------------------------------------------------------------------------------------
 
@@ -607,6 +716,7 @@ class LiveView:
         """Return counts, sizes (bytes) and times (microseconds) as JSON."""
         return {
             "kind": "view",
+            "into": self.makes,
             "sn": self.sn,
             "is_paused": self.is_paused,
             "is_built": not self.is_anew,
@@ -616,7 +726,7 @@ class LiveView:
             "unread_bytes": self.log.size_bytes,
             "reports_summed": self.log.summed_count,
             "resets_for_memory": self.log.reset_count,
-            "kept_bytes": self._view.kept_bytes,
+            "kept_bytes": self._view.kept_bytes + (0 if self._given is None else self._given.size_bytes),
             "arguments": 0 if self.arguments is None else self.arguments.newest.count,
             "arguments_bytes": 0 if self.arguments is None else self.arguments.newest.size_bytes,
             "computed_terms": self._terms.computed_count,
@@ -630,14 +740,17 @@ class LiveView:
     def why(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport: ...
 
     def why(self, row: Mapping[str, Any] | Sequence[Any] | None = None) -> str | RowSupport:
-        """Say what the view waits for; of a row, which triples it rests on, down to explicit ones (print() shows a
-        tree).
+        """Say what the view waits for, and whether it was too far behind; of a row, which triples it rests on, down to
+        explicit ones (print() shows a tree).
 
         row: terms by the names of columns, some or all of them (None: unbound), or all in order, as reports have them;
         of a CONSTRUCT, subject, predicate and object. Raises DataError (a term that is none; the content has no such
         row), SettingsError (no such column), StreamError (closed, paused), QueryTimeout, BudgetExceeded."""
         if row is not None:
             return self._support(row)
+        return f"{self._state()}; {self._lagged}" if self._lagged else self._state()
+
+    def _state(self) -> str:
         newest = self._core.sn
         if self.is_closed:
             return f"view {self.name} is closed"
@@ -648,7 +761,10 @@ class LiveView:
         if self.is_anew:
             return f"view {self.name} is being built at SN {self.sn}"
         if self.every_ms is not None:
-            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms"
+            stands_ms = None if self.made is None else self.made.decided_to_ms
+            is_late = stands_ms is not None and stands_ms >= self.period_end_ms
+            later = f"; the stream that it makes stands at {stands_ms} ms, and gets nothing before" if is_late else ""
+            return f"view {self.name} stands at SN {self.sn}; its period ends at {self.period_end_ms} ms{later}"
         if self.sn < newest:
             return f"view {self.name} stands at SN {self.sn}, and the stored graph at SN {newest}"
         if self._has_moved_on(newest):
@@ -657,21 +773,22 @@ class LiveView:
 
     def _support(self, row: Mapping[str, Any] | Sequence[Any]) -> RowSupport:
         core, arguments = self._core, self.arguments
-        given = given_row(row, TRIPLE_NAMES if self.query.form == "construct" else self.variables, self.name)
-        if arguments is not None and given.get(ARGUMENT) is None:
-            raise SettingsError(f"row: expected the number of an argument in {ARGUMENT!r}, found {row!r:.200}")
         with core.lock:
-            snapshot, terms = self._held(), terms_of(core)
+            snapshot, view, terms = self._held(), self._view, terms_of(core)
             bound = None if arguments is None else arguments.at
         try:
+            query, lifted = view.query, view.evaluation.lifted
+            given = given_row(row, TRIPLE_NAMES if query.form == "construct" else _columns(query), self.name)
+            if lifted is not None and given.get(ARGUMENT) is None:
+                raise SettingsError(f"row: expected the number of an argument in {ARGUMENT!r}, found {row!r:.200}")
             limits = scheduled(limits_of(core.settings, None))
             with within(limits):
-                evaluation = Evaluation(self.query.dataset, self._ids(), terms, limits)
+                evaluation = Evaluation(query.dataset, self._ids(), terms, limits)
                 facts = Facts(core, evaluation.dataset(snapshot.stored), terms, snapshot.sn)
                 ids = {name: UNBOUND if text is None else int(terms.ids([text])[0]) for name, text in given.items()}
-                query, argument, is_bound = self.query, None, True
-                if arguments is not None and bound is not None:
-                    query = arguments.lifted.bound.query
+                argument, is_bound = None, True
+                if arguments is not None and lifted is not None and bound is not None:
+                    query = lifted.bound.query
                     argument = arguments.one(bound, ids.pop(ARGUMENT))
                     is_bound = argument.length > 0
                 search = RowSearch(query, evaluation, facts, self.name, argument)
@@ -702,11 +819,15 @@ class LiveView:
         assert query.registration is not None
         if query.registration.name != self.name:
             raise StreamError(f"view {self.name}: the other text is registered as {query.registration.name}")
+        if self.makes is not None and not is_rule(query, source, self._options, (self.makes,)):
+            check_period(self.name, self._options.every_ms or query.registration.computed_every_ms, self.every_ms)
         with self._turn, self._core.lock:
             self._check_is_open()
+            self._check_cycle(query, self._options)
             self.source = source
             if self.arguments is not None:
                 self.arguments.put_query(query)
+            self._void_move()
             self._lay_out(query)
             self._failures, self._failed_at_sn, self._retry_at_s = 0, None, None
             self.log.begin_again(self.position)
@@ -717,6 +838,7 @@ class LiveView:
         with self._turn, self._core.lock:
             self._check_is_open()
             if not self.is_paused:
+                self._void_move()
                 self._lay_out(self.query)
                 self._give_back()
                 self.is_paused = self.log.is_paused = True
@@ -758,6 +880,9 @@ class LiveView:
                 self._core.check_is_own()
                 self._forget(self)
                 self.end()
+                if self.made is not None:
+                    self.made.end()
+                    self.made.producer = None
 
     def end(self) -> None:
         """End with the engine. It gives back what it holds."""
@@ -770,7 +895,7 @@ class LiveView:
     def _give_back(self) -> None:
         """Give back the snapshots that it holds."""
         while self._periods:
-            self._snapshots.release(self._periods.pop()[1])
+            self._snapshots.release(self._periods.pop().snapshot)
         if not self.is_paused:
             self._snapshots.release(self.snapshot)
 
@@ -820,6 +945,11 @@ class _Caller:
 
 def _end_of(report: ViewReport) -> Position:
     return Position(report.snapshot, report.minor)
+
+
+def _columns(query: Query) -> tuple[str, ...]:
+    """Return the names of the columns of a view. query: that of its operators."""
+    return tuple(ARGUMENT if name == NUMBER.name else name for name in query.variables)
 
 
 def _shown(found: ZSet, output: Output | None) -> ZSet:

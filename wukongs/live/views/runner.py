@@ -8,20 +8,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from wukongs.csparql.algebra import Query
 from wukongs.errors import StreamError
 from wukongs.incremental.versions import Change
 from wukongs.live.callbacks import Callbacks
-from wukongs.live.continuous import QuerySource
+from wukongs.live.continuous import ContinuousQuery, QuerySource
 from wukongs.live.core import Core
+from wukongs.live.views.cycles import Place, Step, check_no_cycle, graph, reads_of, steps_of
 from wukongs.live.views.live_view import LiveView, OnReport
 from wukongs.live.views.options import ViewOptions
 from wukongs.live.views.snapshots import Snapshot, Snapshots
 from wukongs.live.views.view_arguments import ViewArguments
+from wukongs.live.windows import makes_stream
 from wukongs.query.limits import check_seconds
+from wukongs.rules.program import Rule
 from wukongs.store.snapshot import tick_of
 from wukongs.store.term_registry import TermReader
 
@@ -45,13 +48,16 @@ class _Step:
 class Views:
     """Called with the engine's lock held, but for `settle` and `stop`."""
 
-    def __init__(self, core: Core, callbacks: Callbacks) -> None:
-        self._core, self._callbacks = core, callbacks
+    def __init__(self, core: Core, callbacks: Callbacks, queries: Mapping[str, ContinuousQuery]) -> None:
+        """queries: those with windows, by name."""
+        self._core, self._callbacks, self._queries = core, callbacks, queries
         self._views: dict[str, LiveView] = {}
         self._snapshots = Snapshots(core)
         self._news = threading.Condition(core.lock)
         self._thread: threading.Thread | None = None
         self._is_stopped = False
+        self._is_by_wall = False
+        """Periods end by wall time: no stream has closed anything yet."""
 
     def __len__(self) -> int:
         return len(self._views)
@@ -75,8 +81,19 @@ class Views:
         core.finish_tick()
         snapshot = self._snapshots.newest()
         try:
-            own = self._snapshots, self._callbacks
-            view = LiveView(core, *own, query, source, options, snapshot, self._forget, arguments)
+            self._check_cycle(query, options)
+            view = LiveView(
+                core,
+                self._snapshots,
+                self._callbacks,
+                query,
+                source,
+                options,
+                snapshot,
+                self._forget,
+                self._check_cycle,
+                arguments,
+            )
         except BaseException:
             self._snapshots.release(snapshot)
             raise
@@ -86,11 +103,53 @@ class Views:
             self._thread = thread
         self._views[view.name] = view
         core.observer = self
+        self._is_by_wall = core.sealed_ms is None
         view.end_period(self._clock_ms(), None)
         if on_result is not None:
             view.call(on_result)
         self._news.notify_all()
         return view
+
+    # --- streams that views make --------------------------------------------------------------------------------------
+
+    @property
+    def makers(self) -> list[LiveView]:
+        """The views that make streams."""
+        return [view for view in self._views.values() if view.makes is not None]
+
+    def _others(self, rules: Iterable[Rule]) -> list[Step]:
+        """Return all that makes triples of others."""
+        found = [view.step for view in self.makers] + steps_of(rules)
+        for query in self._queries.values():
+            if query.makes is not None:
+                found.append(Step(f"query {query.name}", reads_of(query.query), Place("stream", query.makes)))
+        for state in self._core.streams.values():
+            if state.timing is not True:
+                found.append(Step(f"stream {state.iri}", {Place("stream", state.iri)}, graph(state.into_iri)))
+        return found
+
+    def _check_cycle(self, query: Query, options: ViewOptions) -> None:
+        """Check a view's text. Raises StreamError."""
+        if options.into is not None:
+            assert query.registration is not None
+            step = Step(f"view {query.registration.name}", reads_of(query), Place("stream", options.into))
+            check_no_cycle(step, self._others(self._core.inference.ruleset.program.rules))
+
+    def check_rules(self, rules: Iterable[Rule]) -> None:
+        """Raise StreamError if by other rules a view would read what is made of its own triples."""
+        if makers := self.makers:
+            others = self._others(rules)
+            for view in makers:
+                check_no_cycle(view.step, others)
+
+    def check_query(self, query: Query) -> None:
+        """Do the same for one more query with windows."""
+        if (makers := self.makers) and makes_stream(query):
+            assert query.registration is not None
+            name = query.registration.name
+            others = self._others(self._core.inference.ruleset.program.rules)
+            for view in makers:
+                check_no_cycle(view.step, [*others, Step(f"query {name}", reads_of(query), Place("stream", name))])
 
     def _forget(self, view: LiveView) -> None:
         if self._views.get(view.name) is view:
@@ -102,14 +161,23 @@ class Views:
     # --- what the core reports ----------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Note that the stored graph has a newer SN."""
+        """Note that the stored graph has a newer SN. Views that are too far behind begin again at it: the thread may be
+        at another view, or at one of them."""
+        if self._snapshots.note_newer():
+            for view in self._views.values():
+                view.bound_lag()
         self._news.notify_all()
 
     def pass_time(self, time_ms: int) -> None:
-        """Note that what is sealed next comes after an event time, and nothing before has come later."""
+        """Note that what is sealed next comes after an event time, and nothing before has come later. The first one
+        begins periods of event time in the place of those of wall time."""
+        is_first, self._is_by_wall = self._is_by_wall, False
+        self._end_periods(time_ms, None if is_first else self._snapshots)
+
+    def _end_periods(self, time_ms: int, snapshots: Snapshots | None) -> None:
         for view in self._views.values():
             if view.every_ms is not None:
-                view.end_period(time_ms, self._snapshots)
+                view.end_period(time_ms, snapshots)
 
     def next_period_ms(self) -> int | None:
         """Return the event time at which the next period of a view ends."""
@@ -160,7 +228,7 @@ class Views:
         core = self._core
         core.finish_tick()
         if core.sealed_ms is None:
-            self.pass_time(core.wall_ms())
+            self._end_periods(core.wall_ms(), self._snapshots)
         steps, changes = list[_Step](), dict[tuple[int, int], Callable[[], Change | None]]()
         for view in self._views.values():
             due = view.due(core.sn)
@@ -170,7 +238,7 @@ class Views:
                 if change is None:
                     change = changes[view.sn, to.sn] = self._change(view.snapshot, to)
                 steps.append(_Step(view, to, change, tick_of(to.sn) if due.time_ms is None else due.time_ms))
-                view.is_moving = True
+                view.begin_move(to)
         return steps
 
     def _change(self, after: Snapshot, to: Snapshot) -> Callable[[], Change | None]:

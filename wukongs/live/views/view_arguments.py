@@ -45,7 +45,7 @@ Numbers: TypeAlias = "Collection[int] | np.ndarray[Any, Any] | int"
 
 
 class ViewArguments:
-    """Called with the engine's lock held, but for `read`, `wanted`, `change_to`, `one` and `answer`.
+    """Called with the engine's lock held, but for `read`, `wanted`, `change_to` and `one`.
 
     names: the columns of each table.
     lifted: the query with their patterns.
@@ -173,10 +173,11 @@ class ViewArguments:
         asked = BindingTable((NUMBER,), (np.array([number], np.int64),), 1)
         return evaluation.explored(self.lifted.arguments, asked, arguments.over(EMPTY))
 
-    def answer(self, arguments: Arguments, dataset: Dataset, terms: QueryTerms, limits: Limits) -> Answer:
-        """Return the answers of all arguments of a version: their numbers, then the columns of the query.
 
-        Raises QueryTimeout, BudgetExceeded."""
-        rows = arguments.rows()
-        found = ArgumentRows(self.lifted.bound, rows.columns[1:], rows.length, rows.columns[0])
-        return found.answer(dataset, terms, limits, PlanMemo())
+def answer_each(lifted: Lifted, arguments: Arguments, dataset: Dataset, terms: QueryTerms, limits: Limits) -> Answer:
+    """Return the answers of a query for all arguments of a version: their numbers, then the columns of the query.
+
+    Raises QueryTimeout, BudgetExceeded."""
+    rows = arguments.rows()
+    found = ArgumentRows(lifted.bound, rows.columns[1:], rows.length, rows.columns[0])
+    return found.answer(dataset, terms, limits, PlanMemo())

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from wukongs.csparql.algebra import Query
 from wukongs.errors import WukongsError
 from wukongs.incremental.zset import ZSet
 from wukongs.live.window_log import UnreadBudget
@@ -38,12 +39,14 @@ NOWHERE = Position(-1)
 class LoggedReport:
     """One report, as rows of ids.
 
+    query: the text that it is of, as the view's operators have it.
     after, sn: the positions that it covers: (after, sn].
     rows: the difference of the content, consolidated; where is_whole, the content at sn.
     terms: they have the texts of the ids.
     time_ms: the event time of the stored graph at sn.
     is_whole: RSTREAM, which reports the whole content."""
 
+    query: Query
     after: Position
     sn: Position
     rows: ZSet
@@ -62,7 +65,7 @@ class LoggedReport:
         else:
             earlier = self.rows.renumbered(self.terms, later.terms)
             rows = earlier.plus(later.rows).project(later.rows.variables).consolidated()
-        return LoggedReport(self.after, later.sn, rows, later.terms, later.time_ms, later.is_whole)
+        return LoggedReport(later.query, self.after, later.sn, rows, later.terms, later.time_ms, later.is_whole)
 
 
 @dataclass(slots=True, eq=False)

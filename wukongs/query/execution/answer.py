@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,13 +29,11 @@ from wukongs.store.dtypes import Int64Array
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer of a query: columns of its variables; or of a graph's triples, each triple once; or a boolean.
-    moves: the rows that came and went since the firing before, if that is known."""
+    """The answer of a query: columns of its variables; or of a graph's triples, each triple once; or a boolean."""
 
     columns: tuple[Int64Array, ...]
     length: int
     boolean: bool | None = None
-    moves: tuple[Answer, Answer] | None = None
 
 
 def answer(
@@ -48,21 +46,19 @@ def answer(
     in_order: bool = False,
     by_solution: bool = False,
     profile: Profile | None = None,
-    explored: Explored | None = None,
+    explored: Sequence[Explored] = (),
     compiled: CompiledPlans | None = None,
-    by_moves: bool = False,
     given: BindingTable | None = None,
     paths: KeptPaths | None = None,
 ) -> Answer:
     """Run a query. scope: names the blank nodes that a CONSTRUCT makes; in_order, profile, explored, compiled, given,
     paths: see Executor;
     by_solution: equal solutions make blank nodes of equal names in each execution with that scope; else each row makes
-    its own; by_moves: Answer.moves is asked for, and the terms of what went can still be read.
+    its own.
 
     Raises QueryTimeout, BudgetExceeded.
     """
     with within(limits):
-        known = () if explored is None else (explored,)
         executor = Executor(
             dataset,
             terms,
@@ -70,18 +66,12 @@ def answer(
             memo,
             in_order,
             profile,
-            known,
+            explored,
             given,
             compiled=compiled,
-            by_moves=by_moves,
             paths=paths,
         )
-        found = _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
-        moved = executor.moved(query.pattern) if by_moves and query.form == "select" else None
-        if moved is None:
-            return found
-        came, went = (Answer(table.columns_of(tuple(map(Variable, query.variables))), table.length) for table in moved)
-        return replace(found, moves=(came, went))
+        return _answer(query, executor, dataset, terms, limits, scope, in_order, by_solution)
 
 
 def modified(columns: Columns, modifiers: Sequence[Distinct | Slice], limits: Limits) -> Answer:

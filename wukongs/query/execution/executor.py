@@ -12,7 +12,7 @@ Inside of EXISTS and of a GRAPH block that is evaluated graph by graph, some bin
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TypeAlias
@@ -65,17 +65,14 @@ from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.execution import in_pieces
 from wukongs.query.execution.exists import assigned_variables, is_row_by_row, replaced
 from wukongs.query.execution.exploration import Exploration, is_row_wise
-from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.in_pieces import InPieces
 from wukongs.query.execution.profile import OPERATOR_NAMES, Profile
 from wukongs.query.execution.services import answered
 from wukongs.query.execution.timestamps import stamp
 from wukongs.query.expressions.expressions import evaluate, holds
 from wukongs.query.limits import Limits
-from wukongs.query.mechanisms import Mechanism
 from wukongs.query.operators import operators
 from wukongs.query.operators.aggregates import group
-from wukongs.query.operators.held_groups import HeldGroups
 from wukongs.query.operators.ordering import canonical, canonical_order, order_by
 from wukongs.query.paths.kept_paths import KeptPaths
 from wukongs.query.plans.compiled_plans import CompiledPlans
@@ -99,7 +96,7 @@ class Executor:
     without ORDER BY, ties, aggregates), as firings need. profile: notes rows and time of each node. explored: nodes
     whose solutions were found elsewhere, and these. given: arguments to evaluate for, as the module's text says;
     number: the column of given that tells its rows apart, so that groups and LIMIT mean the solutions of one row;
-    compiled, paths: see Exploration; by_moves: what came and went is asked for (`moved`)."""
+    compiled, paths: see Exploration."""
 
     def __init__(
         self,
@@ -113,7 +110,6 @@ class Executor:
         given: BindingTable | None = None,
         number: Variable | None = None,
         compiled: CompiledPlans | None = None,
-        by_moves: bool = False,
         paths: KeptPaths | None = None,
     ) -> None:
         self._dataset = dataset
@@ -121,43 +117,12 @@ class Executor:
         self._limits = limits
         self._exploration = Exploration(dataset, terms, limits, memo, self.keep, profile, compiled, paths)
         self._in_order = in_order
-        self._by_moves = by_moves
         self._profile = profile
         self._explored = explored
         self._given = BindingTable.unit() if given is None else given
         self._number = number
         self._made_in_pieces: dict[int, BindingTable] = {}
         """The solutions of nodes that were evaluated in pieces, which those above may need again."""
-
-    def moved(self, node: Node) -> tuple[BindingTable, BindingTable] | None:
-        """Return the solutions of a node that came and that went since the firing before, once it was run; None if that
-        is not known. One that came may also be among those that went.
-
-        The terms of what went can still be read: the slices that a firing reads are held until the next one has run."""
-        known, filtered = self._exploration.moved, FilteredBgp.of(node)
-        match node:
-            case _ if filtered is not None:
-                return known.get(id(filtered.bgp))
-            case Group():
-                return known.get(id(node))
-            case Distinct(pattern=pattern):
-                return known.get(id(pattern))
-            case Project(pattern=pattern, variables=variables):
-                below = self.moved(pattern)
-                kept = tuple(dict.fromkeys(variables))
-                return None if below is None else (operators.project(below[0], kept), operators.project(below[1], kept))
-            case Filter(condition=condition, pattern=pattern) if not exists_patterns(condition):
-                below = self.moved(pattern)
-                return None if below is None else (self.keep(condition, below[0]), self.keep(condition, below[1]))
-            case Extend(expression=expression, pattern=pattern, variable=variable) if not exists_patterns(expression):
-                below = self.moved(pattern)
-                if below is None:
-                    return None
-                came, went = (
-                    operators.with_column(table, variable, evaluate(expression, table, self._terms)) for table in below
-                )
-                return came, went
-        return None
 
     def explore(self, node: Node, table: BindingTable) -> BindingTable:
         """Join a table with an explorable pattern. Raises as run."""
@@ -261,7 +226,7 @@ class Executor:
                 return operators.union(self.run(left), self.run(right), rows_max)
             case Filter(condition=condition, pattern=pattern):
                 filtered = FilteredBgp.of(node)
-                if filtered is not None:
+                if filtered is not None and not self._is_above_known(node):
                     return self._exploration.match(filtered, self._given, rows_wanted)
                 return self._filtered_join(node) or self.keep(condition, self.run(pattern))
             case Extend():
@@ -281,6 +246,17 @@ class Executor:
                 return self._slice(node)
             case PerGraph():
                 return self._per_graph(node)
+
+    def _is_above_known(self, node: Node) -> bool:
+        """Tell whether filters stand above a node whose solutions were found elsewhere."""
+        while self._explored and isinstance(node, Filter):
+            node = node.pattern
+            if self._is_known(node):
+                return True
+        return False
+
+    def _is_known(self, node: Node) -> bool:
+        return any(node is known for known, _ in self._explored)
 
     # --- leaves -------------------------------------------------------------------------------------------------------
 
@@ -349,7 +325,7 @@ class Executor:
         while isinstance(below, Filter):
             conditions.append(below.condition)
             below = below.pattern
-        is_known = self._profile is not None or any(below is known for known, _ in self._explored)
+        is_known = self._profile is not None or self._is_known(below)
         if not isinstance(below, Join) or is_known or not all(map(is_row_wise, conditions)):
             return None
         return self._join(below, tuple(reversed(conditions)))
@@ -437,7 +413,7 @@ class Executor:
     def _extend(self, node: Extend, rows_wanted: int | None) -> BindingTable:
         """Bind one variable after the other. For BNODE(string), a row is the same solution in the whole chain."""
         chain = [node]
-        while isinstance(chain[-1].pattern, Extend):
+        while isinstance(chain[-1].pattern, Extend) and not self._is_known(chain[-1].pattern):
             chain.append(chain[-1].pattern)
         known = frozenset(self._given.variables)  # in EXISTS, the variable of GRAPH ?g may be one of them
         enough = rows_wanted if known.isdisjoint(link.variable for link in chain) else None
@@ -462,8 +438,6 @@ class Executor:
         return canonical(table) if draws else table
 
     def _group(self, node: Group) -> BindingTable:
-        if (held := self._held_groups(node)) is not None:
-            return held
         table = self.run(node.pattern)
         if self._in_order and any(aggregate.name != "COUNT" for _, aggregate in node.aggregates):
             table = canonical(table)  # SAMPLE, GROUP_CONCAT, sums of doubles, MAX of 1 and 1.0
@@ -476,54 +450,6 @@ class Executor:
         grouped = group(seen, node.keys, made, self._terms)
         # What is given is one row here (see is_row_by_row), so it is the same for every group.
         return operators.join(self._given, grouped, self._limits.rows_max) if self._given.variables else grouped
-
-    def _held_groups(self, node: Group) -> BindingTable | None:
-        """Return the groups that are kept from firing to firing, None if there are none."""
-        plans, aggregates = self._exploration.compiled, [aggregate for _, aggregate in node.aggregates]
-        if plans is None or not self._is_alone or not HeldGroups.is_for(aggregates):
-            return None
-        known = possible_variables(node.pattern)
-        if not known.issuperset(node.keys):
-            return None
-        names = [_argument(aggregate, at, known) for at, aggregate in enumerate(aggregates)]
-        computed = [
-            (name, aggregate.argument)
-            for name, aggregate in zip(names, aggregates, strict=True)
-            if name is not None and aggregate.argument is not None and name not in known
-        ]
-        rows = RowWise.of(node.pattern, computed)
-        moved = None if rows is None else rows.move(node, plans, self.keep, self._terms, self._limits)
-        if rows is None or moved is None:
-            return None
-        source, deltas, moves = moved
-        groups, bound = source.above, (*deltas.variables, *rows.derived)
-        if not isinstance(groups, HeldGroups) or not groups.follows(moves):
-            named = tuple(at for at, name in enumerate(bound) if name in known and not name.is_blank)
-            columns = [
-                (bound.index(name),) if name is not None else named if aggregate.distinct else ()
-                for name, aggregate in zip(names, aggregates, strict=True)
-            ]
-            groups, moves = HeldGroups([bound.index(key) for key in node.keys], aggregates, columns), deltas.all_rows()
-            source.above = groups
-        mark = self._limits.mark()
-        try:
-            is_kept = groups.move(moves, self._terms, self._by_moves)
-        except BudgetExceeded:  # grouping anew may need less
-            is_kept = False
-            self._limits.back_to(mark, 0)
-        if not is_kept:
-            source.refuse()
-            return None
-        plans.used.add(moves.mechanism)
-        if not moves.is_anew:
-            plans.used.add(Mechanism.GROUPS)
-        variables = (*node.keys, *(variable for variable, _ in node.aggregates))
-        if groups.rows_before is not None and node.keys:
-            before, after = groups.rows_before, groups.rows_after(self._terms)
-            self._exploration.moved[id(node)] = _table_of(variables, after), _table_of(variables, before)
-        if not groups.count and not node.keys:
-            return group(BindingTable.empty(bound), (), node.aggregates, self._terms)
-        return BindingTable(variables, groups.columns(self._terms), groups.count)
 
     def _group_by_row(
         self,
@@ -551,36 +477,7 @@ class Executor:
             if table.length >= (rows_wanted or 0) or found.length < asked:
                 return table
             asked *= _MORE_ROWS
-        held = self._held_distinct(pattern)
-        return operators.distinct(self.run(pattern)) if held is None else held
-
-    def _held_distinct(self, pattern: Node) -> BindingTable | None:
-        """Return the distinct rows of a projection of matches that are kept from firing to firing, None if there are
-        none."""
-        plans = self._exploration.compiled
-        if plans is None or not self._is_alone or not isinstance(pattern, Project) or not pattern.variables:
-            return None
-        rows, known = RowWise.of(pattern.pattern, ()), possible_variables(pattern.pattern)
-        if rows is None or not known.issuperset(pattern.variables):
-            return None
-        moved = rows.move(pattern, plans, self.keep, self._terms, self._limits)
-        if moved is None:
-            return None
-        _, deltas, moves = moved
-        bound = (*deltas.variables, *rows.derived)
-        variables = tuple(dict.fromkeys(pattern.variables))
-        places = [bound.index(variable) for variable in variables]
-        mark = self._limits.mark()
-        distinct = deltas.distinct(places)
-        self._limits.back_to(mark, 0)
-        plans.used.add(moves.mechanism)
-        if distinct is None:
-            return operators.distinct(BindingTable(variables, deltas.columns(places), deltas.count))
-        if distinct.came is not None and distinct.went is not None:
-            plans.used.add(Mechanism.DISTINCT)
-            changed = _table_of(variables, distinct.came.T), _table_of(variables, distinct.went.T)
-            self._exploration.moved[id(pattern)] = changed
-        return _table_of(variables, distinct.columns())
+        return operators.distinct(self.run(pattern))
 
     @property
     def _is_alone(self) -> bool:
@@ -679,19 +576,6 @@ class Executor:
         return put_together(numbers) if numbers else np.empty(0, np.int64)
 
 
-def _argument(aggregate: Aggregate, at: int, known: Collection[Variable]) -> Variable | None:
-    """Return the variable that has the argument of an aggregate: its own, or one made for it; None for COUNT(*)."""
-    argument = aggregate.argument
-    if argument is None or (isinstance(argument, Variable) and argument in known):
-        return argument
-    return Variable(f".argument{at}")
-
-
 def _knows_endpoint(service: Service, table: BindingTable) -> bool:
     """Tell whether rows may name the endpoint of a SERVICE."""
     return isinstance(service.endpoint, Term) or service.endpoint in table.variables
-
-
-def _table_of(variables: tuple[Variable, ...], columns: Iterable[Int64Array]) -> BindingTable:
-    arrays = tuple(map(np.ascontiguousarray, columns))
-    return BindingTable(variables, arrays, len(arrays[0]))

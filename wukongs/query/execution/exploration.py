@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -24,7 +24,6 @@ from wukongs.csparql.scope import exists_patterns, possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import join_operands
 from wukongs.query.binding_table import BindingTable, TermSpace
-from wukongs.query.execution.held_rows import RowWise
 from wukongs.query.execution.profile import Profile, StepFigures
 from wukongs.query.expressions.expressions import evaluate
 from wukongs.query.limits import Limits
@@ -62,8 +61,6 @@ class Exploration:
     profile: Profile | None = None
     compiled: CompiledPlans | None = None
     paths: KeptPaths | None = None
-    moved: dict[int, tuple[BindingTable, BindingTable]] = field(default_factory=dict)
-    """The rows that came and went since the firing before, of parts that are kept, by their identity."""
     substituted: Collection[Variable] = ()
     """The variables in whose place EXISTS puts terms, while its pattern is evaluated."""
 
@@ -152,10 +149,6 @@ class Exploration:
         if not wanted.bgp.patterns:
             return self._kept(wanted.filters, seeds)
         if self.compiled is not None:
-            if not seeds.variables and seeds.length == 1 and rows_wanted is None:
-                held = self._held(wanted, self.compiled)
-                if held is not None:
-                    return held
             return self._run(self.compiled.route(wanted, seeds.variables, seeds.length), seeds, rows_wanted)
         route = self.memo.route(wanted, seeds.variables, seeds.length, self.dataset)
         if self.profile is None:
@@ -190,19 +183,6 @@ class Exploration:
                 cost = self.limits.mark() - mark
                 yield from self._segments(tuple(rest), kept, rows)
                 self.limits.give_back(cost)
-
-    def _held(self, wanted: FilteredBgp, plans: CompiledPlans) -> BindingTable | None:
-        """Return the matches that are kept from firing to firing, None if there are none."""
-        rows = RowWise.of_filters(wanted)
-        moved = None if rows is None else rows.move(wanted.bgp, plans, self.keep, self.terms, self.limits)
-        if moved is None:
-            return None
-        _, deltas, moves = moved
-        plans.used.add(moves.mechanism)
-        if not moves.is_anew:
-            self.moved[id(wanted.bgp)] = deltas.table_of(moves.came), deltas.table_of(moves.went)
-        columns = deltas.columns(range(len(deltas.variables)))
-        return BindingTable(deltas.variables, columns, deltas.count)
 
     def _run(
         self, route: Route, seeds: BindingTable, rows_wanted: int | None, figures: StepFigures | None = None

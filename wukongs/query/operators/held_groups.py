@@ -227,14 +227,16 @@ class HeldGroups:
         self.rows_before: tuple[Int64Array, ...] | None = None
         """The rows that the groups of the last move had before, if they are noted."""
         self._slots_after: Int64Array = np.empty(0, np.int64)
-        self._clear()
+        self.clear()
 
     @staticmethod
     def is_for(aggregates: Sequence[Aggregate]) -> bool:
         """Tell whether these aggregates can be kept."""
         return all(map(_is_kept, aggregates))
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Have no row."""
+        self._taken, self.rows_before = None, None
         self._groups = CountedRows(len(self._keys))
         self._room = 0
         """Slots that the arrays have."""
@@ -263,6 +265,11 @@ class HeldGroups:
         return self._groups.count
 
     @property
+    def touched(self) -> int:
+        """Groups that the last move has touched, and that have a row."""
+        return len(self._slots_after)
+
+    @property
     def size_bytes(self) -> int:
         """About what it holds."""
         arrays = 8 * self._room * (len(self._aggregates) + len(self._bound))
@@ -281,12 +288,12 @@ class HeldGroups:
         assert self.follows(moves), (self._taken, moves.number)
         self._taken, self.rows_before = None, None
         if moves.is_anew:
-            self._clear()
-        rows = np.concatenate((moves.came, moves.went))
+            self.clear()
+        rows = np.concatenate((moves.inserted, moves.deleted))
         if len(rows):
             weights = np.ones(len(rows), np.int64)
-            weights[len(moves.came) :] = -1
-            if self._groups.is_roomy(len(moves.came)):
+            weights[len(moves.inserted) :] = -1
+            if self._groups.is_roomy(len(moves.inserted)):
                 self._compact()
             touched = self._groups.move(rows[:, self._keys], weights)
             self._make_room()

@@ -7,38 +7,30 @@ makes no dataset, and looks at no sizes unless one of the query's own windows ha
   rows that bind them (its bits);
 * all are looked at again, in the memo, when a window has changed by a factor;
 * each piece of a plan between two filters is compiled once. A piece that the kernel cannot run alone, or whose rows
-  need more room than a workspace has, is run by plan_runner over a dataset that is made for it;
-* patterns that are evaluated from nothing may have their matches kept from firing to firing: a Source.
+  need more room than a workspace has, is run by plan_runner over a dataset that is made for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from wukongs.csparql.algebra import DatasetClause, Distinct, Node, PathPattern, Project, Query, Slice, Timestamp
-from wukongs.csparql.functions import depends_on_moment
+from wukongs.csparql.algebra import Bgp, DatasetClause, Distinct, Node, PathPattern, Project, Query, Slice, Timestamp
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.scope import possible_variables
 from wukongs.csparql.terms import Variable
 from wukongs.csparql.walk import parts_of
 from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.query.mechanisms import Used
 from wukongs.query.plans import plan_runner
 from wukongs.query.plans.compiled import CompiledQuery, CompiledSteps, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve, reads_explicit
-from wukongs.query.plans.deltas import Deltas
 from wukongs.query.plans.lowered_plan import LoweredPlan
 from wukongs.query.plans.plan_memo import PLANS_MAX, PlanMemo, Route
 from wukongs.store.batch_set import EMPTY
 
 Made = TypeVar("Made")
-REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
-"""After so many firings it is tried again to keep matches that could not be kept."""
-SOURCES_MAX = 8
-"""Matches are kept of so many parts of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,57 +52,6 @@ def _without_modifiers(query: Query) -> tuple[tuple[Distinct | Slice, ...], Quer
     return tuple(modifiers), replace(query, pattern=node)
 
 
-class Kept(Protocol):
-    """Made of the rows of a Source, and kept with them."""
-
-    @property
-    def size_bytes(self) -> int: ...
-
-
-@dataclass(slots=True, eq=False)
-class Source:
-    """Triple patterns that are evaluated from nothing, with what is evaluated above them for each row. part: the node
-    of the algebra; wanted: the patterns with filters; whole: the patterns alone; derived: how many columns are held
-    beside their variables; estimated_rows: what evaluating them anew takes; deltas: the rows, once they are kept;
-    above: what is made of these; refused_for: its rows could not be kept, and are not for so many more firings."""
-
-    part: object
-    wanted: FilteredBgp
-    whole: CompiledQuery
-    derived: int
-    estimated_rows: float = 0.0
-    deltas: Deltas | None = None
-    above: Kept | None = None
-    refused_for: int = 0
-    _refusals: int = 0
-
-    @property
-    def is_refused(self) -> bool:
-        return self.refused_for > 0
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether `Deltas.move` may be called."""
-        return not self.is_refused and self.deltas is not None and self.deltas.is_ready
-
-    def refuse(self) -> None:
-        """Keep nothing for some firings, each time for twice as many as before."""
-        self.refused_for, self.above = min(REFUSED_FIRINGS << self._refusals, REFUSED_FIRINGS_MAX), None
-        self._refusals += 1
-        if self.deltas is not None:
-            self.deltas.forget()
-
-    def stats(self) -> dict[str, int]:
-        """Return as Deltas.stats."""
-        deltas, above = self.deltas, self.above
-        if deltas is None:
-            return {}
-        found = deltas.stats()
-        if above is not None:
-            found["matches_bytes"] += above.size_bytes
-        return found
-
-
 class CompiledPlans:
     """Used by the thread that fires, while the table of windows is unchanged."""
 
@@ -128,15 +69,6 @@ class CompiledPlans:
         """Whether the first of these is DISTINCT."""
         self.whole = CompiledQuery.of(bare, windows, resolve, memo, workspace)
         """The query but for its modifiers, if kernels answer it alone."""
-        self.deltas: Deltas | None = None
-        """It keeps the matches of the whole from firing to firing, if that may be worth it."""
-        self.sources: dict[int, Source] = {}
-        """Those of a query that the executor answers, by the identity of their parts."""
-        self.has_run = False
-        """Whether the executor has evaluated the query over them, so that its sources are known."""
-        self.used: Used = set()
-        """The mechanisms that have taken part in the answer under way."""
-        self._keeps = self.whole is None and not depends_on_moment(query.pattern)
         self._version = -1
         self._changes: list[int] = []
         self._routes: dict[object, _Kept[Route]] = {}
@@ -164,64 +96,11 @@ class CompiledPlans:
             return kept.made
         return self._keep(self._routes, key, wanted, lambda dataset: self._memo.route(wanted, bound, rows, dataset))
 
-    def source(self, part: object, wanted: FilteredBgp, derived: int) -> Source | None:
-        """Return the source of a part of the algebra whose rows can be had by `Source.deltas.move` at this firing; it
-        is noted, so that they can be had later. wanted: the patterns, with filters for their estimate; derived: see
-        Source."""
-        source = self.sources.get(id(part))
-        if source is None:
-            if not self._keeps or len(self.sources) >= SOURCES_MAX or id(wanted.bgp) in self._known_bgps():
-                return None
-            variables = tuple(sorted(possible_variables(wanted.bgp), key=lambda variable: variable.name))
-            bare = FilteredBgp(wanted.bgp)
-            if not variables:
-                return None
-            whole = CompiledQuery(
-                self._clause, variables, bare, (), self.windows, self._resolve, self._memo, self._workspace
-            )
-            source = self.sources[id(part)] = Source(part, wanted, whole, derived)
-        if source.is_refused:
-            return None
-        self._estimate(source)
-        return source if source.is_ready else None
-
-    def _estimate(self, source: Source) -> None:
-        source.estimated_rows = sum(step.estimated_rows for step in self.route(source.wanted, (), 1).plan.steps)
-
-    def look_at_sources(self) -> None:
-        """Estimate anew what the sources take, at a firing that does not evaluate them."""
-        for source in self.sources.values():
-            if not source.is_refused:
-                self._estimate(source)
-
-    @property
-    def keeps_matches(self) -> bool:
-        """Whether rows of a source can be had from those of the firing before."""
-        return any(source.is_ready for source in self.sources.values())
-
-    def keep_nothing(self) -> None:
-        """Keep no matches of the whole or of sources."""
-        self.deltas = None
-        for source in self.sources.values():
-            source.deltas = source.above = None
-
-    def leave_to(self, source: Source) -> list[Source]:
-        """Give up the sources that were found in the place of one that was refused, as it is tried again."""
-        bgp, sources = source.whole.wanted.bgp, list(self.sources.items())
-        found = [(part, one) for part, one in sources if one is not source and one.whole.wanted.bgp is bgp]
-        for part, _ in found:
-            del self.sources[part]
-        return [one for _, one in found]
-
-    def _known_bgps(self) -> set[int]:
-        """Return the identities of the patterns that have a source; an aggregate above them may be it."""
-        return {id(source.whole.wanted.bgp) for source in self.sources.values() if not source.is_refused}
-
-    def stats(self) -> dict[str, int]:
-        """Return the sums of Deltas.stats, nothing if no matches are kept. From any thread."""
-        found = [] if (deltas := self.deltas) is None else [deltas.stats()]
-        found += [stats for source in list(self.sources.values()) if (stats := source.stats())]
-        return {key: sum(one[key] for one in found) for key in (found[0] if found else ())}
+    def matches_of(self, bgp: Bgp) -> CompiledQuery:
+        """Return the query for all matches of some patterns, which have a variable."""
+        variables = tuple(sorted(possible_variables(bgp), key=lambda variable: variable.name))
+        given = self.windows, self._resolve, self._memo, self._workspace
+        return CompiledQuery(self._clause, variables, FilteredBgp(bgp), (), *given)
 
     def order(self, operands: tuple[Node, ...], bound: frozenset[Variable], rows: int) -> tuple[Node, ...]:
         """Do as PlanMemo.order, over what the windows have now."""

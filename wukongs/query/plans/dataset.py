@@ -21,13 +21,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, Query, StreamWindow
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, GraphRef, GraphVersion, Query, StreamWindow
 from wukongs.csparql.automaton import Automaton, Link
 from wukongs.csparql.explain import Moved
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable, iri
 from wukongs.csparql.walk import parts_of
-from wukongs.query.binding_table import BindingTable
+from wukongs.query.binding_table import BindingTable, TermSpace
 from wukongs.query.limits import Limits
 from wukongs.query.plans.lowered_plan import LoweredPlan, SourceShape
 from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY, PART_WIDTH
@@ -58,6 +58,13 @@ def restricted(clause: DatasetClause, only: tuple[str, ...] | None) -> DatasetCl
     )
     is_lost = not (clause.is_empty or default or named or clause.windows)
     return replace(clause, default_graphs=default, named_graphs=named, only=() if is_lost else only)
+
+
+def name_graphs(clause: DatasetClause, terms: TermSpace) -> None:
+    """Make the graphs that a clause names known to the terms of an execution: GRAPH ?g reports them, and the data need
+    not have their names. May ask other nodes."""
+    if clause.named_graphs:
+        terms.ids([iri(name).text for name in clause.named_graphs])
 
 
 def reads_explicit(query: Query) -> bool:
@@ -159,7 +166,7 @@ class Dataset:
     stored: the batches of the stored graph at the snapshot; windows: one per StreamWindow of the clause; with_graph:
     the stored graph that is the default graph if there is no clause (WITH of an update); completion: reads the other
     nodes' share of the stored graph, None if it is all here; graphs: of the windows that stand for a part of the stored
-    graph, the graph there.
+    graph, the graph there; versions: where graph references at other versions are matched.
     """
 
     clause: DatasetClause
@@ -169,6 +176,7 @@ class Dataset:
     with_graph: Term | None = None
     completion: Completion | None = None
     graphs: Mapping[StreamWindow, int] = field(default_factory=dict)
+    versions: Mapping[GraphVersion, Source] = field(default_factory=dict)
     default_graph: int = field(init=False)
     descriptors: Int64Array = field(init=False)
     _first: dict[int, int] = field(init=False)
@@ -193,11 +201,12 @@ class Dataset:
         self._lay_out()
 
     def _lay_out(self) -> None:
-        if not self.windows:
+        if not (self.windows or self.versions):
             self._first = {id(self.stored): 0}
             self.descriptors = self.stored.descriptors
             return
-        sets = {id(batches): batches for batches in (self.stored, *self.windows.values())}
+        others = (part.batches for source in self.versions.values() for part in source.parts)
+        sets = {id(batches): batches for batches in (self.stored, *self.windows.values(), *others)}
         self._first = {}
         count = 0
         for key, batches in sets.items():
@@ -217,6 +226,8 @@ class Dataset:
         return found
 
     def _found(self, graph: GraphRef) -> Source:
+        if isinstance(graph, GraphVersion):
+            return self.versions[graph]
         if isinstance(graph, DefaultGraph):
             return self._default()
         return self._any_named() if isinstance(graph, Variable) else self._named(graph)

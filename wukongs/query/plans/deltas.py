@@ -24,15 +24,11 @@ import numpy as np
 from wukongs.csparql.algebra import DatasetClause, GraphRef, StreamWindow, TriplePattern
 from wukongs.csparql.plan import FilteredBgp
 from wukongs.csparql.terms import Term, Variable, iri
-from wukongs.errors import BudgetExceeded
-from wukongs.query.binding_table import BindingTable
 from wukongs.query.limits import Limits
-from wukongs.query.mechanisms import Mechanism
 from wukongs.query.plans import plan_layout as layout
 from wukongs.query.plans.compiled import OUT_CELLS, Columns, CompiledQuery, Windows, Workspace
 from wukongs.query.plans.dataset import Dataset, Resolve
 from wukongs.query.plans.delta_kernels import NO_PLAN, drop_ended, go_on, keep
-from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.query.plans.plan_memo import PlanMemo
 from wukongs.query.plans.plan_runner import ADVICE
 from wukongs.store.batch_set import EMPTY
@@ -44,9 +40,8 @@ Kind = tuple[int | None, int]
 ROWS_MIN = 1000.0
 """A query is evaluated anew if its plan is estimated to make fewer rows, all steps together."""
 HELD_MIN = 64
-Derive = Callable[[Int64Array], Int64Array | None]
-"""Makes of matches, int64[n, variables], the rows to be held: some of them, with more columns behind; None if these
-cannot be kept from firing to firing."""
+Derive = Callable[[Int64Array], Int64Array]
+"""Makes of matches, int64[n, variables], the rows to be held: some of them, with more columns behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +138,14 @@ def is_worth_it(estimated_rows: float) -> bool:
 class Moves:
     """The rows that were inserted and deleted since the firing before.
 
-    came, went : int64[n, width]
+    inserted, deleted : int64[n, width]
     is_anew: all rows that are held are inserted, and no row of before is held
     number: of the move. All that is made of the rows has to take over all moves, one after the other"""
 
-    came: Int64Array
-    went: Int64Array
+    inserted: Int64Array
+    deleted: Int64Array
     is_anew: bool
     number: int
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """How the rows were found."""
-        return Mechanism.BINDINGS_ANEW if self.is_anew else Mechanism.BINDINGS
 
 
 class Deltas:
@@ -181,7 +171,6 @@ class Deltas:
         self.variables = variables
         """The variables of the first columns of the rows that are held."""
         self._width = len(variables) + derived
-        self._columns = [variables.index(variable) for variable in whole.variables]
         self._plans = [
             (number, self._compiled(found.clause, wanted, windows, workspace)) for number, wanted in found.plans
         ]
@@ -217,12 +206,7 @@ class Deltas:
         self._at_ms = 0
         self._goes_on = False
         self._is_known = False
-        self._is_moved = False
-        """Whether `move` was called at the firing at which it stands."""
-        self.moves: Moves | None = None
-        """Those of the firing of which the matches are held."""
         self._move_count = 0
-        self._distinct: HeldDistinct | None = None
         self._over_stored = frozenset(found.over_stored)
         self._comes = False
         """Whether something has come that the query reads of the stored graph."""
@@ -234,14 +218,13 @@ class Deltas:
 
     def stats(self) -> dict[str, int]:
         """Return counts and sizes (bytes)."""
-        distinct = self._distinct
-        size_bytes = self._held.nbytes + self._ends.nbytes + (0 if distinct is None else distinct.size_bytes)
+        size_bytes = self._held.nbytes + self._ends.nbytes
         return {"firings_by_deltas": self.ran, "matches_kept": self.count, "matches_bytes": size_bytes}
 
     def stand(self, at_ms: int, *, is_known: bool, goes_on: bool, comes: bool) -> None:
         """Be about to fire. is_known: the tables know all tuples of the windows; goes_on: all that has changed in what
         is read of the stored graph since the firing before is what has come, if it `comes`."""
-        self._at_ms, self._is_known, self._is_moved = at_ms, is_known, False
+        self._at_ms, self._is_known = at_ms, is_known
         self._goes_on = goes_on and self._held_ms == at_ms - self._step_ms
         self._members[:, layout.MEMBER_COMES], self._members[:, layout.MEMBER_AT_MS] = comes, at_ms
         if comes != self._comes:
@@ -254,53 +237,22 @@ class Deltas:
     def forget(self) -> None:
         """Hold nothing, and take no part in this firing."""
         self.skip()
-        self._held_ms, self.count, self.moves, self._distinct = None, 0, None, None
+        self._held_ms, self.count = None, 0
         self._make_room(0)
-
-    def run(self, limits: Callable[[], Limits]) -> Columns | None:
-        """Return the same as CompiledQuery.run of the whole, in another order; None if that has to be run. Raises as
-        that."""
-        return None if self.moved(limits) is None else self.columns(self._columns)
-
-    def moved(self, limits: Callable[[], Limits]) -> Moves | None:
-        """Do as `move`, also when that was done."""
-        holds = self._is_moved and self._held_ms == self._at_ms
-        return self.moves if holds else self.move(limits)
-
-    def distinct(self, places: Sequence[int] | None = None) -> HeldDistinct | None:
-        """Return the distinct rows of some columns, None: those of the whole query; None if they are not kept. Called
-        at each firing, once, when `move` is done; always for the same columns. Raises QueryTimeout."""
-        assert self.moves is not None, self._at_ms
-        if self._distinct is None or self.moves.is_anew:
-            self._distinct = HeldDistinct(self._columns if places is None else places)
-        try:
-            is_kept = self._distinct.move(self.moves.came, self.moves.went, self._held[: self.count], self.moves.number)
-        except BudgetExceeded:  # comparing all anew may need less
-            is_kept, self._distinct = False, None
-        return self._distinct if is_kept else None
-
-    def projected(self, rows: Int64Array) -> Columns:
-        """Return the columns of the whole query of some of the rows that came or went."""
-        return tuple([np.ascontiguousarray(rows[:, column]) for column in self._columns])
-
-    def table_of(self, rows: Int64Array) -> BindingTable:
-        """Return the matches of some of the rows that came or went."""
-        columns = [np.ascontiguousarray(rows[:, column]) for column in range(len(self.variables))]
-        return BindingTable(self.variables, tuple(columns), len(rows))
 
     def columns(self, places: Sequence[int]) -> Columns:
         """Return some columns of the rows that are held."""
         return tuple([self._held[: self.count, column].copy() for column in places])
 
     def all_rows(self) -> Moves:
-        """Return the rows that are held as such that have come."""
+        """Return the rows that are held as inserted ones."""
         return Moves(self._held[: self.count], self._held[:0], is_anew=True, number=self._move_count)
 
     def move(self, limits: Callable[[], Limits], derive: Derive | None = None) -> Moves | None:
-        """Hold the rows of the firing that it stands at, once; return what came and went. None if they have to be found
-        in another way. Raises as CompiledQuery.run."""
-        goes_on, self._held_ms, self._is_moved = self._goes_on and self._is_known, None, True
-        self.moves, self._move_count = None, self._move_count + 1
+        """Hold the rows of the firing that it stands at, once; return those that were inserted and deleted. None if
+        they have to be found in another way. Raises as CompiledQuery.run, and what derive raises."""
+        goes_on, self._held_ms = self._goes_on and self._is_known, None
+        self._move_count += 1
         is_known = self._is_known and not any(table.is_too_large for table, _ in self._tables)  # another reader's stand
         if not is_known:
             self.forget()
@@ -318,7 +270,7 @@ class Deltas:
             bounds = limits()
             bounds.check_rows(self.count, ADVICE, "a basic graph pattern")
             bounds.hold(16 * self.count * self._width)
-        self._held_ms, self.moves = self._at_ms, moves
+        self._held_ms = self._at_ms
         return moves
 
     def _begin(self, limits: Callable[[], Limits], derive: Derive | None) -> Moves | None:
@@ -329,21 +281,20 @@ class Deltas:
         self.count = 0
         if len(found[0]):
             rows = np.stack(found, axis=1)
-            derived = rows if derive is None else derive(rows)
-            if derived is None:
-                return None
-            self._keep(derived, NO_PLAN, 0)
+            self._keep(rows if derive is None else derive(rows), NO_PLAN, 0)
         return self.all_rows()
 
     def _go_on(self, limits: Callable[[], Limits], before_ms: int, derive: Derive | None) -> Moves | None:
         """Find what is new, and drop what has ended; None if kernels could not."""
         self.ran += 1
         before = self.count
-        if not self._find(limits, before_ms) or (derive is not None and not self._derive(before, derive)):
+        if not self._find(limits, before_ms):
             return None
-        came, held = self._held[before : self.count].copy(), self.count
+        if derive is not None:
+            self._derive(before, derive)
+        inserted, held = self._held[before : self.count].copy(), self.count
         self.count = drop_ended(self._members, self._held, self._ends, held, self._at_ms)
-        return Moves(came, self._held[self.count : held], is_anew=False, number=self._move_count)
+        return Moves(inserted, self._held[self.count : held], is_anew=False, number=self._move_count)
 
     def _find(self, limits: Callable[[], Limits], before_ms: int) -> bool:
         """Keep what the delta plans find, by as few calls as can be; tell whether kernels could."""
@@ -365,15 +316,11 @@ class Deltas:
                 done += 1
         return True
 
-    def _derive(self, first: int, derive: Derive) -> bool:
-        """Hold what is derived of the matches from `first` on in their place; tell whether that could be done."""
-        if first == self.count:
-            return True
-        matches, self.count = self._held[first : self.count, : len(self.variables)].copy(), first
-        rows = derive(matches)
-        if rows is not None:
-            self._keep(rows, NO_PLAN, 0)
-        return rows is not None
+    def _derive(self, first: int, derive: Derive) -> None:
+        """Hold what is derived of the matches from `first` on in their place."""
+        if first != self.count:
+            matches, self.count = self._held[first : self.count, : len(self.variables)].copy(), first
+            self._keep(derive(matches), NO_PLAN, 0)
 
     def _compiled(
         self, clause: DatasetClause, wanted: FilteredBgp, windows: Windows, workspace: Workspace

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wukongs.csparql.algebra import TermOrVariable
+from wukongs.csparql.algebra import TermOrVariable, graph_variable
 from wukongs.csparql.plan import PlanStep
 from wukongs.csparql.terms import Term, Variable
 from wukongs.query.plans import plan_layout as layout
@@ -47,9 +47,8 @@ def lower(plan: Sequence[PlanStep], seeds: Sequence[Variable], dataset: Dataset)
         row[layout.KEY_KIND], row[layout.KEY] = operand(key)
         row[layout.PREDICATE_KIND], row[layout.PREDICATE] = operand(pattern.predicate)
         row[layout.VALUE_KIND], row[layout.VALUE] = operand(value)
-        row[layout.GRAPH_KIND], row[layout.GRAPH] = (
-            operand(pattern.graph) if isinstance(pattern.graph, Variable) else (layout.ANY, 0)
-        )
+        graph = graph_variable(pattern.graph)
+        row[layout.GRAPH_KIND], row[layout.GRAPH] = (layout.ANY, 0) if graph is None else operand(graph)
     kinds = steps[:, [layout.KEY_KIND, layout.PREDICATE_KIND, layout.VALUE_KIND]]
     ids = steps[:, [layout.KEY, layout.PREDICATE, layout.VALUE]]
     is_void = bool(((kinds == layout.CONSTANT) & (ids == NO_MATCH)).any())

@@ -135,7 +135,7 @@ class QueryTerms:
         # Computed terms are mostly constants that the data have as well.
         if len(self._computed) <= FEW_COMPUTED:
             in_data = np.ones(len(ids), np.bool_)
-            for number in self._computed:
+            for number in list(self._computed):  # another execution of the query may compute more
                 rows = np.flatnonzero(ids == number)
                 in_data[rows] = self._reader.contains(ids[rows[:1]]) if len(rows) else True
         else:

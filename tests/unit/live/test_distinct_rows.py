@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 import wukongs
 from tests.engine_helpers import A, node, rows
-from tests.fuzz import SEED
+from wukongs.incremental import maintained
 from wukongs.query.counted_rows import CountedRows
-from wukongs.query.plans import held_distinct
-from wukongs.query.plans.held_distinct import HeldDistinct
 from wukongs.store.dtypes import Int64Array
 
 HEAD = f"FROM STREAM <{A}> [RANGE 3s STEP 100ms] WHERE"
@@ -62,33 +59,10 @@ def test_only_rows_that_come_and_go_are_counted(
     ends = range(100, 6001, 100)
     anew = windows_of(SHAPES[shape], ends)
     monkeypatch.setattr("wukongs.query.plans.deltas.ROWS_MIN", 0.0)
-    monkeypatch.setattr(held_distinct, "STAY_MIN", 10)
+    monkeypatch.setattr(maintained, "STAY_MIN", 10)
     (moves,) = counted
     found = windows_of(SHAPES[shape], ends)
     assert found == anew
     assert len(found) == len(ends)
     assert len(moves) >= 30
     assert max(moves[1:]) <= 6, "what came, what went"
-
-
-@pytest.mark.nojit
-@pytest.mark.parametrize("stay_min", [0, 2, 5])
-def test_distinct_rows_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, stay_min: int) -> None:
-    monkeypatch.setattr(held_distinct, "STAY_MIN", stay_min)
-    rng = np.random.default_rng((SEED or 0) + stay_min)
-    held: Int64Array = np.empty((0, 3), np.int64)
-    distinct, before, kept = HeldDistinct([2, 0]), set[tuple[int, ...]](), 0
-    for number in range(1, 200):
-        came = rng.integers(0, rng.choice([3, 9]), (rng.integers(0, 9), 3))
-        goes = rng.random(len(held)) < rng.choice([0.0, 0.1, 0.9], p=[0.4, 0.5, 0.1])
-        went, held = held[goes], np.concatenate((held[~goes], came))
-        now = set(map(tuple, held[:, [2, 0]].tolist()))
-        if number % 17 and distinct.move(came, went, held, number):
-            columns = distinct.columns()
-            assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(now)
-            if distinct.came is not None and distinct.went is not None:
-                assert sorted(map(tuple, distinct.came.tolist())) == sorted(now - before)
-                assert sorted(map(tuple, distinct.went.tolist())) == sorted(before - now)
-                kept += 1
-        before = now
-    assert kept > 10

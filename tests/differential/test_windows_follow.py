@@ -1,0 +1,109 @@
+"""OPTIONAL, MINUS, UNION, joins, groups and DISTINCT over windows follow what arrives and expires: lives of the mix of
+the fuzzer for them, compared with pyoxigraph; and each rule, broken once, is caught."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.fuzz import SEED, TIER, scaled
+from tests.fuzzing.continuous import MIXES, Tally, judged, lived
+from wukongs.incremental.counted import Counted
+from wukongs.incremental.maintained import Part
+from wukongs.incremental.operators import Flag, Joined
+from wukongs.incremental.window_join import WindowJoin
+from wukongs.incremental.zset import ZSet
+from wukongs.query.mechanisms import Mechanism
+
+LIVES = 2 if TIER == "fast" else scaled(12)
+LIVES_OF_MUTANTS = 12
+
+
+def opened(seed: str, tally: Tally) -> list[str]:
+    """Live one life; return what disagrees."""
+    plan = MIXES["joins"].make(random.Random(seed))
+    found, _ = lived(plan)
+    return judged(plan, found, tally, "joins")
+
+
+def test_windows_are_those_of_pyoxigraph() -> None:
+    tally = Tally()
+    for number in range(LIVES):
+        assert not opened(f"{SEED or 0}/{number} follow", tally)
+    if TIER != "fast":
+        assert tally.used["joins"][Mechanism.JOINS] > 0
+
+
+def expired_rows_stay(patch: pytest.MonkeyPatch) -> None:
+    right = WindowJoin.change
+
+    def change(self: WindowJoin, change: Any) -> ZSet:
+        found = right(self, change)
+        return found.take(np.flatnonzero(found.weights > 0))
+
+    patch.setattr(WindowJoin, "change", change)
+
+
+def partners_do_not_matter(patch: pytest.MonkeyPatch) -> None:
+    def change(self: Flag, change: Any) -> ZSet:
+        left, right = self.children
+        of_left, _ = left.change(change), right.change(change)
+        return left_of(self, of_left, change)
+
+    def left_of(flag: Flag, rows: ZSet, change: Any) -> ZSet:
+        from wukongs.incremental.lookups import Side
+
+        return flag._at(rows, change, Side.AFTER).consolidated()
+
+    patch.setattr(Flag, "change", change)
+
+
+def one_side_is_joined(patch: pytest.MonkeyPatch) -> None:
+    from wukongs.incremental.lookups import Side
+
+    def change(self: Joined, change: Any) -> ZSet:
+        left, right = self.children
+        of_left, _ = left.change(change), right.change(change)
+        return right.matching(of_left, change, Side.AFTER).consolidated()
+
+    patch.setattr(Joined, "change", change)
+
+
+def distinct_rows_stay(patch: pytest.MonkeyPatch) -> None:
+    right = Counted.change
+
+    def change(self: Counted, change: Any) -> ZSet:
+        found = right(self, change)
+        return found.take(np.flatnonzero(found.weights > 0)) if self.is_distinct else found
+
+    patch.setattr(Counted, "change", change)
+
+
+def parts_are_always_in_step(patch: pytest.MonkeyPatch) -> None:
+    right = Part._followed
+
+    def followed(self: Part, *, is_in_step: bool, wants_change: bool) -> Any:
+        has_rows = any(join.moves is not None and not join.moves.is_anew for join in self.joins)
+        return right(self, is_in_step=has_rows, wants_change=wants_change)
+
+    patch.setattr(Part, "_followed", followed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutate",
+    [expired_rows_stay, partners_do_not_matter, one_side_is_joined, distinct_rows_stay, parts_are_always_in_step],
+)
+def test_a_broken_rule_is_caught(monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None]) -> None:
+    mutate(monkeypatch)
+    for number in range(LIVES_OF_MUTANTS):
+        try:
+            if opened(f"{number} follow", Tally()):
+                return
+        except AssertionError:
+            return
+    pytest.fail("all windows are right")

@@ -1,0 +1,506 @@
+"""Maintained: the rows of a registered query's windows, changed from firing to firing instead of evaluated anew.
+
+A window that moves on by a step keeps most of its tuples. Matches of triple patterns are kept with the time at which
+each ends (window_join.py), so a change costs the tuples that have arrived and expired. The operators of live views
+follow it: groups, DISTINCT, and where few rows change, joins, OPTIONAL, MINUS, EXISTS and UNION (operators.py). The
+executor evaluates the rest from their content. ISTREAM and DSTREAM need no more than the change, if the rest is linear:
+filters, BIND, projections.
+
+An error leaves a part out of step: its patterns are evaluated anew at the next firing, or what is above them begins
+anew with all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeAlias, TypeGuard
+
+import numpy as np
+
+from wukongs.csparql.algebra import (
+    Distinct,
+    Exists,
+    Extend,
+    Filter,
+    GraphNames,
+    Group,
+    Join,
+    LeftJoin,
+    Minus,
+    Node,
+    OrderBy,
+    PathPattern,
+    PerGraph,
+    Project,
+    Query,
+    Service,
+    Slice,
+    TripleParts,
+    Union,
+)
+from wukongs.csparql.exploration_order import explorable_operands, is_explorable
+from wukongs.csparql.functions import depends_on_moment
+from wukongs.csparql.scope import exists_patterns, node_expressions, possible_variables
+from wukongs.csparql.walk import join_operands, parts_of
+from wukongs.errors import BudgetExceeded
+from wukongs.incremental.counted import Counted
+from wukongs.incremental.groups import Anew, Grouped, is_argument
+from wukongs.incremental.leaves import names_of
+from wukongs.incremental.lookups import Kept, Operator
+from wukongs.incremental.operators import operator_lines, operator_of, operators_of
+from wukongs.incremental.versions import Change, Evaluation
+from wukongs.incremental.window_join import RowWise, WindowJoin
+from wukongs.incremental.zset import ZSet
+from wukongs.query.binding_table import BindingTable, TermSpace
+from wukongs.query.execution.answer import within
+from wukongs.query.expressions.expressions import evaluate, holds
+from wukongs.query.limits import Limits, current
+from wukongs.query.mechanisms import Mechanism, Used
+from wukongs.query.operators import operators as tables
+from wukongs.query.plans.compiled import CompiledQuery
+from wukongs.query.plans.compiled_plans import CompiledPlans
+from wukongs.query.plans.deltas import DeltaClause, Moves, is_worth_it
+from wukongs.query.rows import places_of
+from wukongs.query.terms.query_terms import QueryTerms
+from wukongs.store.batch_set import EMPTY
+
+REFUSED_FIRINGS, REFUSED_FIRINGS_MAX = 16, 1 << 14
+"""After so many firings it is tried again to keep what could not be kept."""
+PARTS_MAX = 8
+"""Rows are kept of so many parts of a query."""
+STAY_MIN = 20
+"""Rows are followed by DISTINCT and by joins once there are so many for each that was inserted or deleted, while there
+are half as many: a row that is followed costs more than one that is evaluated with all others."""
+JOINED_MIN, COMPARED_MIN = 20_000, 2_000
+"""Joins, OPTIONAL and MINUS follow the change of so many rows, while there are half as many; for ISTREAM and DSTREAM,
+which else compare the texts of all rows, of fewer."""
+COMPUTED_MIN = 1 << 14
+"""When so many terms were computed, and twice as many as all rows needed the last time, all begins anew."""
+WIDE = 8
+"""A part is wide if its leaves have so many times the rows that the executor begins with."""
+
+Linear: TypeAlias = Filter | Extend | Project
+Difference: TypeAlias = tuple[BindingTable, BindingTable]
+"""Rows that were inserted and deleted since the firing before. A row may be among both."""
+_NOTHING = Change(EMPTY, EMPTY, EMPTY, EMPTY)
+_FOLLOWED = frozenset(
+    ("window join", "linear", "union", "join", "flag", "distinct", "content", "groups", "reduce", "kept", "constant")
+)
+"""The kinds of operators that read nothing but the rows below them."""
+_JOINS = frozenset(("join", "flag", "reduce"))
+_READS = GraphNames | PathPattern | PerGraph | Service | TripleParts
+"""Nodes that read graphs in other ways than by triple patterns."""
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """The firings at which nothing is kept after it could not be: each time twice as many as before."""
+
+    left: int = 0
+    count: int = 0
+
+    def passed(self) -> bool:
+        """Note a firing; tell whether it is refused no more."""
+        self.left -= self.left > 0
+        return not self.left
+
+    def add(self) -> None:
+        self.left = min(REFUSED_FIRINGS << self.count, REFUSED_FIRINGS_MAX)
+        self.count += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The solutions of a node at a firing. node: None for a query that kernels answer alone; change: None if all may
+    have changed; used: the mechanisms that have found them."""
+
+    node: Node | None
+    table: BindingTable
+    change: Difference | None
+    used: Used
+
+
+class NotKept(Exception):
+    """Groups cannot be kept exactly. Only this module sees this error."""
+
+
+def _not_kept(_: Kept) -> Anew:
+    raise NotKept
+
+
+_MECHANISMS = {"groups": Mechanism.GROUPS, "distinct": Mechanism.DISTINCT, "content": Mechanism.JOINS}
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A part of a query whose rows are kept.
+
+    node: of the algebra; None for a query that kernels answer alone.
+    top: the operator that has its rows.
+    joins: the leaves below it.
+    alone: those of them whose rows the executor would find without other rows."""
+
+    node: Node | None
+    top: WindowJoin | Grouped | Counted
+    joins: tuple[WindowJoin, ...]
+    alone: tuple[WindowJoin, ...]
+    estimated_rows: float = 0.0
+    """The rows of all steps of the plans that evaluate the patterns of `alone` anew."""
+    is_wide: bool = False
+    """Whether the leaves have many more rows than the executor would look at: then only those of `alone` are kept."""
+    _is_in_step: bool = False
+    """Whether what is above the leaves has followed their last change."""
+    _refusals: _Refusals = field(default_factory=_Refusals)
+    _refusals_above: _Refusals = field(default_factory=_Refusals)
+
+    @property
+    def kept(self) -> tuple[WindowJoin, ...]:
+        """The leaves whose rows are kept."""
+        return self.alone if self.is_wide else self.joins
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its rows can be had at this firing."""
+        return all(join.is_ready for join in self.kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(one.kept_bytes for _, one in operators_of(self.top))
+
+    def begin_firing(self) -> bool:
+        """Be about to fire; tell whether rows are to be kept at this firing, if they can be."""
+        for join in self.joins:
+            join.skip()
+        self._refusals_above.passed()
+        if not self._refusals.passed():
+            return False
+        return is_worth_it(self.estimated_rows if self.node is not None else self.joins[0].join.estimated_rows)
+
+    def forget(self) -> None:
+        """Keep nothing."""
+        self._is_in_step = False
+        for _, operator in operators_of(self.top):
+            if isinstance(operator, WindowJoin | Counted | Grouped | Kept):
+                operator.forget()
+
+    def advance(self, terms: TermSpace | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
+        """Change the rows by what has arrived and expired; return them, or those of the patterns below. None of them:
+        they are to be evaluated anew. terms: None if nothing is evaluated. Raises QueryTimeout."""
+        is_in_step, self._is_in_step = self._is_in_step, False
+        if not self.is_ready:
+            return []
+        try:
+            for join in self.kept:
+                if join.advance(terms, limits) is None:
+                    self.forget()
+                    return []
+            found = None if self.is_wide else self._followed(is_in_step=is_in_step, wants_change=wants_change)
+        except (BudgetExceeded, MemoryError):  # evaluating it anew may need less
+            self._refusals.add()
+            self.forget()
+            return []
+        if found is not None:
+            self._is_in_step = True
+            return [found]
+        rows = [_of_join(join, wants_change=wants_change) for join in self.alone]
+        if self.node is None:  # DISTINCT
+            rows = [replace(one, table=tables.distinct(one.table), change=None) for one in rows]
+        return rows
+
+    def _followed(self, *, is_in_step: bool, wants_change: bool) -> Known | None:
+        """Return the rows of the part; None if they are not worth following, or cannot be."""
+        top = self.top
+        if isinstance(top, WindowJoin):
+            return _of_join(top, wants_change=wants_change)
+        moves = [join.moves for join in self.joins if join.moves is not None]
+        goes_on = is_in_step and not any(one.is_anew for one in moves)
+        if self._refusals_above.left or not self._is_worth_following(moves, goes_on=goes_on, wants_change=wants_change):
+            return None
+        difference = None
+        try:
+            if not goes_on:
+                top.begin(EMPTY)
+            elif isinstance(top, Counted):
+                change = top.change(_NOTHING)
+                difference = _difference(change) if wants_change else None
+            elif not top.follow(_NOTHING, notes_before=wants_change):
+                raise NotKept
+            elif wants_change and top.node.keys:
+                difference = top.last_rows()
+        except NotKept:
+            self._refusals_above.add()
+            return None
+        current().hold(top.kept_bytes)
+        used = _ways(self.joins) | ({_MECHANISMS[top.kind]} if goes_on else set())
+        return Known(self.node, top.solutions(), difference, used)
+
+    def _is_worth_following(self, moves: Sequence[Moves], *, goes_on: bool, wants_change: bool) -> bool:
+        """Tell whether what is above the leaves follows their change."""
+        rows = (2 if goes_on else 1) * sum(join.count for join in self.alone)
+        kinds = {operator.kind for _, operator in operators_of(self.top)}
+        if kinds & _JOINS:
+            if rows < (COMPARED_MIN if wants_change else JOINED_MIN):
+                return False
+        elif "groups" in kinds:
+            return True
+        elif "content" in kinds and not wants_change:
+            return False  # all is linear
+        return STAY_MIN * sum(len(one.inserted) + len(one.deleted) for one in moves) <= rows
+
+
+def _of_join(join: WindowJoin, *, wants_change: bool) -> Known:
+    """Return the rows of patterns."""
+    assert join.moves is not None, join.rows
+    shown = join.variables
+    change = None
+    if wants_change and not join.moves.is_anew:
+        change = _difference(join.change(_NOTHING).project(shown))
+    return Known(join.node, join.table(shown), change, _ways((join,)))
+
+
+def _ways(joins: Sequence[WindowJoin]) -> Used:
+    moves = [join.moves for join in joins if join.moves is not None]
+    return {Mechanism.BINDINGS_ANEW if one.is_anew else Mechanism.BINDINGS for one in moves}
+
+
+def _difference(change: ZSet) -> Difference:
+    """Return the rows of a change that were inserted and deleted, each as often as its weight says."""
+    inserted, deleted = (one.take(np.flatnonzero(one.weights > 0)).repeated() for one in (change, change.negated()))
+    return inserted, deleted
+
+
+class Maintained:
+    """The parts of one query. Used by the thread that fires, while the table of windows is unchanged.
+
+    evaluation: of what is above the patterns.
+    clause_of: returns how the matches of patterns are kept, None if they cannot be."""
+
+    def __init__(
+        self,
+        query: Query,
+        plans: CompiledPlans,
+        evaluation: Evaluation,
+        clause_of: Callable[[CompiledQuery], DeltaClause | None],
+    ) -> None:
+        self._query, self._plans, self._evaluation, self._clause_of = query, plans, evaluation, clause_of
+        self._terms: QueryTerms | None = None
+        self._computed_max = COMPUTED_MIN
+        self._is_new = True
+        """Whether the terms have those of one firing only."""
+        self.parts: list[Part] = []
+        self.is_estimated = plans.whole is not None
+        """Whether it is known what evaluating the parts anew takes."""
+        if plans.whole is not None:
+            variables = tuple(dict.fromkeys(plans.whole.variables))
+            join = WindowJoin(None, RowWise(plans.whole.wanted), plans.whole, variables)
+            top = Counted(variables, (join,)) if plans.is_distinct else join
+            self.parts = [Part(None, top, (join,), (join,))]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether rows of a part can be had at this firing."""
+        return any(part.is_ready for part in self.parts)
+
+    def estimate(self) -> None:
+        """Find the parts, and estimate what evaluating them anew takes, over what the windows have now."""
+        if self._plans.whole is not None:
+            return
+        if not (self.is_estimated or self._query.form == "ask" or depends_on_moment(self._query.pattern)):
+            self.parts = list(islice(self._parts_in(self._query.pattern), PARTS_MAX))
+        self.is_estimated = True
+        for part in self.parts:
+            rows = {}
+            for join in part.joins:
+                route = self._plans.route(join.rows.wanted, (), 1)
+                rows[join] = sum(step.estimated_rows for step in route.plan.steps)
+            part.estimated_rows = sum(rows[join] for join in part.alone)
+            is_wide = sum(rows.values()) > WIDE * part.estimated_rows
+            if is_wide != part.is_wide:
+                part.forget()
+                part.is_wide = is_wide
+
+    def advance(self, terms: QueryTerms | None, limits: Callable[[], Limits], *, wants_change: bool) -> list[Known]:
+        """Change the rows of all parts whose rows can be had; return them. terms: as `renewed` returns them, None for
+        a query that kernels answer alone. Raises QueryTimeout."""
+        found = list[Known]()
+        if terms is None and not self._plans.is_distinct:
+            for part in self.parts:
+                found += part.advance(None, limits, wants_change=wants_change)
+            return found
+        own = limits()
+        with within(own):
+            if terms is not None:
+                self._evaluation.terms, self._evaluation.limits = terms, own
+            for part in self.parts:
+                found += part.advance(terms, lambda: own, wants_change=wants_change)
+        return found
+
+    def renewed(self, terms: QueryTerms) -> QueryTerms:
+        """Return the terms of a firing, which have what was computed at firings before under the same ids."""
+        known = self._terms
+        if known is None:
+            self._terms = terms
+            return terms
+        if self._is_new:
+            self._computed_max, self._is_new = max(COMPUTED_MIN, 2 * known.computed_count), False
+        if known.computed_count > self._computed_max:
+            for part in self.parts:
+                part.forget()
+            self._terms, self._is_new = terms, True
+            return terms
+        self._terms = known.renewed(terms.reader)
+        self._terms.moment = terms.moment
+        return self._terms
+
+    def change(self, known: Sequence[Known], terms: TermSpace) -> Difference | None:
+        """Return the change of the whole query by those of its parts; None if it needs more than these."""
+        if len(known) != 1 or len(self.parts) != 1 or known[0].change is None or self._query.form != "select":
+            return None
+        nodes = self._linear_above(known[0].node)
+        if nodes is None:
+            return None
+        inserted, deleted = known[0].change
+        for node in nodes:
+            inserted, deleted = _applied(node, inserted, terms), _applied(node, deleted, terms)
+        return inserted, deleted
+
+    def _linear_above(self, below: Node | None) -> Sequence[Linear] | None:
+        """Return the nodes above a part, from the inside out; None if one of them is not linear."""
+        if below is None:
+            return () if len(self._plans.modifiers) == self._plans.is_distinct else None
+        node, found = self._query.pattern, list[Linear]()
+        while node is not below:
+            if not _is_linear(node):
+                return None
+            found.insert(0, node)
+            node = node.pattern
+        return found
+
+    def lines(self) -> list[str]:
+        """Return the operators of the parts whose rows are kept, a line each. From any thread."""
+        kept = [part for part in self.parts if any(join.count for join in part.joins)]
+        return [f"kept: {line}" for part in kept for line in operator_lines(part.top)]
+
+    def forget(self) -> None:
+        """Keep nothing."""
+        for part in self.parts:
+            part.forget()
+            for join in part.joins:
+                join.deltas = None
+
+    def stats(self) -> dict[str, int]:
+        """Return counts and sizes (bytes), nothing if no rows are kept. From any thread."""
+        deltas = [join.deltas for part in self.parts for join in part.joins if join.deltas is not None]
+        if not deltas:
+            return {}
+        return {
+            "firings_by_deltas": sum(one.ran for one in deltas),
+            "matches_kept": sum(one.count for one in deltas),
+            "matches_bytes": sum(part.kept_bytes for part in self.parts),
+        }
+
+    # --- the parts of a query -----------------------------------------------------------------------------------------
+
+    def _parts_in(self, node: Node) -> Iterator[Part]:
+        part = self._part_of(node)
+        if part is not None:
+            yield part
+            return
+        for below in _evaluated_alone(node):
+            yield from self._parts_in(below)
+
+    def _part_of(self, node: Node) -> Part | None:
+        """Return what keeps the rows of a node; None if that cannot be, or only those of a part below it."""
+        if RowWise.of(node) is not None:
+            join = self._join_of(node)
+            return None if join is None else Part(node, join, (join,), (join,))
+        if not _may_be_followed(node) or any(isinstance(one, _READS) for one in parts_of(node)):
+            return None
+        joins = list[WindowJoin]()
+
+        def leaf(part: Node) -> WindowJoin | None:
+            join = self._join_of(part)
+            joins.extend([] if join is None else [join])
+            return join
+
+        self._evaluation.leaf = leaf
+        top: Operator | None
+        if isinstance(node, Group):
+            top = Grouped.of(node, self._evaluation, operator_of, _not_kept)
+        elif isinstance(node, Distinct) and isinstance(node.pattern, Project) and RowWise.of(node.pattern.pattern):
+            below = leaf(node.pattern.pattern)
+            top = None if below is None else Counted(names_of(node), (below,))
+        else:
+            top = operator_of(node, self._evaluation)
+        if top is None or any(one.kind not in _FOLLOWED for _, one in operators_of(top)):
+            return None
+        if not isinstance(top, Grouped | Counted):
+            top = Counted(names_of(node), (top,), is_distinct=False)
+        alone = set(map(id, _found_alone(node)))
+        return Part(node, top, tuple(joins), tuple(join for join in joins if id(join.node) in alone))
+
+    def _join_of(self, node: Node) -> WindowJoin | None:
+        """Return what keeps the matches of patterns; None if it is another node, or they cannot be kept."""
+        rows = RowWise.of(node)
+        if rows is None:
+            return None
+        join = self._plans.matches_of(rows.wanted.bgp)
+        clause = self._clause_of(join)
+        while isinstance(node, Extend) and is_argument(node.variable):
+            node = node.pattern
+        return None if clause is None else WindowJoin(node, rows, join, names_of(node), clause)
+
+
+def _is_linear(node: Node) -> TypeGuard[Linear]:
+    return isinstance(node, Filter | Extend | Project) and not any(map(exists_patterns, node_expressions(node)))
+
+
+def _may_be_followed(node: Node) -> bool:
+    """Tell whether all that the executor would do with the rows below a node may be worth following."""
+    below = node
+    while _is_linear(below):
+        below = below.pattern
+    joins = Join | LeftJoin | Minus | Union
+    is_exists = isinstance(below, Filter) and isinstance(below.condition, Exists)
+    return is_exists or isinstance(below, joins | Group | Distinct if below is node else joins)
+
+
+def _evaluated_alone(node: Node) -> Iterator[Node]:
+    """Iterate over the nodes right below one that the executor evaluates without the rows of others."""
+    match node:
+        case Filter(pattern=pattern) | Extend(pattern=pattern) | Project(pattern=pattern) | Distinct(pattern=pattern):
+            yield pattern
+        case Group(pattern=pattern) | OrderBy(pattern=pattern) | Slice(pattern=pattern):
+            yield pattern
+        case Union(left=left, right=right):
+            yield from (left, right)
+        case LeftJoin(left=left, right=right):
+            yield from (left,) if is_explorable(right, possible_variables(left)) else (left, right)
+        case Minus(left=left):
+            yield left
+        case Join():
+            operands = join_operands(node)
+            explored = explorable_operands(operands)
+            others = [operand for operand in operands if not any(operand is one for one in explored)]
+            yield from others or [operand for operand in operands if RowWise.of(operand) is not None][:1]
+
+
+def _found_alone(node: Node) -> Iterator[Node]:
+    """Iterate over the patterns, with what is right above them, whose rows the executor finds without other rows."""
+    if RowWise.of(node) is not None:
+        yield node
+        return
+    for below in _evaluated_alone(node):
+        yield from _found_alone(below)
+
+
+def _applied(node: Linear, table: BindingTable, terms: TermSpace) -> BindingTable:
+    match node:
+        case Project(variables=variables):
+            return tables.project(table, tuple(dict.fromkeys(variables)))
+        case Filter(condition=condition):
+            return table.take(places_of(holds(condition, table, terms)))
+        case Extend(variable=variable, expression=expression):
+            return tables.with_column(table, variable, evaluate(expression, table, terms))

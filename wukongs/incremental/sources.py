@@ -1,0 +1,132 @@
+"""Sources: the stored graphs in which the patterns of a view are matched, and what a change inserts and deletes there.
+
+A default graph of several graphs is a set: a triple that two of them have is there once. So its change is that of the
+union, and not the sum of its graphs' changes (Change.united)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from wukongs.csparql.algebra import DatasetClause, DefaultGraph, WrittenGraph
+from wukongs.csparql.terms import Term, Variable, iri
+from wukongs.incremental.versions import Change, Member
+from wukongs.query.plans.dataset import Part, Resolve, Source, is_seen
+from wukongs.query.plans.plan_layout import ALL_NAMED, FROM_DIRECTORY
+from wukongs.store.batch import Batch
+from wukongs.store.batch_set import BatchSet
+from wukongs.store.dtypes import DEFAULT_GRAPH_IRI, NO_MATCH, WINDOW_GRAPH, BoolArray, Int64Array
+from wukongs.store.hidden_graphs import ARGUMENTS_IRI, View, view_of
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGraphs:
+    """The stored graphs of one graph reference, as Dataset.source finds them.
+
+    graph: the reference.
+    names: the graphs and views of graphs; None: every named graph that there is."""
+
+    graph: WrittenGraph
+    names: tuple[str, ...] | None
+
+    @staticmethod
+    def of(graph: WrittenGraph, clause: DatasetClause) -> StoredGraphs:
+        is_given = not clause.is_empty
+        if isinstance(graph, Variable):
+            if is_given or clause.only is None:
+                return StoredGraphs(graph, tuple(dict.fromkeys(clause.named_graphs)) if is_given else None)
+            seen = (name for name in clause.only if name != DEFAULT_GRAPH_IRI and view_of(name) is None)
+            return StoredGraphs(graph, tuple(seen))
+        if is_given and isinstance(graph, DefaultGraph):
+            return StoredGraphs(graph, tuple(dict.fromkeys(clause.default_graphs)))
+        name = graph.name if isinstance(graph, Term) else DEFAULT_GRAPH_IRI
+        is_read = name in clause.named_graphs if is_given else is_seen(name, clause.only)
+        if name == ARGUMENTS_IRI:  # as Dataset.source has it: no clause names it, and none leaves it out
+            is_read = True
+        return StoredGraphs(graph, (name,) if is_read else ())
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether they are read as one graph, which is the union of several."""
+        return not isinstance(self.graph, Variable) and self.names is not None and len(self.names) > 1
+
+    def reads(self, graphs: Int64Array, resolve: Resolve) -> BoolArray:
+        """Mark those ids of graphs whose triples are read, of hidden graphs too. bool[n]"""
+        if self.names is None:
+            return is_named(graphs, resolve(iri(DEFAULT_GRAPH_IRI)))
+        read = [graph for name in self.names for graph in member_of(name, resolve).graphs]
+        return graphs == read[0] if len(read) == 1 else np.isin(graphs, read)
+
+    def touched(self, change: Change, resolve: Resolve) -> Int64Array:
+        """Return the ids of the graphs read in which a triple was inserted or deleted, sorted, each once."""
+        graphs = np.unique(np.concatenate([np.empty(0, np.int64), *(batch.graphs for batch in change.batches)]))
+        return graphs[self.reads(graphs, resolve)]
+
+    def is_touched(self, change: Change, predicate: int | None, resolve: Resolve) -> bool:
+        """Tell whether a triple with a predicate (None: any) was inserted or deleted in them."""
+        return any(_marked(batch, predicate, self.reads(batch.graphs, resolve)).any() for batch in change.batches)
+
+    def changed(self, change: Change, resolve: Resolve) -> tuple[Source, Source]:
+        """Return where patterns are matched among what a change has inserted, and among what it has deleted."""
+        if self.names is None:
+            pairs = [_parts(change.inserted, change.deleted, ALL_NAMED, FROM_DIRECTORY)]
+        else:
+            groups = [(name,) for name in self.names] if isinstance(self.graph, Variable) else [self.names]
+            pairs = [self._changed_in(group, change, resolve) for group in groups if group]
+            pairs.sort(key=lambda pair: pair[0].name)  # in the order of the spans which a step unites
+        inserted, deleted = ([pair[at] for pair in pairs] for at in (0, 1))
+        return _source(inserted), _source(deleted)
+
+    def _changed_in(self, group: tuple[str, ...], change: Change, resolve: Resolve) -> tuple[Part, Part]:
+        """Return what was inserted into the union of some graphs, and what was deleted from it."""
+        members, name = [member_of(one, resolve) for one in group], resolve(iri(group[0]))
+        if len(members) == 1 and members[0].without is None:
+            return _parts(change.inserted, change.deleted, members[0].graph, name)
+        return _parts(*change.united(tuple(members)), WINDOW_GRAPH, name)
+
+
+def _parts(inserted: BatchSet, deleted: BatchSet, graph: int, name: int) -> tuple[Part, Part]:
+    return Part(inserted, graph, name), Part(deleted, graph, name)
+
+
+def _source(parts: list[Part]) -> Source:
+    return Source(tuple(parts), len(parts) > 1, sum(len(part.batches) for part in parts))
+
+
+def member_of(name: str, resolve: Resolve) -> Member:
+    """Return the ids by which a graph is read, or a view of one."""
+    view, term = _found_under(name)
+    graph = resolve(term)
+    if view is None or graph == NO_MATCH:
+        return Member(graph)
+    return Member(graph, ~graph) if view.is_explicit else Member(~graph)
+
+
+@lru_cache(maxsize=1 << 12)
+def _found_under(name: str) -> tuple[View | None, Term]:
+    """Return the view that a name stands for, if it is one, and the graph in which its triples are."""
+    view = view_of(name)
+    return view, iri(name if view is None else view.graph)
+
+
+def has_triple(source: Source, predicate: int | None, default_graph: int) -> bool:
+    """Tell whether some part of a source may have a triple with a predicate (None: any)."""
+    return any(
+        batch.has_row(predicate, part.graph)
+        if part.graph != ALL_NAMED
+        else bool(_marked(batch, predicate, is_named(batch.graphs, default_graph)).any())
+        for part in source.parts
+        for batch in part.batches.batches
+    )
+
+
+def is_named(graphs: Int64Array, default_graph: int) -> BoolArray:
+    """Mark the ids of named graphs: neither that of the default graph nor those of hidden graphs. bool[n]"""
+    return (graphs > WINDOW_GRAPH) & (graphs != default_graph)  # type: ignore[no-any-return]
+
+
+def _marked(batch: Batch, predicate: int | None, rows: BoolArray) -> BoolArray:
+    """Return those of some directory rows of a batch that have a predicate (None: any)."""
+    return rows if predicate is None else rows & (batch.predicates == predicate)

@@ -1,0 +1,265 @@
+"""Answering: how the firings of a registered query find their answers, and what they keep for the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Protocol
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.functions import depends_on_moment
+from wukongs.csparql.terms import Variable
+from wukongs.incremental.maintained import Known, Maintained
+from wukongs.live.core import Core
+from wukongs.live.firing import Firer, Firing, Picked
+from wukongs.live.query_counts import QueryCounts
+from wukongs.live.query_templates import template_of
+from wukongs.live.query_windows import QueryWindows, Reading
+from wukongs.live.reading import terms_of
+from wukongs.live.reporting import Reporter
+from wukongs.live.stretch import Stretch
+from wukongs.live.windows import firing_step
+from wukongs.query.execution.answer import Answer, answer, modified, within
+from wukongs.query.execution.argument_rows import ArgumentRows
+from wukongs.query.execution.executor import Explored
+from wukongs.query.limits import Limits, limits_of
+from wukongs.query.mechanisms import Mechanism, Used
+from wukongs.query.memory import Kind
+from wukongs.query.paths.kept_paths import KeptPaths
+from wukongs.query.plans.compiled_plans import CompiledPlans
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.query.terms.query_terms import QueryTerms
+
+
+class Asked(Protocol):
+    """The rows of arguments for which a query is asked at once (QueryGroup)."""
+
+    @property
+    def rows(self) -> ArgumentRows: ...
+
+
+class Answering:
+    """The answers of one text. group: the queries of a table, None for one query; is_joined: its rows are those of
+    queries of one shape. Used by the thread that fires, but for what says otherwise."""
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        query: Query,
+        windows: QueryWindows,
+        reporter: Reporter,
+        counts: QueryCounts,
+        group: Asked | None,
+        *,
+        is_joined: bool,
+    ) -> None:
+        self._core, self.name, self.query, self.windows, self.reporter = core, name, query, windows, reporter
+        self._counts, self._group, self._is_joined = counts, group, is_joined
+        self.plans = PlanMemo(is_patient=True)
+        self.template = template_of(query) if group is None else None
+        self.is_of_moment = depends_on_moment(query.pattern)
+        """Whether its firings have other answers at other times, whatever they read."""
+        self.compiled: CompiledPlans | None = None
+        """Its plans over the engine's table of windows, if it needs no dataset; from the first firing on."""
+        self.maintained: Maintained | None = None
+        """Its rows that are changed from firing to firing."""
+        self._paths: KeptPaths | None = None
+        """Its paths that are kept from firing to firing, if some may be; from the first firing on."""
+        self._answer_to_nothing: tuple[ArgumentRows | None, Answer] | None = None
+        """The answer when all windows are empty and nothing else is read, and the rows that it is for. It is kept if it
+        has no row."""
+        self._step_ms = firing_step(query)
+        self._company: Hashable = None
+        self._twins: Hashable = None
+        """It is equal for all queries that have the same answer when they read the same; None if there may be none."""
+        self._is_looked_at = False
+        """Whether it was tried to compile it."""
+        self._used: Used = set()
+        """The mechanisms that have taken part in the answer under way, but for those that its paths note."""
+
+    def stats(self) -> dict[str, int]:
+        """Return counts and sizes (bytes). From any thread."""
+        return {
+            "plans_made": self.plans.planned_count,
+            **({} if self.maintained is None else self.maintained.stats()),
+            **({} if self._paths is None else self._paths.stats()),
+        }
+
+    def lines(self) -> list[str]:
+        """Return what is kept from firing to firing, for EXPLAIN. From any thread."""
+        kept = [] if self.maintained is None else self.maintained.lines()
+        return kept if self._paths is None else [*kept, *self._paths.told()]
+
+    def company(self) -> Hashable:
+        """Return what is equal for all queries that are run together when they are due at one time, None if this one
+        runs alone. Called with the lock held."""
+        if not self._is_looked_at:
+            self._is_looked_at = True
+            self.compiled = None if self._group is not None else self.windows.compile(self.query, self.plans)
+            self.maintained = None if self.compiled is None else self.windows.maintained(self.query, self.compiled)
+            if self._group is None and self.compiled is None and self.windows.may_keep_paths(self.query):
+                self._paths = KeptPaths()
+            if self.template is not None and (self.compiled is None or self.compiled.whole is None):
+                self._company = _digest(self.template.shape)
+            elif self.compiled is not None:
+                self._company = _digest(sorted(self.windows.states))  # they do not wait for the slices of other streams
+            self._twins = self._twins_key()
+        return self._company
+
+    def _twins_key(self) -> Hashable:
+        query = self.query
+        reports_all = not (self.reporter.is_compared or self.reporter.looks_at_contents)
+        if self.compiled is None or self.is_of_moment or not reports_all or self.windows.is_filtered:
+            return None
+        if query.form not in ("select", "ask"):
+            return None  # blank nodes that CONSTRUCT makes are of one query
+        windows = tuple(replace(window, line=0, column=0) for window in query.dataset.windows)
+        return _digest((query.form, query.variables, query.pattern, replace(query.dataset, windows=windows)))
+
+    def pick(self, query: Firer, at_ms: int, reading: Reading, picked: Picked, stretch: Stretch | None) -> Firing:
+        """Return the firing of a query at a time, which is about to be run. Called with the engine's lock held.
+
+        reading: what it reads; picked: with others of the moment; stretch: the firings that have its answer."""
+        plans = self.compiled if reading.dataset is None and reading.error is None else None
+        twin = None if plans is None else picked.twins.get(self._twins)
+        maintained = None if plans is None or twin is not None else self.maintained
+        if maintained is not None:
+            self.windows.stand(at_ms, maintained, is_partial=reading.partial, is_before=picked.is_before)
+        elif twin is not None and self.maintained is not None:
+            self.windows.keep_nothing(self.maintained)
+        firing = Firing(query, at_ms, reading, picked.reader, plans, maintained, stretch, twin)
+        if self._paths is not None:
+            is_whole = reading.error is None and not reading.partial
+            firing.path_changes = self.windows.path_changes(at_ms, is_whole and self._paths.is_wanted)
+        if plans is not None and twin is None and self._twins is not None:
+            picked.twins[self._twins] = firing
+        return firing
+
+    def answer(self, firing: Firing) -> tuple[tuple[Answer, Utf8Reader], Used]:
+        """Return what a firing reports of its answer, and what reads its terms; and the mechanisms that have taken part
+        in it. Raises what an execution raises."""
+        self._used.clear()
+        if self._paths is not None:
+            self._paths.used.clear()
+        firing.answered = self._answer(firing)
+        return firing.answered, self._used | (set() if self._paths is None else self._paths.used)
+
+    def _answer(self, firing: Firing) -> tuple[Answer, Utf8Reader]:
+        """Return what the firing reports of its answer, and what reads its terms."""
+        if firing.twin is not None and firing.twin.answered is not None:
+            self._counts.explored_together += 1
+            self._used.add(Mechanism.TWIN)
+            return firing.twin.answered
+        reporter, extents, goes_on = self.reporter, firing.reading.extents, self._goes_on(firing)
+        needs_terms = reporter.is_compared or firing.whole is None
+        terms = terms_of(self._core, firing.reader, firing.moment()) if needs_terms else None
+        kept = list[Known]()
+        if firing.maintained is not None and firing.explored is None and firing.columns is None:
+            if terms is not None and firing.whole is None:
+                terms = firing.maintained.renewed(terms)
+            known_terms = None if firing.whole is not None else terms
+            kept = firing.maintained.advance(known_terms, self._limits, wants_change=goes_on)
+            if goes_on and terms is not None and (found := self._changed(firing, firing.maintained, kept, terms)):
+                return found, terms
+        found = self._ran(firing, kept)
+        if found is not None and not reporter.is_compared:
+            return found, firing.reader if terms is None else terms
+        terms = terms or terms_of(self._core, firing.reader, firing.moment())
+        found = found or self._evaluated(firing, terms, kept)
+        with self._limits():
+            return reporter.compare(firing.last_ms, extents, found, terms), terms
+
+    def _goes_on(self, firing: Firing) -> bool:
+        """Tell whether the change since the firing before is all that ISTREAM or DSTREAM needs."""
+        return self._step_ms is not None and self.reporter.follows(firing.at_ms - self._step_ms)
+
+    def _changed(
+        self, firing: Firing, maintained: Maintained, kept: Sequence[Known], terms: QueryTerms
+    ) -> Answer | None:
+        """Return what ISTREAM or DSTREAM reports by the change alone; None if the whole answer is needed."""
+        with within(self._limits()):
+            change = maintained.change(kept, terms)
+            if change is None:
+                return None
+            names = tuple(map(Variable, self.query.variables))
+            inserted, deleted = (Answer(rows.columns_of(names), rows.length) for rows in change)
+            self._used |= {*kept[0].used, Mechanism.CHANGES}
+            return self.reporter.go_on(firing.last_ms, firing.reading.extents, inserted, deleted, terms)
+
+    def _ran(self, firing: Firing, kept: Sequence[Known]) -> Answer | None:
+        """Return the answer of a query that kernels run alone; None if it is none, or if the executor has to evaluate
+        it. kept: the rows, if they are maintained."""
+        plans, columns = self.compiled, firing.columns
+        modifiers = () if plans is None else plans.modifiers
+        if columns is not None:
+            self._counts.explored_together += 1
+            self._used.add(Mechanism.TOGETHER)
+        elif (whole := firing.whole) is not None and plans is not None and kept:
+            columns, modifiers = kept[0].table.columns_of(whole.variables), modifiers[plans.is_distinct :]
+            self._used |= kept[0].used
+        elif whole is not None:
+            try:
+                columns = whole.run(self._limits)
+                self._used |= set() if columns is None else {Mechanism.COMPILED}
+            except MemoryError:  # the executor says it by name, if it meets it again
+                return None
+        if columns is None:
+            return None
+        if modifiers:
+            return modified(columns, modifiers, self._limits())
+        return Answer(columns, len(columns[0]))
+
+    def _limits(self) -> Limits:
+        return limits_of(self._core.settings, None, kind=Kind.FIRING)
+
+    def _evaluated(self, firing: Firing, terms: QueryTerms, kept: Sequence[Known]) -> Answer:
+        """Evaluate the query by the executor. kept: the rows of parts that are maintained."""
+        dataset = firing.dataset
+        is_empty = firing.is_over_nothing()
+        rows = None if self._group is None else self._group.rows
+        if is_empty and self._answer_to_nothing is not None and self._answer_to_nothing[0] is rows:
+            self._used.add(Mechanism.NOTHING)
+            return self._answer_to_nothing[1]
+        self._used.add(Mechanism.EXECUTOR)
+        if rows is not None:
+            self._used |= {Mechanism.JOINED} if self._is_joined else set()
+            found = rows.answer(dataset, terms, self._limits(), self.plans, self._used)
+        else:
+            if self._paths is not None:
+                self._paths.changes = firing.path_changes
+            found = answer(
+                self.query,
+                dataset,
+                terms,
+                self._limits(),
+                self.plans,
+                scope=self.name if self.reporter.is_compared else f"{self.name}@{firing.at_ms}",
+                in_order=True,
+                by_solution=self.reporter.is_compared,
+                explored=self._explored(firing, kept),
+                compiled=firing.plans,
+                paths=self._paths,
+            )
+            if self.maintained is not None and firing.plans is not None:
+                self.maintained.estimate()
+        if is_empty and not (found.length or firing.depends_on_moment()):
+            # Without a row there is nothing in it that could be of another time.
+            self._answer_to_nothing = rows, found
+        return found
+
+    def _explored(self, firing: Firing, kept: Sequence[Known]) -> list[Explored]:
+        """Return the nodes of the query whose solutions are known. kept: those that are maintained."""
+        if firing.explored is None or self.template is None:
+            self._used |= set[Mechanism]().union(*(one.used for one in kept))
+            return [(one.node, one.table) for one in kept if one.node is not None]
+        self._counts.explored_together += 1
+        self._used.add(Mechanism.TEMPLATE)
+        return [(self.template.core, firing.explored)]
+
+
+def _digest(part: object) -> bytes:
+    """Return what is equal for equal parts of queries, and is compared faster than these."""
+    return blake2b(repr(part).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,128 @@
+"""Firing: what one firing of a registered query reads, picked at one moment, and what it has found."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from wukongs.csparql.algebra import Query
+from wukongs.csparql.functions import depends_on_moment
+from wukongs.incremental.maintained import Maintained
+from wukongs.live.query_templates import Template
+from wukongs.live.query_windows import QueryWindows, Reading
+from wukongs.live.stretch import Stretch
+from wukongs.query.binding_table import BindingTable
+from wukongs.query.execution.answer import Answer
+from wukongs.query.paths.kept_paths import PathChanges
+from wukongs.query.plans.compiled import Columns, CompiledQuery
+from wukongs.query.plans.compiled_plans import CompiledPlans
+from wukongs.query.plans.dataset import Dataset
+from wukongs.query.plans.plan_memo import PlanMemo
+from wukongs.query.terms.decoding import Utf8Reader
+from wukongs.query.terms.moment import Moment
+from wukongs.store.term_registry import TermReader
+
+
+class Firer(Protocol):
+    """The registered query of a firing (ContinuousQuery)."""
+
+    name: str
+    query: Query
+    windows: QueryWindows
+    is_closed: bool
+
+    @property
+    def plans(self) -> PlanMemo:
+        """Its plans, for datasets of all sizes."""
+
+    @property
+    def template(self) -> Template | None:
+        """The shape that it shares with queries of other constants."""
+
+    def run(self, firing: Firing, due_at_s: float) -> None:
+        """Execute a firing and report its window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """The things that firings share which are picked at one moment. upper: they read below this snapshot number;
+    is_before: tuples that match none of them are about to join the stored graph at their time; readings: by the beat of
+    compiled queries; alike_to_ms: up to when others of the beat read the same; twins: of queries that have the same
+    answer, the first firing."""
+
+    reader: TermReader
+    upper: int
+    is_before: bool
+    readings: dict[object, Reading] = field(default_factory=dict)
+    alike_to_ms: dict[object, int] = field(default_factory=dict)
+    twins: dict[Hashable, Firing] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Firing:
+    """The batches and terms that one firing reads, picked at one moment. stretch: the firings that have its answer,
+    None: it is by itself; explored: the matches of the core of the query's template, if they were found together with
+    other queries; columns: the answer of a compiled query, if it was found so; plans: its plans over the engine's table
+    of windows, None if the firing has a dataset of its own; maintained: what finds rows of the query by those of the
+    firing before; path_changes: what has changed since then, if paths may be kept; twin: a firing before it with the
+    same answer; answered: the answer, and what reads its terms, once it has run."""
+
+    query: Firer
+    at_ms: int
+    reading: Reading
+    reader: TermReader
+    plans: CompiledPlans | None
+    maintained: Maintained | None = None
+    stretch: Stretch | None = None
+    twin: Firing | None = None
+    path_changes: PathChanges | None = None
+    explored: BindingTable | None = None
+    columns: Columns | None = None
+    answered: tuple[Answer, Utf8Reader] | None = None
+
+    @property
+    def last_ms(self) -> int:
+        """The last firing that has its answer."""
+        return self.at_ms if self.stretch is None else self.stretch.last_ms
+
+    @property
+    def count(self) -> int:
+        """How many firings have its answer."""
+        return 1 if self.stretch is None else self.stretch.count
+
+    def count_after(self, time_ms: int) -> int:
+        """Return how many firings it stands for that come after a time, of which there is at least one."""
+        return 1 if self.stretch is None else self.stretch.after(time_ms).count
+
+    @property
+    def is_maintained(self) -> bool:
+        """Whether rows of the query can be had from those of the firing before."""
+        return self.maintained is not None and self.maintained.is_ready
+
+    @property
+    def whole(self) -> CompiledQuery | None:
+        """The query but for its modifiers, if kernels answer it alone over the engine's table of windows."""
+        return None if self.plans is None else self.plans.whole
+
+    @property
+    def dataset(self) -> Dataset:
+        """The data that it reads; one that goes by compiled plans has the names of its graphs in the place of these."""
+        dataset = self.reading.dataset
+        if dataset is None:
+            assert self.plans is not None, self.query.name
+            return self.plans.names
+        return dataset
+
+    def is_over_nothing(self) -> bool:
+        """Whether the windows are empty and nothing else is read."""
+        clause, data = self.query.query.dataset, self.plans or self.dataset
+        return not (data.has_batches or clause.default_graphs or clause.named_graphs)
+
+    def moment(self) -> Moment:
+        """NOW() is the window's end, and a firing that is repeated draws the same random values."""
+        return Moment.of_firing(self.query.name, self.at_ms)
+
+    def depends_on_moment(self) -> bool:
+        """Whether another moment may give another answer over the same data."""
+        return depends_on_moment(self.query.query.pattern)
